@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 
 NODES, PODS, PENDING = 1_000, 20_000, 1_000
@@ -93,7 +93,7 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def serve(ready: Connection) -> None:
-    api = ApiServer(TwinClock(), log_limit=1)
+    api = ApiServer(FakeClock(), log_limit=1)
     for number in range(NODES):
         api.create("nodes", node(number))
     for number in range(PODS):

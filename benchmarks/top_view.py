@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from live_plan import NODES, PODS, node, pod  # noqa: E402 - found by the path above
 
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: E402 - as above
-from shiplap_lab.fakes.clock import TwinClock  # noqa: E402 - as above
+from shiplap_lab.fakes.clock import FakeClock  # noqa: E402 - as above
 from shiplap_lab.fakes.cluster import ApiServer  # noqa: E402 - as above
 
 CHANGES_S = 20
@@ -36,7 +36,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def serve(ready: Connection) -> None:
-    api = ApiServer(TwinClock())
+    api = ApiServer(FakeClock())
     for number in range(NODES):
         api.create("nodes", node(number))
     for number in range(PODS):

@@ -27,8 +27,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog  # noqa: E402
 from shiplap.manifests.custom_resources import NodePool  # noqa: E402
 from shiplap.settings import ClusterSettings, ResourceNames, Settings  # noqa: E402
 from shiplap_lab.catalogue import embedded  # noqa: E402
-from shiplap_lab.fakes.bucket import TwinCatalog  # noqa: E402
-from shiplap_lab.fakes.compute import TwinCompute  # noqa: E402
+from shiplap_lab.fakes.bucket import FakeCatalog  # noqa: E402
+from shiplap_lab.fakes.compute import FakeCompute  # noqa: E402
 from tests.integration.flows.stage import Stage  # noqa: E402
 
 _ANY_TYPE = {"metadata": {"name": "default"}, "spec": {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}}
@@ -55,8 +55,8 @@ def _stage(catalog: Catalog) -> Stage:
     stage = Stage((msgspec.convert(_ANY_TYPE, NodePool),))
     stage.settings = msgspec.structs.replace(stage.settings, region=catalog.region)
     zones = sorted({zone for sold in catalog.zones.values() for zone in sold})
-    stage.compute = TwinCompute(stage.clock, faults=stage.faults, zones=zones)
-    store = TwinCatalog(catalog, stage.faults)
+    stage.compute = FakeCompute(stage.clock, faults=stage.faults, zones=zones)
+    store = FakeCatalog(catalog, stage.faults)
     stage.context = msgspec.structs.replace(stage.context, compute=stage.compute, catalog=store)
     stage.add_pods(1)
     return stage

@@ -7,7 +7,7 @@ import time
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from tests.e2e.control_plane import ControlPlane
 
 
@@ -28,7 +28,7 @@ def real_client(plane: ControlPlane, user: str, *, token: str = "") -> Kubernete
         settings,
         describe_cluster=unused,
         credentials=unused,
-        clock=TwinClock(),
+        clock=FakeClock(),
         sleep=time.sleep,
         back_off_s=(0.1, 0.2),
     )

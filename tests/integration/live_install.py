@@ -32,7 +32,7 @@ from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.test_live_commands import pod
@@ -125,7 +125,7 @@ class LiveInstall:
 def live_install(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LiveInstall]:
-    api = ApiServer(TwinClock())
+    api = ApiServer(FakeClock())
     for name in ("a", "b", "c"):
         api.create("pods", pod(name))
     with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:

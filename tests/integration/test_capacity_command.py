@@ -18,7 +18,7 @@ from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs import find_install
 from shiplap_cli.main import run
 from shiplap_lab.dev import running
-from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.capacity_table import FakeCapacity
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 MI = 1024**2
@@ -37,7 +37,7 @@ OBSERVATIONS = (seen("a"), seen("b"), seen("c", kubelet_hash="k2"), seen("d", "c
 
 
 def learned(*observations: Observation) -> tuple[LearnedCapacity, ...]:
-    store = TwinCapacity()
+    store = FakeCapacity()
     for observation in observations:
         store.observe(observation)
     return store.all()

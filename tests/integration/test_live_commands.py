@@ -14,7 +14,7 @@ from shiplap.errors import ClusterUnreachable
 from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
@@ -72,7 +72,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
-    api = ApiServer(TwinClock())
+    api = ApiServer(FakeClock())
     node = {
         "metadata": {"name": "old", "labels": {"topology.kubernetes.io/region": "eu-west-1"}},
         "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "5"}},

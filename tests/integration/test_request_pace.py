@@ -20,7 +20,7 @@ from shiplap.aws.ec2.request_pace import (
     paced,
 )
 from shiplap.errors import AwsThrottled
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
@@ -31,7 +31,7 @@ class Shared:
     """Two functions on one table; waiting moves their clock."""
 
     def __init__(self, client: Any) -> None:
-        self.clock = TwinClock()
+        self.clock = FakeClock()
         self.table = client
         self.faults = Faults()
         self.waits: list[float] = []

@@ -40,7 +40,7 @@ from shiplap_cli.top import claims, looking
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import running
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.simulation.recording import Frame, Timeline
 from tests.integration.contracts.in_process_aws import aws_in_process
@@ -136,7 +136,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    api = ApiServer(TwinClock())
+    api = ApiServer(FakeClock())
     for name in ("a", "b"):
         api.create("nodes", node(name))
     api.create("pods", pod("x", "a"))

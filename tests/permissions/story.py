@@ -26,7 +26,7 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from tests import audit_log
 from tests.permissions.authorizations import ACCOUNT
 from tests.permissions.recording import Recording, aws_of, now
@@ -303,7 +303,7 @@ def _state_table(recording: Recording) -> str:
 @contextmanager
 def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
     """The story, told to its end; the recording is open to ask more."""
-    clock = TwinClock(now())
+    clock = FakeClock(now())
     server = ApiServer(clock)
     # Less than anybody expects, so that there are misses.
     hardware = CatalogHardware(embedded.load(REGION), lambda kind, _: nominal_memory(kind) * 85 // 100)

@@ -20,8 +20,8 @@ from shiplap.flows.planning.decision_inputs import BoundPods
 from shiplap.kubernetes.compact_pods import lean_pod, merged_pods
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import WatchEvent
-from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from tests.integration.flows.stage import CLUSTER, Stage
 
 NAMES = st.sampled_from(("a", "b", "c", "d"))
@@ -44,7 +44,7 @@ STEPS = st.one_of(
 )
 
 
-class Shaky(TwinCluster):
+class Shaky(FakeCluster):
     """Watches that break after `breaks_after` changes, or begin with `repeats` changes that were told before."""
 
     def __init__(self, server: ApiServer) -> None:
@@ -76,7 +76,7 @@ class Cluster(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.shaky = Shaky(self.server)
-        self.snapshots = TwinSnapshots()
+        self.snapshots = FakeSnapshots()
         self.keepers = [self.keeper(), self.keeper()]
         self.known = self.looker()
 
@@ -136,7 +136,7 @@ class Cluster(Stage):
         told = self.known(decision_inputs.FEWEST_NODES, self.server.resource_version)
         if told is None:
             return False
-        bound = [pod for pods, _ in TwinCluster(self.server).bound_pages() for pod in pods]
+        bound = [pod for pods, _ in FakeCluster(self.server).bound_pages() for pod in pods]
         assert _by_uid(told) == _by_uid([lean_pod(pod) for pod in bound])
         assert _by_uid(merged_pods(pending, told)).keys() == _by_uid([*pending, *bound]).keys()
         return True

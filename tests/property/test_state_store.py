@@ -1,4 +1,4 @@
-"""TwinState against a naive model of what is promised, in random sequences; deciders against each other."""
+"""FakeState against a naive model of what is promised, in random sequences; deciders against each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MISSED_FOR_S, OfferingFailure
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.state import FakeState
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)
 CLUSTERS = st.sampled_from(["blue", "green"])
@@ -32,7 +32,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = TwinState()
+        self.store = FakeState()
         self.now = 1_000_000.0
         self.epochs = {"blue": 0, "green": 0}
         self.claims: dict[tuple[str, str], NodeClaim] = {}
@@ -129,7 +129,7 @@ TestStateStore = StoreMachine.TestCase
 @given(st.lists(st.integers(0, 3), max_size=40))
 def test_however_deciders_interleave_each_epoch_has_one_decision(turns: list[int]) -> None:
     """Four deciders read and commit in turn, each in two steps; what one wrote the next has read or is refused."""
-    store = TwinState()
+    store = FakeState()
     seen: dict[int, tuple[int, frozenset[str]]] = {}
     decisions: list[tuple[int, frozenset[str], str]] = []
     for turn, decider in enumerate(turns):

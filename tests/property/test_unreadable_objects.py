@@ -23,8 +23,8 @@ from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.survey import survey
-from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from tests.conformance.given import NOW, UNSCHEDULABLE
 from tests.conformance.given import given as given_of
 
@@ -189,7 +189,7 @@ def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any
     assert {"good-0", "good-1", "good-2"} <= names
     assert "n1" in {item.metadata.name for item in view.nodes}
     assert {"good-0", "good-1", "good-2"} <= placed(view)
-    cluster_metrics.measure_pods("demo", view, NOW, TwinMeter())
+    cluster_metrics.measure_pods("demo", view, NOW, FakeMeter())
     for pod in (pending, bound):
         identity = pod["metadata"].get("name") if isinstance(pod.get("metadata"), dict) else None
         if isinstance(identity, str) and identity:
@@ -207,8 +207,8 @@ def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> 
         {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}},
     ]
     api = KubernetesClient(transport)  # type: ignore[arg-type]
-    store = TwinSnapshots()
-    keeper = SnapshotKeeper("demo", api, store, clock=TwinClock(NOW), fewest_pods=1)
+    store = FakeSnapshots()
+    keeper = SnapshotKeeper("demo", api, store, clock=FakeClock(NOW), fewest_pods=1)
     keeper.established.set()
     keeper.round(1.0)
     assert "demo" in store.documents

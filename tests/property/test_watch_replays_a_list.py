@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.request_bodies import BOUND_PODS, PENDING_PODS
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, ListOptions
 
 NAMES = st.sampled_from(("a", "b", "c"))
@@ -47,7 +47,7 @@ def play(server: ApiServer, action: str, name: str, value: str) -> None:
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(before=st.lists(STEPS, max_size=12), after=st.lists(STEPS, max_size=20), selection=st.sampled_from(SELECTIONS))
 def test_list_and_watch_add_up(before: list[tuple], after: list[tuple], selection: ListOptions) -> None:
-    server = ApiServer(TwinClock())
+    server = ApiServer(FakeClock())
 
     def run(steps: list[tuple]) -> None:
         for step in steps:

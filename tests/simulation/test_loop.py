@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.virtual_time.event_loop import EventLoop
 
 
@@ -15,7 +15,7 @@ class Told:
     """Acts that say when they get anywhere, in seconds since the start."""
 
     def __init__(self) -> None:
-        self.loop = EventLoop(TwinClock())
+        self.loop = EventLoop(FakeClock())
         self.lines: list[tuple[str, float]] = []
         self._start = self.loop.now()
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod, PodSpec
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 
 asked: list[int] = []
 
@@ -63,10 +63,10 @@ def test_what_was_found_is_no_part_of_a_view() -> None:
 
 
 def test_a_cluster_in_which_nothing_changes_is_the_same_view_again() -> None:
-    server = ApiServer(TwinClock())
+    server = ApiServer(FakeClock())
     server.create("nodes", {"metadata": {"name": "n"}})
     server.create("pods", {"metadata": {"name": "a", "uid": "a"}, "spec": {"containers": [{"name": "main"}]}})
-    cluster = TwinCluster(server)
+    cluster = FakeCluster(server)
     first = cluster.view()
     assert cluster.view() is first
     server.bind("a", "n")

@@ -30,7 +30,7 @@ from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs.find_install import STACK, find
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, emit, fail
-from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.capacity_table import FakeCapacity
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -316,7 +316,7 @@ def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
     file = place.file
     if file is not None:
         known = () if create and not file.exists() else learned_file.read(file)
-        twin = TwinCapacity(learned=known)
+        twin = FakeCapacity(learned=known)
         before = twin.all()
         yield twin
         if twin.all() != before:

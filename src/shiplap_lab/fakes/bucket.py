@@ -20,7 +20,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_lab.fakes.faults import Faults
 
 
-class TwinCatalog:
+class FakeCatalog:
     """A CatalogStore."""
 
     def __init__(self, catalog: Catalog | None = None, faults: Faults | None = None) -> None:
@@ -38,7 +38,7 @@ class TwinCatalog:
             self._catalog = catalog
 
 
-class TwinStatus:
+class FakeStatus:
     """A StatusStore."""
 
     def __init__(self, faults: Faults | None = None) -> None:
@@ -54,7 +54,7 @@ class TwinStatus:
             self._status = status
 
 
-class TwinRehearsals:
+class FakeDryRuns:
     """A DryRunStore."""
 
     def __init__(self, faults: Faults | None = None) -> None:
@@ -70,7 +70,7 @@ class TwinRehearsals:
             self._kept[cluster] = rehearsals
 
 
-class TwinMemory:
+class FakeMemory:
     """A MemoryStore that keeps what it was given, encoded, by cluster."""
 
     def __init__(self, faults: Faults | None = None) -> None:
@@ -88,7 +88,7 @@ class TwinMemory:
             self._documents[cluster] = document
 
 
-class TwinSnapshots:
+class FakeSnapshots:
     """A SnapshotStore."""
 
     def __init__(self, faults: Faults | None = None) -> None:
@@ -108,7 +108,7 @@ class TwinSnapshots:
             return self.documents.get(cluster, (b"", 0.0))[1]
 
 
-class TwinRecorder:
+class FakeRecorder:
     """A FlightRecorder, and FlightRecords, that keep what they were given, encoded, by record id."""
 
     def __init__(self, faults: Faults | None = None) -> None:

@@ -10,7 +10,7 @@ from shiplap.ports import LONGEST_DELAY_S, BusEvent, Clock
 from shiplap_lab.fakes.faults import Faults
 
 
-class TwinBus:
+class FakeBus:
     """An EventBus; `events` holds everything published, in order."""
 
     def __init__(self, faults: Faults | None = None) -> None:
@@ -36,7 +36,7 @@ class Reminder(msgspec.Struct, frozen=True, order=True):
     delay_s: int
 
 
-class TwinTimers:
+class FakeTimers:
     """Timers; without a clock, `due_at` is the delay itself."""
 
     def __init__(self, clock: Clock | None = None, faults: Faults | None = None) -> None:

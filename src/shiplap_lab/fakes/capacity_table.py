@@ -17,7 +17,7 @@ _DECODER = msgspec.json.Decoder(LearnedCapacity)
 _Key = tuple[str, str, str]
 
 
-class TwinCapacity:
+class FakeCapacity:
     """A CapacityStore; keys are (AMI, instance type, kubelet hash)."""
 
     def __init__(self, faults: Faults | None = None, *, learned: Iterable[LearnedCapacity] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class TwinClock:
+class FakeClock:
     """A Clock set by hand, in epoch seconds."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
@@ -24,7 +24,7 @@ class TwinClock:
         return self._now
 
 
-class TwinMeter:
+class FakeMeter:
     """A Meter that adds up. `counts` maps a metric to its sum over all dimensions, `seen` to its values, in order.
 
     A value in `seen` comes with its dimensions, sorted by name.

@@ -50,7 +50,7 @@ from shiplap_lab.api_server.mirror import Mirror
 from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
 from shiplap_lab.fakes.faults import Faults
 
-__all__ = ["ApiServer", "ListOptions", "TwinCluster"]
+__all__ = ["ApiServer", "FakeCluster", "ListOptions"]
 
 Typed = TypeVar(
     "Typed",
@@ -86,7 +86,7 @@ _WATCHED: dict[str, tuple[str, type[Pod | Node], ListOptions]] = {
 }
 
 
-class TwinCluster:
+class FakeCluster:
     """The port ClusterApi over `server`. Effects are named `cluster.<method>` for `faults`."""
 
     def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:

@@ -42,7 +42,7 @@ class _Answered(msgspec.Struct, frozen=True):
     result: FleetResult
 
 
-class TwinCompute:
+class FakeCompute:
     """The port Compute in memory.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shiplap_lab.fakes.faults import Faults
 
 
-class TwinDeadLetters:
+class FakeDeadLetters:
     """DeadLetters; `letters` holds each body with its reason, in order."""
 
     def __init__(self, faults: Faults | None = None) -> None:

@@ -6,7 +6,7 @@ from shiplap.ports import InstanceProblem
 from shiplap_lab.fakes.faults import Faults
 
 
-class TwinHealth:
+class FakeHealth:
     """The port HealthSource.
 
     Attributes:

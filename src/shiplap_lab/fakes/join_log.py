@@ -11,7 +11,7 @@ from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, 
 from shiplap_lab.fakes.faults import Faults
 
 
-class TwinJoins:
+class FakeJoins:
     """The port JoinLog."""
 
     def __init__(self, faults: Faults | None = None) -> None:

@@ -42,7 +42,7 @@ MOST_ITEM_BYTES = 400 * 1024
 """DynamoDB's limit of an item."""
 
 
-class TwinState:
+class FakeState:
     """A StateStore. What is written is kept as it is read back from JSON, so that nothing survives here that would not
     survive in a table."""
 

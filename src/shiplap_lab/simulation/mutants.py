@@ -24,8 +24,8 @@ from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
-from shiplap_lab.fakes.capacity_table import TwinCapacity
-from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.capacity_table import FakeCapacity
+from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.virtual_time.watched import WatchedCompute, WatchedState
 
 Patch = tuple[Any, str, Any]
@@ -144,15 +144,15 @@ def _terminates_before_writing() -> list[Patch]:
 
 def _does_not_learn() -> list[Patch]:
     """What nodes really have is not stored."""
-    return [(TwinCapacity, "observe", lambda _, observation: with_observation(None, observation))]
+    return [(FakeCapacity, "observe", lambda _, observation: with_observation(None, observation))]
 
 
 def _forgets_pilots() -> list[Patch]:
     """Everybody may explore the same estimate."""
     nobody: Callable[..., frozenset[str]] = lambda *_: frozenset()  # noqa: E731
     return [
-        (TwinCapacity, "acquire_pilot", lambda *_: True),
-        (TwinCapacity, "pilots", nobody),
+        (FakeCapacity, "acquire_pilot", lambda *_: True),
+        (FakeCapacity, "pilots", nobody),
         (decision_inputs, "exploring", nobody),
     ]
 
@@ -232,7 +232,7 @@ def _ignores_budgets() -> list[Patch]:
 
 def _knows_no_install() -> list[Patch]:
     """What has the cluster's tags is ours, whoever launched it."""
-    return [(TwinCompute, "_is_foreign", lambda _, __: False)]
+    return [(FakeCompute, "_is_foreign", lambda _, __: False)]
 
 
 class Mutant(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.functions import TracebackHandler
@@ -81,7 +81,7 @@ class Simulation:
         scenario = play.scenario
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
-        self.loop = EventLoop(TwinClock())
+        self.loop = EventLoop(FakeClock())
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
         self.faults = FaultInjector(self.loop, self.trace, seed)
@@ -92,7 +92,7 @@ class Simulation:
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
         }
-        self.meter = TwinMeter()
+        self.meter = FakeMeter()
         stage = SimulationContext(self.loop, self.faults, self.trace, self._sold, self.meter)
         self.compute = WatchedCompute(
             self.loop.clock,

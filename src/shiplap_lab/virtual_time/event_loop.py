@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from threading import Lock, Thread
 
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 
 Action = Callable[[], object]
 
@@ -99,7 +99,7 @@ class _Resume:
 class EventLoop:
     """Events to come. `steps` counts those that have happened; `stopped` lets no further one happen."""
 
-    def __init__(self, clock: TwinClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.steps = 0
         self.stopped = False

@@ -20,9 +20,9 @@ from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.turns import Turns
 from shiplap.ports import BusEvent
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import TwinMemory
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.bucket import FakeMemory
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.interference import FaultInjector, Invocation
 from shiplap_lab.virtual_time.queues import DeliverySettings, SimulatedQueue
@@ -48,9 +48,9 @@ class SimulatedFunctions:
         faults: FaultInjector,
         trace: Trace,
         *,
-        state: TwinState,
-        memory: TwinMemory,
-        dead_letters: TwinDeadLetters,
+        state: FakeState,
+        memory: FakeMemory,
+        dead_letters: FakeDeadLetters,
     ) -> None:
         self.contexts: dict[str, FlowContext] = {}
         self._settings, self._loop, self._faults, self._trace = settings, loop, faults, trace

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import TwinCatalog, TwinMemory, TwinRecorder
-from shiplap_lab.fakes.capacity_table import TwinCapacity
-from shiplap_lab.fakes.clock import TwinMeter
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
-from shiplap_lab.fakes.health import TwinHealth
-from shiplap_lab.fakes.join_log import TwinJoins
+from shiplap_lab.fakes.bucket import FakeCatalog, FakeMemory, FakeRecorder
+from shiplap_lab.fakes.capacity_table import FakeCapacity
+from shiplap_lab.fakes.clock import FakeMeter
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.health import FakeHealth
+from shiplap_lab.fakes.join_log import FakeJoins
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
 from shiplap_lab.virtual_time.interference import FaultInjector
@@ -33,7 +33,7 @@ class SimulationContext(NamedTuple):
     faults: FaultInjector
     trace: Trace
     sold: Catalog
-    meter: TwinMeter
+    meter: FakeMeter
 
 
 class SimulatedInstall:
@@ -46,37 +46,37 @@ class SimulatedInstall:
         self.compute = compute
         self.checker = checker
         self.state = WatchedState(stage.faults, checker, stage.loop.clock)
-        self.dead_letters = TwinDeadLetters(stage.faults)
-        self.recorders: dict[str, TwinRecorder] = {}
+        self.dead_letters = FakeDeadLetters(stage.faults)
+        self.recorders: dict[str, FakeRecorder] = {}
         self.functions = SimulatedFunctions(
             settings,
             stage.loop,
             stage.faults,
             stage.trace,
             state=self.state,
-            memory=TwinMemory(stage.faults),
+            memory=FakeMemory(stage.faults),
             dead_letters=self.dead_letters,
         )
 
     def connect(self, kubes: Mapping[str, Kube]) -> None:
         """Its functions may reach these clusters."""
         loop, faults, _, sold, meter = self._stage
-        capacity, joins = TwinCapacity(faults), TwinJoins(faults)
+        capacity, joins = FakeCapacity(faults), FakeJoins(faults)
         for name, kube in kubes.items():
-            self.recorders[name] = TwinRecorder(faults)
+            self.recorders[name] = FakeRecorder(faults)
             self.functions.contexts[name] = FlowContext(
                 clock=loop.clock,
                 cluster=WatchedCluster(kube.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
                 capacity=capacity,
-                catalog=TwinCatalog(sold, faults),
+                catalog=FakeCatalog(sold, faults),
                 source=FixedCatalogSource(sold),
                 bus=RoutingBus(faults, self.functions.route),
                 timers=QueueTimers(faults, self.functions.remind),
                 recorder=self.recorders[name],
                 meter=meter,
-                health=TwinHealth(faults),
+                health=FakeHealth(faults),
                 joins=joins,
             )
 

@@ -1,4 +1,4 @@
-"""Twins that show the witness what happens in them."""
+"""Fakes that show the witness what happens in them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import BusEvent, Clock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
-from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.interference import FaultInjector
 from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.versions import as_previous_version
 
 
-class WatchedState(TwinState):
+class WatchedState(FakeState):
     """Shows each claim and command as soon as it is durable; its index of instances may lag."""
 
     def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class WatchedState(TwinState):
             self._checker.command_written(self._commands[command.cluster, command.name])
 
 
-class WatchedCompute(TwinCompute):
+class WatchedCompute(FakeCompute):
     """Shows what is ended; `pods_of` gives the pods of an instance, `ended` is told of its end."""
 
     def __init__(
@@ -104,7 +104,7 @@ class WatchedCompute(TwinCompute):
         return {item.id for item in self.alive()}
 
 
-class WatchedCluster(TwinCluster):
+class WatchedCluster(FakeCluster):
     """Shows which pods are asked to leave."""
 
     def __init__(self, server: ApiServer, faults: Faults, checker: InvariantChecker) -> None:

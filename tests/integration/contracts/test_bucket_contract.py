@@ -68,7 +68,7 @@ from shiplap.scheduling.model.scheduling_plan import (
 )
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from shiplap_lab.fakes.bucket import TwinCatalog, TwinRecorder
+from shiplap_lab.fakes.bucket import FakeCatalog, FakeRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 NOW = 1_700_000_000.5
@@ -199,13 +199,13 @@ def s3() -> Iterator[S3Client]:
 @pytest.fixture(params=["twin", "s3"])
 def catalog_store(request: pytest.FixtureRequest) -> CatalogStore:
     if request.param == "twin":
-        return TwinCatalog()
+        return FakeCatalog()
     return BucketCatalog(request.getfixturevalue("s3"), "bucket", "eu-west-1")
 
 
 @pytest.fixture(params=["twin", "s3"])
-def recorder(request: pytest.FixtureRequest) -> TwinRecorder | BucketRecorder:
-    return TwinRecorder() if request.param == "twin" else BucketRecorder(request.getfixturevalue("s3"), "bucket")
+def recorder(request: pytest.FixtureRequest) -> FakeRecorder | BucketRecorder:
+    return FakeRecorder() if request.param == "twin" else BucketRecorder(request.getfixturevalue("s3"), "bucket")
 
 
 def test_without_a_catalogue_loading_says_so(catalog_store: CatalogStore) -> None:
@@ -226,20 +226,20 @@ def test_the_newest_catalogue_is_loaded(catalog_store: CatalogStore) -> None:
     assert catalog_store.load() == newer
 
 
-def test_a_decision_is_replayed_exactly(recorder: TwinRecorder | BucketRecorder) -> None:
+def test_a_decision_is_replayed_exactly(recorder: FakeRecorder | BucketRecorder) -> None:
     record_id = recorder.record(SNAPSHOT, PLAN)
     assert record_id.startswith("blue/2023-11-14/221320-41-")
     assert recorder.replay(record_id) == SchedulingRecord(SNAPSHOT, PLAN)
 
 
-def test_one_decision_is_one_record_and_others_are_others(recorder: TwinRecorder | BucketRecorder) -> None:
+def test_one_decision_is_one_record_and_others_are_others(recorder: FakeRecorder | BucketRecorder) -> None:
     again = recorder.record(msgspec.structs.replace(SNAPSHOT, missed_pods=frozenset({"uid-a", "uid-b"})), PLAN)
     other = recorder.record(msgspec.structs.replace(SNAPSHOT, missed_pods=frozenset()), PLAN)
     assert recorder.record(SNAPSHOT, PLAN) == again != other
     assert recorder.replay(other).snapshot.missed_pods == frozenset()
 
 
-def test_a_decision_to_disrupt_is_recorded_beside_the_others(recorder: TwinRecorder | BucketRecorder) -> None:
+def test_a_decision_to_disrupt_is_recorded_beside_the_others(recorder: FakeRecorder | BucketRecorder) -> None:
     looked_at, decision = DisruptionSnapshot(scheduling=SNAPSHOT), Decision(blocked=(Blocked("node-1", "it is new"),))
     name = recorder.record_disruption(looked_at, decision)
     assert name.startswith("blue/2023-11-14/221320-41-disrupt-")
@@ -249,7 +249,7 @@ def test_a_decision_to_disrupt_is_recorded_beside_the_others(recorder: TwinRecor
     assert (found.outline.kind, found.outline.cluster, found.version) == ("disrupt", "blue", __version__)
 
 
-def test_records_are_found_by_their_time(recorder: TwinRecorder | BucketRecorder) -> None:
+def test_records_are_found_by_their_time(recorder: FakeRecorder | BucketRecorder) -> None:
     def at(moment: float, cluster: str = "blue") -> str:
         return recorder.record(msgspec.structs.replace(SNAPSHOT, now=moment, cluster=cluster), PLAN)
 
@@ -283,7 +283,7 @@ def test_looking_for_the_newest_records_reads_the_names_of_no_older_ones(s3: S3C
     assert listed == [f"records/{newest}"]
 
 
-def test_an_unknown_record_is_a_store_error(recorder: TwinRecorder | BucketRecorder) -> None:
+def test_an_unknown_record_is_a_store_error(recorder: FakeRecorder | BucketRecorder) -> None:
     with pytest.raises(StoreError, match="blue/none"):
         recorder.replay("blue/none")
     with pytest.raises(StoreError, match="blue/none"):

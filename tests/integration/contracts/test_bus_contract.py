@@ -13,8 +13,8 @@ from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.timers import SqsTimers
 from shiplap.errors import StoreError
 from shiplap.ports import BusEvent, EventBus, Timers
-from shiplap_lab.fakes.bus import TwinBus, TwinTimers
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.bus import FakeBus, FakeTimers
+from shiplap_lab.fakes.clock import FakeClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
 
@@ -27,7 +27,7 @@ class BusWorld:
 @pytest.fixture(params=["twin", "eventbridge"])
 def world(request: pytest.FixtureRequest) -> Iterator[BusWorld]:
     if request.param == "twin":
-        twin = TwinBus()
+        twin = FakeBus()
         yield BusWorld(twin, lambda: [(event.source, event.detail_type, event.detail) for event in twin.events])
         return
     with aws_in_process():
@@ -103,7 +103,7 @@ class DelayRecorder:
 @pytest.fixture(params=["twin", "sqs"])
 def timer_world(request: pytest.FixtureRequest) -> Iterator[TimerWorld]:
     if request.param == "twin":
-        twin = TwinTimers()
+        twin = FakeTimers()
         yield TimerWorld(twin, lambda: [(each.cluster, each.claim, each.step, each.delay_s) for each in twin.reminders])
         return
     with aws_in_process():
@@ -137,8 +137,8 @@ def test_a_queue_that_does_not_exist_is_a_store_error() -> None:
 
 
 def test_the_twins_reminders_fall_due_in_order() -> None:
-    clock = TwinClock(1000.0)
-    timers = TwinTimers(clock)
+    clock = FakeClock(1000.0)
+    timers = FakeTimers(clock)
     timers.remind("blue", "late", "register", 60)
     timers.remind("blue", "early", "register", 10)
     assert timers.take_due(1009.0) == []

@@ -14,7 +14,7 @@ from shiplap.errors import StoreThrottled
 from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity, with_observation
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
-from shiplap_lab.fakes.capacity_table import TwinCapacity
+from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
@@ -36,7 +36,7 @@ class World:
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
     if request.param == "twin":
-        twin = TwinCapacity(faults)
+        twin = FakeCapacity(faults)
         yield World(twin, twin, faults, "capacity.observe")
         return
     with aws_in_process():

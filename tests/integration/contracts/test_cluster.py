@@ -31,8 +31,8 @@ from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP
@@ -66,7 +66,7 @@ def client_of(endpoint: str, token: str = "shiplap") -> ClusterApi:  # noqa: S10
 
     settings = ClusterSettings(name="test", region="eu-west-1", endpoint=endpoint, token=token)
     return connect(
-        settings, describe_cluster=unused, credentials=unused, clock=TwinClock(), sleep=no_sleep, back_off_s=(0.1, 0.2)
+        settings, describe_cluster=unused, credentials=unused, clock=FakeClock(), sleep=no_sleep, back_off_s=(0.1, 0.2)
     )
 
 
@@ -83,7 +83,7 @@ def server(implementation: str, request: pytest.FixtureRequest) -> Server:
     if implementation == "kubernetes":
         real: RealApi = request.getfixturevalue("real_api")
         return real
-    return ApiServer(TwinClock())
+    return ApiServer(FakeClock())
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def api(implementation: str, request: pytest.FixtureRequest, server: Server) -> 
     if isinstance(server, RealApi):
         return real_client(request.getfixturevalue("plane"), SHIPLAP)
     if implementation == "twin":
-        return TwinCluster(server)
+        return FakeCluster(server)
     return client_of(request.getfixturevalue("http").endpoint)
 
 
@@ -567,11 +567,11 @@ def test_a_bookmark_tells_how_far_a_watch_has_come(api: ClusterApi, server: Serv
     _, version = api.list_for_watch(kind)
     assert list(api.watch(kind, version, 1.0)) == []
     server.create(kind, item(kind, "new"))
-    if isinstance(api, TwinCluster):
+    if isinstance(api, FakeCluster):
         server.create("configmaps", {"metadata": {"name": "unrelated"}})
     events = api.watch(kind, version, _WATCH_S)
     assert next(events).object.metadata.name == "new"
-    if not isinstance(api, TwinCluster):  # whose watch is over by now
+    if not isinstance(api, FakeCluster):  # whose watch is over by now
         server.create(kind, item(kind, "newer"))
         assert next(event for event in events if event.type != "BOOKMARK").object.metadata.name == "newer"
         server.create("configmaps", {"metadata": {"name": "unrelated"}})

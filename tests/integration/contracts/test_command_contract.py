@@ -14,7 +14,7 @@ from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.state import FakeState
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0
@@ -24,7 +24,7 @@ CLUSTER = "blue"
 @pytest.fixture(params=["twin", "dynamodb"])
 def store(request: pytest.FixtureRequest) -> Iterator[StateStore]:
     if request.param == "twin":
-        yield TwinState()
+        yield FakeState()
         return
     with aws_in_process():
         client = make_client("dynamodb")

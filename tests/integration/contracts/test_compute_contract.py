@@ -19,8 +19,8 @@ from shiplap.manifests.custom_resources import (
 )
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.compute import FakeCompute
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
 
 DISCOVERY = {"karpenter.sh/discovery": "*"}
@@ -44,10 +44,10 @@ class Bench(Protocol):
     def advance(self, seconds: float) -> None: ...
 
 
-class TwinBench:
+class FakeBench:
     def __init__(self) -> None:
-        self._clock = TwinClock(1_700_000_000.0)
-        self._twin = TwinCompute(self._clock, zones=ZONES)
+        self._clock = FakeClock(1_700_000_000.0)
+        self._twin = FakeCompute(self._clock, zones=ZONES)
 
     def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute:
         return self._twin if install == self._twin.install else self._twin.beside(install)
@@ -89,7 +89,7 @@ def region() -> Iterator[Region]:
 
 @pytest.fixture(params=["twin", "emulator"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    return TwinBench() if request.param == "twin" else EmulatorBench(request.getfixturevalue("region"))
+    return FakeBench() if request.param == "twin" else EmulatorBench(request.getfixturevalue("region"))
 
 
 def request_for(

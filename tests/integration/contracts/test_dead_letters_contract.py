@@ -10,7 +10,7 @@ import pytest
 from shiplap.aws.dead_letters import SqsDeadLetters
 from shiplap.errors import StoreError
 from shiplap.ports import DeadLetters
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 
@@ -23,7 +23,7 @@ class LetterWorld:
 @pytest.fixture(params=["twin", "sqs"])
 def world(request: pytest.FixtureRequest) -> Iterator[LetterWorld]:
     if request.param == "twin":
-        twin = TwinDeadLetters()
+        twin = FakeDeadLetters()
         yield LetterWorld(twin, lambda: twin.letters)
         return
     with aws_in_process():

@@ -15,7 +15,7 @@ from shiplap.errors import ClusterDenied
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
 from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane
@@ -48,7 +48,7 @@ def implementation(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def server(implementation: str, request: pytest.FixtureRequest) -> ApiServer | RealApi:
     if implementation == "http":
-        return ApiServer(TwinClock())
+        return ApiServer(FakeClock())
     real: RealApi = request.getfixturevalue("real_api")
     return real
 

@@ -11,7 +11,7 @@ import pytest
 from shiplap.aws.health import Ec2Health
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.ports import InstanceProblem
-from shiplap_lab.fakes.health import TwinHealth
+from shiplap_lab.fakes.health import FakeHealth
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
@@ -188,7 +188,7 @@ def test_a_cluster_that_arc_does_not_manage_is_an_error(ground: Ground) -> None:
 
 
 def test_the_twin_tells_what_it_was_given() -> None:
-    twin = TwinHealth()
+    twin = FakeHealth()
     assert (twin.ailing(), twin.shifted_zones()) == ((), frozenset())
     twin.ailments |= {InstanceProblem(WELL, "system", 1.0), InstanceProblem(SICK, "event")}
     twin.shifted.add("euw1-az1")

@@ -13,7 +13,7 @@ from shiplap.errors import StoreError
 from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.ports import JoinLog
 from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.join_log import TwinJoins
+from shiplap_lab.fakes.join_log import FakeJoins
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0
@@ -30,7 +30,7 @@ def dynamodb() -> Iterator[Any]:
 @pytest.fixture(params=["twin", "dynamodb"])
 def joins(request: pytest.FixtureRequest) -> JoinLog:
     if request.param == "twin":
-        return TwinJoins()
+        return FakeJoins()
     return DynamoJoins(emptied(request.getfixturevalue("dynamodb")), "state")
 
 
@@ -62,7 +62,7 @@ def test_what_is_noted_is_known(joins: JoinLog) -> None:
 
 def twin(_: Any) -> tuple[JoinLog, JoinLog, Faults, str]:
     faults = Faults()
-    both = TwinJoins(faults)
+    both = FakeJoins(faults)
     return both, both, faults, "joins.failed"
 
 

@@ -9,14 +9,14 @@ import pytest
 from shiplap.aws.bucket import CLUSTERS_PREFIX, BucketSnapshots
 from shiplap.errors import StoreError
 from shiplap.ports import SnapshotStore
-from shiplap_lab.fakes.bucket import TwinSnapshots
+from shiplap_lab.fakes.bucket import FakeSnapshots
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 
 @pytest.fixture(params=["twin", "bucket"])
 def store(request: pytest.FixtureRequest) -> Iterator[SnapshotStore]:
     if request.param == "twin":
-        yield TwinSnapshots()
+        yield FakeSnapshots()
         return
     with aws_in_process():
         client = make_client("s3")

@@ -29,7 +29,7 @@ from shiplap.ports import (
     can_be_stored,
 )
 from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.state import FakeState
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0
@@ -53,7 +53,7 @@ class World:
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
     if request.param == "twin":
-        twin = TwinState(faults)
+        twin = FakeState(faults)
         yield World(twin, twin, faults, "state.commit", "state.advance", "state.mark_unavailable")
         return
     with aws_in_process():
@@ -437,7 +437,7 @@ def test_kinds_of_pods_that_nodes_run_are_remembered_since_they_were_last_noted(
     world.store.mark_proven("another", ["c"], NOW)
     assert world.store.read(CLUSTER, NOW + 61).proven == {"a": NOW, "b": NOW + 60.5}
     assert world.store.read(CLUSTER, NOW + PROVEN_FOR_S + 30).proven == {"b": NOW + 60.5}
-    if isinstance(world.store, TwinState):
+    if isinstance(world.store, FakeState):
         world.store.expire(NOW + PROVEN_FOR_S + 30)
         assert world.store.read(CLUSTER, NOW).proven == {"b": NOW + 60.5}
 
@@ -445,7 +445,7 @@ def test_kinds_of_pods_that_nodes_run_are_remembered_since_they_were_last_noted(
 def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
     world.store.advance(claim("a"), S.FAILED, changed_at=NOW)
-    if isinstance(world.store, TwinState):
+    if isinstance(world.store, FakeState):
         world.store.expire(NOW + FORGET_AFTER_S - 1)
         assert world.store.claim(CLUSTER, "a") is not None
         world.store.expire(NOW + FORGET_AFTER_S)

@@ -24,7 +24,7 @@ from shiplap.instances.readiness.conditions import conditions
 from shiplap.instances.readiness.dry_runs import DryRun, DryRuns
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap.ports import DryRunStore, StatusStore
-from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
+from shiplap_lab.fakes.bucket import FakeDryRuns, FakeStatus
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NODE_CLASS = NodeClassStatus(
@@ -60,7 +60,7 @@ def s3() -> Iterator[Any]:
 
 @pytest.fixture(params=["twin", "s3"])
 def store(request: pytest.FixtureRequest) -> StatusStore:
-    return TwinStatus() if request.param == "twin" else BucketStatus(request.getfixturevalue("s3"), "bucket")
+    return FakeStatus() if request.param == "twin" else BucketStatus(request.getfixturevalue("s3"), "bucket")
 
 
 def test_before_the_first_inspection_nothing_is_known(store: StatusStore) -> None:
@@ -90,7 +90,7 @@ REHEARSALS = DryRuns((DryRun("a", "0123456789ab", 7.0), DryRun("b", "ba987654321
 
 @pytest.fixture(params=["twin", "s3"])
 def rehearsals(request: pytest.FixtureRequest) -> DryRunStore:
-    return TwinRehearsals() if request.param == "twin" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
+    return FakeDryRuns() if request.param == "twin" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
 
 
 def test_rehearsals_are_kept_by_cluster(rehearsals: DryRunStore) -> None:

@@ -10,7 +10,7 @@ from shiplap.disruption.standstill import LastDecision
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
-from shiplap_lab.fakes.bucket import TwinMemory
+from shiplap_lab.fakes.bucket import FakeMemory
 from tests.integration.flows.leaving import kubelets_end_pods
 from tests.integration.flows.stage import Stage, pool
 
@@ -26,7 +26,7 @@ class Disrupted(Stage):
         self.settings = msgspec.structs.replace(
             self.settings, disruption=msgspec.structs.replace(known, **{"settle_s": 0.0, **settings})
         )
-        self.memory = TwinMemory(self.faults)
+        self.memory = FakeMemory(self.faults)
         self._last = LastDecision()
 
     def disrupt(self) -> DisruptionReport:

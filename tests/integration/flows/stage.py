@@ -37,16 +37,16 @@ from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import TwinCatalog, TwinRecorder
-from shiplap_lab.fakes.bus import TwinBus, TwinTimers
-from shiplap_lab.fakes.capacity_table import TwinCapacity
-from shiplap_lab.fakes.clock import TwinClock, TwinMeter
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
-from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.bucket import FakeCatalog, FakeRecorder
+from shiplap_lab.fakes.bus import FakeBus, FakeTimers
+from shiplap_lab.fakes.capacity_table import FakeCapacity
+from shiplap_lab.fakes.clock import FakeClock, FakeMeter
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Crash, Faults
-from shiplap_lab.fakes.health import TwinHealth
-from shiplap_lab.fakes.join_log import TwinJoins
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.health import FakeHealth
+from shiplap_lab.fakes.join_log import FakeJoins
+from shiplap_lab.fakes.state import FakeState
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -131,26 +131,26 @@ class Stage:
         manifests = Manifests(node_pools=tuple(pools), node_classes=(NODE_CLASS,))
         self.name = CLUSTER if beside is None else f"{beside.name}-too"
         self.settings = ClusterSettings(name=self.name, region="eu-west-1", install="shiplap", manifests=manifests)
-        self.clock = TwinClock() if beside is None else beside.clock
+        self.clock = FakeClock() if beside is None else beside.clock
         self.faults = Faults() if beside is None else beside.faults
         self.server = ApiServer(self.clock)
-        self.cluster = TwinCluster(self.server, faults=self.faults)
-        self.compute = TwinCompute(self.clock, faults=self.faults, zones=ZONES)
-        self.state = TwinState(self.faults) if beside is None else beside.state
-        self.capacity = TwinCapacity(self.faults) if beside is None else beside.capacity
-        self.bus = TwinBus(self.faults)
-        self.timers = TwinTimers(self.clock, self.faults)
-        self.recorder = TwinRecorder(self.faults)
-        self.meter = TwinMeter()
-        self.health = TwinHealth(self.faults)
-        self.joins = TwinJoins(self.faults)
+        self.cluster = FakeCluster(self.server, faults=self.faults)
+        self.compute = FakeCompute(self.clock, faults=self.faults, zones=ZONES)
+        self.state = FakeState(self.faults) if beside is None else beside.state
+        self.capacity = FakeCapacity(self.faults) if beside is None else beside.capacity
+        self.bus = FakeBus(self.faults)
+        self.timers = FakeTimers(self.clock, self.faults)
+        self.recorder = FakeRecorder(self.faults)
+        self.meter = FakeMeter()
+        self.health = FakeHealth(self.faults)
+        self.joins = FakeJoins(self.faults)
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,
             compute=self.compute,
             state=self.state,
             capacity=self.capacity,
-            catalog=TwinCatalog(sold, self.faults),
+            catalog=FakeCatalog(sold, self.faults),
             bus=self.bus,
             timers=self.timers,
             recorder=self.recorder,
@@ -163,7 +163,7 @@ class Stage:
         self.launched: dict[str, NodeClaim] = {}
         self.broken: set[str] = set()
         self.compute.on_launch.append(lambda instance, request, _: self.launched.update({instance.id: request.claim}))
-        self._spectator = TwinCluster(self.server)  # sees the cluster without passing through faults
+        self._spectator = FakeCluster(self.server)  # sees the cluster without passing through faults
         self._invocations = 0
         self._told = 0
         formula = instance_types(

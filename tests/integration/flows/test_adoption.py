@@ -10,7 +10,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.template_hash import NODE_CLASS_HASH, POOL_HASH
 from shiplap.ports import Instance
 from shiplap_lab.fakes.faults import Crash
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.state import FakeState
 from tests.integration.flows.leaving import first, serving
 from tests.integration.flows.stage import Stage
 
@@ -23,7 +23,7 @@ SAME = (
 def restored(stage: Stage, keep: int = 0) -> tuple[NodeClaim, ...]:
     """The table is as it was before all claims but the first few were written; what they were."""
     lost = stage.claims()
-    stage.state = TwinState(stage.faults)
+    stage.state = FakeState(stage.faults)
     stage.context = msgspec.structs.replace(stage.context, state=stage.state)
     for claim in lost[:keep]:
         assert stage.state.adopt(claim)

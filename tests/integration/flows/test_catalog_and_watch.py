@@ -13,8 +13,8 @@ from shiplap.flows.watch.watch import hints_of, watch
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta, Pod
 from shiplap.ports import CatalogSource
-from shiplap_lab.fakes.bucket import TwinCatalog
-from shiplap_lab.fakes.clock import TwinMeter
+from shiplap_lab.fakes.bucket import FakeCatalog
+from shiplap_lab.fakes.clock import FakeMeter
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 
@@ -33,7 +33,7 @@ class Source:
 
 
 def test_a_refresh_starts_from_the_catalogue_before_it() -> None:
-    source, store, meter = Source(), TwinCatalog(), TwinMeter()
+    source, store, meter = Source(), FakeCatalog(), FakeMeter()
     first = refresh(source, store, meter)
     refresh(source, store, meter)
     assert source.given == [None, first]
@@ -42,24 +42,24 @@ def test_a_refresh_starts_from_the_catalogue_before_it() -> None:
 
 
 def test_a_refresh_that_fails_leaves_the_catalogue_as_it_was() -> None:
-    store = TwinCatalog(catalog())
+    store = FakeCatalog(catalog())
     with pytest.raises(AwsError):
-        refresh(Source(AwsError("denied", code="UnauthorizedOperation")), store, TwinMeter())
+        refresh(Source(AwsError("denied", code="UnauthorizedOperation")), store, FakeMeter())
     assert store.load() == catalog()
 
 
 def test_a_throttled_bucket_is_not_taken_for_an_empty_one() -> None:
     stage = Stage()
-    store = TwinCatalog(catalog(), stage.faults)
+    store = FakeCatalog(catalog(), stage.faults)
     stage.faults.on("before", "catalog.load", StoreThrottled("slow down"))
     source = Source()
     with pytest.raises(StoreThrottled):
-        refresh(source, store, TwinMeter())
+        refresh(source, store, FakeMeter())
     assert source.given == []
 
 
-def without_catalogue(stage: Stage, source: CatalogSource | None) -> TwinCatalog:
-    store = TwinCatalog(None, stage.faults)
+def without_catalogue(stage: Stage, source: CatalogSource | None) -> FakeCatalog:
+    store = FakeCatalog(None, stage.faults)
     stage.context = structs.replace(stage.context, catalog=store, source=source)
     return store
 

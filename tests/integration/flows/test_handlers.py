@@ -25,8 +25,8 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap_lab.fakes.bucket import TwinCatalog, TwinMemory, TwinStatus
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.bucket import FakeCatalog, FakeMemory, FakeStatus
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from tests import audit_log
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
@@ -48,10 +48,10 @@ class StagedInstall(Install):
     def __init__(self, service: str, stage: Stage) -> None:
         super().__init__(service, Settings((stage.settings,)), NAMES)
         self.clock = stage.clock  # type: ignore[assignment]
-        self.letters = TwinDeadLetters()
-        self.catalogs = TwinCatalog()
-        self.statuses = TwinStatus()
-        self.memories = TwinMemory()
+        self.letters = FakeDeadLetters()
+        self.catalogs = FakeCatalog()
+        self.statuses = FakeStatus()
+        self.memories = FakeMemory()
         self._stage = stage
 
     @property

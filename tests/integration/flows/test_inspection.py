@@ -16,8 +16,8 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.bucket import TwinStatus
-from shiplap_lab.fakes.compute import TwinCompute
+from shiplap_lab.fakes.bucket import FakeStatus
+from shiplap_lab.fakes.compute import FakeCompute
 from tests.integration.flows.stage import ZONES, Stage, catalog, pool
 
 
@@ -27,7 +27,7 @@ class Ground:
     def __init__(self, family: str = "Bottlerocket", amis: tuple[Ami, ...] = (), **spec: Any) -> None:
         self.stage = Stage()
         if amis:
-            twin = TwinCompute(self.stage.clock, zones=ZONES, amis={"odd": amis})
+            twin = FakeCompute(self.stage.clock, zones=ZONES, amis={"odd": amis})
             self.stage.context = msgspec.structs.replace(self.stage.context, compute=twin)
             self.stage.compute = twin
         odd = EC2NodeClass(ObjectMeta(name="odd"), EC2NodeClassSpec(ami_family=family, **spec))
@@ -35,7 +35,7 @@ class Ground:
         pools = (of_class(pool("a", ("c7i",)), "odd"), of_class(pool("b", ("m6i",)), "sound"))
         manifests = Manifests(node_pools=pools, node_classes=(odd, sound))
         self.settings: ClusterSettings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
-        self.status = TwinStatus()
+        self.status = FakeStatus()
         self.context = msgspec.structs.replace(self.stage.context, status=self.status)
 
     def inspect(self) -> ClusterStatus:

@@ -7,7 +7,7 @@ import pytest
 
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_lab.fakes.bucket import TwinMemory
+from shiplap_lab.fakes.bucket import FakeMemory
 from tests.integration.flows.stage import Stage
 
 
@@ -50,6 +50,6 @@ def test_no_disruption_begins() -> None:
     pause(stage, paused=True)
     for _ in range(30):
         stage.clock.advance(60)
-        assert disrupt(stage.settings, stage.context, TwinMemory()) == DisruptionReport()
+        assert disrupt(stage.settings, stage.context, FakeMemory()) == DisruptionReport()
     assert stage.meter.counts["InvocationsPaused"] == 30
     assert stage.meter.counts["Nodes"] > 0

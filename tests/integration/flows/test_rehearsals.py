@@ -15,7 +15,7 @@ from shiplap.instances.readiness.dry_runs import ALLOWED_FOR_S, REFUSED_FOR_S, D
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
-from shiplap_lab.fakes.bucket import TwinRehearsals, TwinStatus
+from shiplap_lab.fakes.bucket import FakeDryRuns, FakeStatus
 from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class
 
@@ -34,8 +34,8 @@ class Ground:
         self.classes = tuple(EC2NodeClass(ObjectMeta(name=name), spec) for name in ("first", "second", "unused"))
         manifests = Manifests(node_pools=pools, node_classes=self.classes)
         self.stage.settings = msgspec.structs.replace(self.stage.settings, manifests=manifests)
-        self.store = TwinRehearsals(self.stage.faults)
-        self.status = TwinStatus()
+        self.store = FakeDryRuns(self.stage.faults)
+        self.status = FakeStatus()
         self.stage.context = msgspec.structs.replace(self.stage.context, dry_runs=self.store, status=self.status)
 
     def sweep(self, *, later_s: float = 60.0) -> list[str]:

@@ -28,11 +28,11 @@ from shiplap.flows.watch.watch import watch_all
 from shiplap.ports import DeadLetters, MemoryStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.bucket import TwinMemory
-from shiplap_lab.fakes.bus import TwinBus
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.bucket import FakeMemory
+from shiplap_lab.fakes.bus import FakeBus
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from tests.integration.flows.stage import Stage
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
@@ -75,8 +75,8 @@ class SharedInstall(Install):
         super().__init__(service, Settings(tuple(stage.settings for stage in clusters.stages.values())), NAMES)
         self.clock = clusters.first.clock  # type: ignore[assignment]
         self._clusters = clusters
-        self._letters = TwinDeadLetters()
-        self._memory = TwinMemory()
+        self._letters = FakeDeadLetters()
+        self._memory = FakeMemory()
 
     @property
     def dead_letters(self) -> DeadLetters:  # type: ignore[override]
@@ -130,7 +130,7 @@ def client(endpoint: str) -> KubernetesClient:
 
     settings = ClusterSettings(name="c", region="eu-west-1", endpoint=endpoint, token="secret")
     return connect(
-        settings, describe_cluster=unused, credentials=lambda: None, clock=TwinClock(), sleep=time.sleep, back_off_s=()
+        settings, describe_cluster=unused, credentials=lambda: None, clock=FakeClock(), sleep=time.sleep, back_off_s=()
     )
 
 
@@ -197,7 +197,7 @@ def test_where_it_cannot_be_handed_on_its_messages_stay(load: Load) -> None:
 def test_a_hundred_clusters_at_rest_cost_a_request_a_minute_each_and_a_sweep_now_and_then(load: Load) -> None:
     names = [f"c{number:03}" for number in range(100)]
     clusters = Clusters(*names)
-    with KubeHttpServer(ApiServer(TwinClock())) as server:
+    with KubeHttpServer(ApiServer(FakeClock())) as server:
         for name in names:
             clusters.put(name, client(server.endpoint))
         schedule, disrupt = load("schedule", clusters), load("disrupt", clusters)
@@ -256,7 +256,7 @@ def test_a_minute_with_too_much_disruption_is_divided_among_invocations(load: Lo
 class UntilTold:
     """A clock that goes until a bus has heard so many events, and then is past every deadline."""
 
-    def __init__(self, bus: TwinBus, events: int) -> None:
+    def __init__(self, bus: FakeBus, events: int) -> None:
         self._bus, self._events = bus, events
 
     def now(self) -> float:
@@ -268,7 +268,7 @@ def test_clusters_are_watched_side_by_side_and_one_that_hangs_delays_no_other(
 ) -> None:
     monkeypatch.setattr("shiplap.flows.watch.watch.ESTABLISHING_S", 0.1)
     clusters = Clusters("a-hangs", "b", "c")
-    bus = TwinBus()
+    bus = FakeBus()
     clock = UntilTold(bus, 2)
     with ExitStack() as running:
         for name in ("b", "c"):
@@ -285,7 +285,7 @@ def test_a_watch_that_was_given_up_begins_anew_and_the_invocation_fails_in_the_e
     hanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = Clusters("a", "b")
-    bus = TwinBus()
+    bus = FakeBus()
     begun_anew: list[bool] = []
 
     class Broken:

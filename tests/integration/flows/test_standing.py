@@ -13,8 +13,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap_lab.api_server.server import EVERYTHING
-from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.cluster import ListOptions, TwinCluster
+from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.cluster import FakeCluster, ListOptions
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import CLUSTER, Stage
 
@@ -26,7 +26,7 @@ def small_clusters_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kept(stage: Stage) -> SnapshotKeeper:
     """A watch function that has just written the stage's snapshot."""
-    snapshots = TwinSnapshots(stage.faults)
+    snapshots = FakeSnapshots(stage.faults)
     stage.context = replace(stage.context, snapshots=snapshots)
     keeper = SnapshotKeeper(stage.name, stage.cluster, snapshots, clock=stage.clock, fewest_pods=0)
     keeper.established.set()
@@ -38,13 +38,13 @@ def kept(stage: Stage) -> SnapshotKeeper:
 def lists_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is listed from here on, and with which field selector."""
     seen: list[tuple[str, str]] = []
-    listing = TwinCluster._list
+    listing = FakeCluster._list
 
-    def noted(api: TwinCluster, plural: str, typed: type, selection: ListOptions = EVERYTHING) -> tuple:
+    def noted(api: FakeCluster, plural: str, typed: type, selection: ListOptions = EVERYTHING) -> tuple:
         seen.append((plural, selection.field_selector))
         return listing(api, plural, typed, selection)
 
-    monkeypatch.setattr(TwinCluster, "_list", noted)
+    monkeypatch.setattr(FakeCluster, "_list", noted)
     return seen
 
 
@@ -82,7 +82,7 @@ def test_what_a_snapshot_lacks_comes_from_the_changes_since() -> None:
 def test_without_a_snapshot_that_serves_pods_are_listed(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = running()
     snapshots = stage.context.snapshots
-    assert isinstance(snapshots, TwinSnapshots)
+    assert isinstance(snapshots, FakeSnapshots)
     now = stage.clock.now()
     about = SnapshotHeader(cluster=CLUSTER, version="1", taken_at=now, listed_at=now, kept_since=1.0)
     match defect:

@@ -14,7 +14,7 @@ from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.cluster.watcher import change_batches
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -22,7 +22,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 @pytest.fixture
 def server() -> ApiServer:
-    return ApiServer(TwinClock())
+    return ApiServer(FakeClock())
 
 
 @pytest.fixture

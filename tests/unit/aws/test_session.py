@@ -20,7 +20,7 @@ from shiplap.cluster import watcher
 from shiplap.cluster.transport import KEPT_ALIVE
 from shiplap.errors import AwsError
 from shiplap.ports import BusEvent
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_after_a_quiet_night_an_event_does_not_wait_for_a_connection_that_was_fo
     """An attempt on the old connection would end at the read timeout, and the pod's event come 15 s late."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Bus)
     Thread(target=server.serve_forever, daemon=True).start()
-    nat, clock = Nat(("127.0.0.1", server.server_address[1])), TwinClock()
+    nat, clock = Nat(("127.0.0.1", server.server_address[1])), FakeClock()
     monkeypatch.setenv("AWS_ENDPOINT_URL", nat.endpoint)
     without_retries = Config(retries={"total_max_attempts": 1}, read_timeout=5)
     made = session.session().create_client("events", region_name="eu-west-1", config=without_retries)

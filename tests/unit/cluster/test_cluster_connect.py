@@ -23,7 +23,7 @@ from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, InvalidInput
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -66,7 +66,7 @@ def client(found: ApiEndpoint | None = None, **settings: str) -> KubernetesClien
         ClusterSettings(name="prod", region="eu-west-1", **settings),
         describe_cluster=describe,
         credentials=lambda: Credentials("AKID", "secret"),
-        clock=TwinClock(),
+        clock=FakeClock(),
         sleep=lambda _: None,
         back_off_s=(),
     )

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from botocore.credentials import Credentials
 
 from shiplap.cluster.eks_token import EksToken, sign
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 
 CREDENTIALS = Credentials("AKIDEXAMPLE", "secret", "session")
 
@@ -59,7 +59,7 @@ def test_china_has_its_own_domain() -> None:
 
 
 def test_a_token_is_kept_for_fourteen_minutes() -> None:
-    clock = TwinClock()
+    clock = FakeClock()
     asked = []
 
     def credentials() -> Credentials:

@@ -9,9 +9,9 @@ import pytest
 from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, StoreError
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
-from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 
 BLUE = "blue"
@@ -21,11 +21,11 @@ class Kept:
     """A cluster with some bound pods, and what its keepers do."""
 
     def __init__(self, pods: int = 3) -> None:
-        self.clock = TwinClock(1000.0)
+        self.clock = FakeClock(1000.0)
         self.faults = Faults()
         self.server = ApiServer(self.clock)
-        self.api = TwinCluster(self.server, faults=self.faults)
-        self.store = TwinSnapshots(self.faults)
+        self.api = FakeCluster(self.server, faults=self.faults)
+        self.store = FakeSnapshots(self.faults)
         for number in range(pods):
             self.add(f"p{number}")
 

@@ -12,8 +12,8 @@ from shiplap.cluster.watcher import KINDS, ChangeBatch, KindWatch, Tracker, chan
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -73,11 +73,11 @@ class TestIsUnschedulable:
 class TestTracking:
     @pytest.fixture
     def server(self) -> ApiServer:
-        return ApiServer(TwinClock())
+        return ApiServer(FakeClock())
 
     @pytest.fixture
     def see(self, server: ApiServer) -> Callable[[], tuple[list[str], list[str], list[str]]]:
-        api, tracker = TwinCluster(server), Tracker()
+        api, tracker = FakeCluster(server), Tracker()
         watches = [KindWatch(api, kind) for kind in KINDS]
         return lambda: shown(poll_once(watches, tracker))
 
@@ -167,7 +167,7 @@ class Ticking:
 class TestBatches:
     @pytest.fixture
     def server(self) -> ApiServer:
-        return ApiServer(TwinClock())
+        return ApiServer(FakeClock())
 
     def iterate(
         self, api: ClusterApi, clock: Clock, pause: Callable[[float], None] = lambda _: None, gather_s: float = 0.0
@@ -180,7 +180,7 @@ class TestBatches:
 
     def test_changes_arrive_while_it_is_iterated(self, server: ApiServer) -> None:
         server.create("pods", pod("first"))
-        running = self.iterate(TwinCluster(server), TwinClock(1000.0), self.pausing())
+        running = self.iterate(FakeCluster(server), FakeClock(1000.0), self.pausing())
         assert shown(next(running)) == (["first"], [], [])
         server.create("pods", pod("second"))
         assert shown(next(running)) == (["second"], [], [])
@@ -188,7 +188,7 @@ class TestBatches:
 
     def test_it_ends_at_the_deadline_with_what_was_gathered(self, server: ApiServer) -> None:
         server.create("pods", pod("p"))
-        found = list(self.iterate(TwinCluster(server), Ticking(0.1), self.pausing(), gather_s=1e6))
+        found = list(self.iterate(FakeCluster(server), Ticking(0.1), self.pausing(), gather_s=1e6))
         assert [shown(batch) for batch in found] == [(["p"], [], [])]
 
     def test_lost_connections_throttling_and_denials_are_borne(self, server: ApiServer) -> None:
@@ -198,7 +198,7 @@ class TestBatches:
         faults.on("before", "cluster.watch", TooManyRequests("slow down"))
         faults.on("before", "cluster.watch", ResourceVersionGone("compacted"), nth=2)
         server.create("pods", pod("p"))
-        running = self.iterate(TwinCluster(server, faults=faults), TwinClock(1000.0), self.pausing())
+        running = self.iterate(FakeCluster(server, faults=faults), FakeClock(1000.0), self.pausing())
         assert shown(next(running)) == (["p"], [], [])
         running.close()
 
@@ -207,21 +207,21 @@ class TestBatches:
         [(ClusterUnreachable("away"), 30.0), (TooManyRequests("slow"), 30.0), (ClusterDenied("no role"), 8.0)],
     )
     def test_a_server_that_stays_away_or_denies_for_long_is_an_error(self, error: Exception, longest_s: float) -> None:
-        class Away(TwinCluster):
+        class Away(FakeCluster):
             def list_for_watch(self, kind: str) -> tuple:
                 raise error
 
         pauses: list[float] = []
         with pytest.raises(type(error)):
-            list(self.iterate(Away(ApiServer(TwinClock())), TwinClock(1000.0), pauses.append))
+            list(self.iterate(Away(ApiServer(FakeClock())), FakeClock(1000.0), pauses.append))
         assert sorted(set(pauses))[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
         assert max(pauses) == longest_s
 
     @pytest.mark.parametrize("error", [ClusterError("gone", status=405), RuntimeError("a defect")])
     def test_a_refusal_and_a_defect_end_it_at_once(self, server: ApiServer, error: Exception) -> None:
-        class Refusing(TwinCluster):
+        class Refusing(FakeCluster):
             def list_for_watch(self, kind: str) -> tuple:
                 raise error
 
         with pytest.raises(type(error)):
-            list(self.iterate(Refusing(server), TwinClock(1000.0), self.pausing()))
+            list(self.iterate(Refusing(server), FakeClock(1000.0), self.pausing()))

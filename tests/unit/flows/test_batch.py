@@ -11,8 +11,8 @@ from shiplap.flows import batch
 from shiplap.flows.messages import PodsPending, Sweep, for_schedule
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.clock import TwinClock, TwinMeter
-from shiplap_lab.fakes.dead_letters import TwinDeadLetters
+from shiplap_lab.fakes.clock import FakeClock, FakeMeter
+from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from shiplap_lab.fakes.faults import Faults
 
 SETTINGS = Settings(tuple(ClusterSettings(name=name, region="eu-west-1") for name in ("blue", "green")))
@@ -37,8 +37,8 @@ def sweep(cluster: str) -> str:
     return f'{{"kind":"sweep","cluster":"{cluster}"}}'
 
 
-def run(calls: Calls, *bodies: str, letters: TwinDeadLetters | None = None) -> tuple[list[str], TwinMeter]:
-    meter = TwinMeter()
+def run(calls: Calls, *bodies: str, letters: FakeDeadLetters | None = None) -> tuple[list[str], FakeMeter]:
+    meter = FakeMeter()
     arn = "arn:aws:sqs:eu-west-1:123456789012:shiplap-provisioning"
     records = [{"messageId": f"m{n}", "body": body, "eventSourceARN": arn} for n, body in enumerate(bodies)]
     answer = batch.run(
@@ -46,9 +46,9 @@ def run(calls: Calls, *bodies: str, letters: TwinDeadLetters | None = None) -> t
         for_schedule,
         calls,
         settings=SETTINGS,
-        dead_letters=letters or TwinDeadLetters(),
+        dead_letters=letters or FakeDeadLetters(),
         meter=meter,
-        turns=Turns(TwinClock(), TwinClock().now() + 300),
+        turns=Turns(FakeClock(), FakeClock().now() + 300),
     )
     return [item["itemIdentifier"] for item in answer["batchItemFailures"]], meter
 
@@ -73,7 +73,7 @@ NESTED = "[" * 10_000 + "]" * 10_000
     ],
 )
 def test_a_message_nested_ten_thousand_levels_deep_holds_up_no_other(body: str) -> None:
-    calls, letters = Calls(), TwinDeadLetters()
+    calls, letters = Calls(), FakeDeadLetters()
     failed, meter = run(calls, sweep("blue"), body, sweep("green"), letters=letters)
     assert failed == []
     assert calls.seen == [("blue", 1), ("green", 1)]
@@ -81,7 +81,7 @@ def test_a_message_nested_ten_thousand_levels_deep_holds_up_no_other(body: str) 
 
 
 def test_a_malformed_message_goes_to_the_dead_letters_and_the_rest_is_served() -> None:
-    calls, letters = Calls(), TwinDeadLetters()
+    calls, letters = Calls(), FakeDeadLetters()
     failed, meter = run(calls, sweep("blue"), "{broken", sweep("blue"), letters=letters)
     assert failed == []
     assert calls.seen == [("blue", 2)]
@@ -94,7 +94,7 @@ def test_a_malformed_message_goes_to_the_dead_letters_and_the_rest_is_served() -
 def test_a_malformed_message_stays_when_the_dead_letters_refuse_it() -> None:
     faults = Faults()
     faults.on("before", "dead_letters.send", StoreError("queue is gone"))
-    failed, _ = run(Calls(), sweep("blue"), "{broken", letters=TwinDeadLetters(faults))
+    failed, _ = run(Calls(), sweep("blue"), "{broken", letters=FakeDeadLetters(faults))
     assert failed == ["m1"]
 
 

@@ -17,7 +17,7 @@ from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_lab.fakes.clock import TwinMeter
+from shiplap_lab.fakes.clock import FakeMeter
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
 
 GIB = 2**30
@@ -80,7 +80,7 @@ def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
     unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
     written = {"metadata": {"name": "a", "namespace": "b"}, "status": unscheduled}
     view = ClusterView(pods=(msgspec.convert(written, Pod),))
-    meter = TwinMeter()
+    meter = FakeMeter()
     cluster_metrics.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("a",)),))
     assert meter.counts == {}
     cluster_metrics.measure_pods(CLUSTER, view, 0.0, meter, (ClaimRule(namespaces=("b",)),))
@@ -88,7 +88,7 @@ def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
 
 
 def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
-    meter = TwinMeter()
+    meter = FakeMeter()
     claims = [claim(f"p{n}") for n in range(1000)]
     pods = [pod(f"p{n}", f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z") for n in range(1000)]
 
@@ -103,7 +103,7 @@ def test_the_age_of_a_thousand_pods_is_told_by_a_hundred_of_them() -> None:
 
 
 def test_pods_that_still_run_have_not_waited() -> None:
-    meter = TwinMeter()
+    meter = FakeMeter()
     running = msgspec.convert(
         {
             "metadata": {"name": "a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -121,7 +121,7 @@ def test_pods_that_still_run_have_not_waited() -> None:
     ids=["more", "less", "as planned"],
 )
 def test_memory_that_a_plan_did_not_know_of_is_measured(found: float, metric: str) -> None:
-    meter = TwinMeter()
+    meter = FakeMeter()
     cluster_metrics.measure_memory(claim("a"), {MEMORY: int(found * GIB)}, meter)
     assert meter.counts == ({metric: 0.5} if metric else {})
 

@@ -12,7 +12,7 @@ from shiplap.errors import ClusterGone, ClusterUnreachable
 from shiplap.flows import turns as module
 from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 
 START = 1_000.0
 
@@ -28,7 +28,7 @@ def due(*names: str, asked: bool = True) -> list[Due]:
 class Served:
     """Serves clusters, each for some seconds, and notes when its turn was to end."""
 
-    def __init__(self, clock: TwinClock, seconds: float = 0.0) -> None:
+    def __init__(self, clock: FakeClock, seconds: float = 0.0) -> None:
         self.until: dict[str, float] = {}
         self._clock, self._seconds = clock, seconds
 
@@ -40,7 +40,7 @@ class Served:
 def take(
     items: Sequence[Due], look: Callable[[Due], bool] | None = None, *, seconds: float = 0.0, lasts_s: float = 300.0
 ) -> tuple[dict[str, float], list[str]]:
-    clock = TwinClock(START)
+    clock = FakeClock(START)
     served = Served(clock, seconds)
     left = Turns(clock, START + lasts_s, look).take(items, served)
     return served.until, [item.cluster.name for item in left]
@@ -82,7 +82,7 @@ def test_the_first_turn_comes_however_late_it_is() -> None:
 
 
 def test_nothing_begins_after_the_last_moment_for_it() -> None:
-    clock = TwinClock(START)
+    clock = FakeClock(START)
     served = Served(clock, 20.0)
     left = Turns(clock, START + 300, begins_until=START + 45).take(due("a", "b", "c", "d"), served)
     assert list(served.until) == ["a", "b", "c"]
@@ -135,7 +135,7 @@ def test_looks_and_turns_have_a_time_limit() -> None:
         limits.append(left_s())
         return True
 
-    clock = TwinClock(START)
+    clock = FakeClock(START)
     Turns(clock, START + 300, look).take(due("a", "b"), lambda *_: limits.append(left_s()))
     assert len(limits) == 4
     assert max(limits[:2]) <= module.LOOK_S

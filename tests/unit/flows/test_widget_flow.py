@@ -15,9 +15,9 @@ from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import TwinSnapshots
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.state import TwinState
+from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.state import FakeState
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
 SETTINGS = Settings(
@@ -43,7 +43,7 @@ CONTEXT = {
 }
 
 
-class Broken(TwinState):
+class Broken(FakeState):
     """Cannot be read for one cluster."""
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
@@ -53,7 +53,7 @@ class Broken(TwinState):
 
 
 @pytest.fixture
-def state() -> TwinState:
+def state() -> FakeState:
     known = Broken()
     for pool in ("web", "batch"):
         claim = NodeClaim(cluster="east", name=f"{pool}-1", node_pool=pool, node_class="default", hourly=0.2)
@@ -61,22 +61,22 @@ def state() -> TwinState:
     return known
 
 
-def ask(state: TwinState, settings: Settings = SETTINGS, **event: Any) -> str:
+def ask(state: FakeState, settings: Settings = SETTINGS, **event: Any) -> str:
     return widget({"widgetContext": CONTEXT, **event}, settings, contexts(state), ARN)
 
 
-def contexts(state: TwinState, snapshots: TwinSnapshots | None = None) -> Callable[[ClusterSettings], FlowContext]:
+def contexts(state: FakeState, snapshots: FakeSnapshots | None = None) -> Callable[[ClusterSettings], FlowContext]:
     """Every cluster has the same ports."""
-    known = SimpleNamespace(state=state, clock=TwinClock(), snapshots=snapshots)
+    known = SimpleNamespace(state=state, clock=FakeClock(), snapshots=snapshots)
     return lambda _: cast("FlowContext", known)
 
 
-def test_it_describes_itself(state: TwinState) -> None:
+def test_it_describes_itself(state: FakeState) -> None:
     assert ask(state, describe=True) == DESCRIPTION
     assert "cluster:" in DESCRIPTION
 
 
-def test_all_clusters_are_drawn_and_one_that_cannot_be_read_says_why(state: TwinState) -> None:
+def test_all_clusters_are_drawn_and_one_that_cannot_be_read_says_why(state: FakeState) -> None:
     made = ask(state)
     assert "web-1" in made
     assert "batch-1" in made
@@ -84,49 +84,49 @@ def test_all_clusters_are_drawn_and_one_that_cannot_be_read_says_why(state: Twin
     assert "#586af0" in made  # the dark theme's
 
 
-def test_parameters_choose_a_cluster_and_a_pool(state: TwinState) -> None:
+def test_parameters_choose_a_cluster_and_a_pool(state: FakeState) -> None:
     made = ask(state, cluster="east", pool="web")
     assert "web-1" in made
     assert "batch-1" not in made
     assert "not authorized" not in made
 
 
-def test_what_cannot_be_shown_is_explained(state: TwinState) -> None:
+def test_what_cannot_be_shown_is_explained(state: FakeState) -> None:
     assert "its clusters are: east, west" in ask(state, cluster="<north>")
     assert "<north>" not in ask(state, cluster="<north>")
     assert "cannot be read: Expected `str`, got `int` - at `$.cluster`" in ask(state, cluster=7)
     assert "cannot be read" in widget({"widgetContext": "none"}, SETTINGS, contexts(state), ARN)
 
 
-def test_a_paused_cluster_says_so(state: TwinState) -> None:
+def test_a_paused_cluster_says_so(state: FakeState) -> None:
     paused = Settings((ClusterSettings(name="east", region="eu-west-1", paused=True),))
     made = ask(state, paused)
     assert "Paused" in made
     assert "<cwdb-action" not in made
 
 
-def test_it_draws_without_anything_from_cloudwatch(state: TwinState) -> None:
+def test_it_draws_without_anything_from_cloudwatch(state: FakeState) -> None:
     assert "web-1" in widget({}, SETTINGS, contexts(state), ARN)
     assert "no clusters" in widget({}, Settings(), contexts(state), ARN)
 
 
-def snapshot(*, complete: bool = True) -> TwinSnapshots:
+def snapshot(*, complete: bool = True) -> FakeSnapshots:
     container = Container(resources=ResourceRequirements(requests={"cpu": "750m", "memory": "1Gi"}))
     pod = Pod(ObjectMeta(name="api-1", namespace="shop", uid="u1"), PodSpec(node_name="ip-1", containers=(container,)))
     standing = SnapshotHeader(
         cluster="east",
         version="7",
-        taken_at=TwinClock().now() - 90,
+        taken_at=FakeClock().now() - 90,
         listed_at=0.0,
         kept_since=0.0,
         complete=complete,
     )
-    made = TwinSnapshots()
+    made = FakeSnapshots()
     made.save("east", encode_pods([pod] if complete else [], standing), 0.0)
     return made
 
 
-def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: TwinState) -> None:
+def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: FakeState) -> None:
     (claim, *_) = state.claims("east")
     for to in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED):
         room = {"cpu": 2000, "memory": 8 * 2**30, "pods": 29}
@@ -134,14 +134,14 @@ def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: TwinState) -> No
     made = widget({"cluster": "east"}, SETTINGS, contexts(state, snapshot()), ARN)
     assert "shop/api-1" in made
     assert "Pods as of 1 min ago." in made
-    for known in (snapshot(complete=False), TwinSnapshots(), None):
+    for known in (snapshot(complete=False), FakeSnapshots(), None):
         made = widget({"cluster": "east"}, SETTINGS, contexts(state, known), ARN)
         assert "shop/api-1" not in made
         assert "launched for request" in made
 
 
-def test_a_snapshot_that_cannot_be_read_is_said(state: TwinState) -> None:
-    broken = TwinSnapshots()
+def test_a_snapshot_that_cannot_be_read_is_said(state: FakeState) -> None:
+    broken = FakeSnapshots()
     broken.save("east", b"rubbish", 0.0)
     made = widget({"cluster": "east"}, SETTINGS, contexts(state, broken), ARN)
     assert "snapshot cannot be read" in made

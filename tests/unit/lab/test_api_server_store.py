@@ -13,14 +13,14 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, ListOptions, TwinCluster
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster, ListOptions
 from shiplap_lab.fakes.faults import Crash, Faults
 
 
 @pytest.fixture
 def server() -> ApiServer:
-    return ApiServer(TwinClock(1_700_000_000.0))
+    return ApiServer(FakeClock(1_700_000_000.0))
 
 
 def pod(name: str = "p", namespace: str = "default", **metadata: object) -> dict:
@@ -392,7 +392,7 @@ class TestWatching:
         assert server.changes("nodes", server.resource_version)[0] == ()
 
     def test_the_log_keeps_at_least_its_limit(self) -> None:
-        server = ApiServer(TwinClock(), log_limit=5)
+        server = ApiServer(FakeClock(), log_limit=5)
         for number in range(30):
             server.create("nodes", {"metadata": {"name": f"n{number}"}})
         newest = int(server.resource_version)
@@ -409,7 +409,7 @@ class TestWatching:
 class TestTwinFaults:
     def test_effects_pass_through_the_faults(self, server: ApiServer) -> None:
         faults = Faults()
-        twin = TwinCluster(server, faults=faults)
+        twin = FakeCluster(server, faults=faults)
         server.create("nodes", {"metadata": {"name": "n1"}})
         faults.on("before", "cluster.nodes", ClusterUnreachable("down"))
         with pytest.raises(ClusterUnreachable):

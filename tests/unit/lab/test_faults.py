@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap_lab.fakes.clock import TwinClock, TwinMeter
+from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.fakes.faults import Crash, Faults
 
 
@@ -74,14 +74,14 @@ def test_clearing_forgets_faults_and_counts_anew() -> None:
 
 
 def test_time_moves_when_told() -> None:
-    clock = TwinClock(100.0)
+    clock = FakeClock(100.0)
     assert (clock.now(), clock.advance(2.5), clock.now()) == (100.0, 102.5, 102.5)
     clock.set(7.0)
     assert clock.now() == 7.0
 
 
 def test_the_meter_adds_up() -> None:
-    meter = TwinMeter()
+    meter = FakeMeter()
     meter.count("launches")
     meter.count("launches", 2.0, "Count")
     assert meter.counts == {"launches": 3.0}

@@ -9,7 +9,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
 from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
 from shiplap_lab.cluster_simulator.scheduler_scores import balanced_allocation, best, least_allocated
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 
 
@@ -159,7 +159,7 @@ class TestScores:
 class TestScheduler:
     @pytest.fixture
     def server(self) -> ApiServer:
-        return ApiServer(TwinClock())
+        return ApiServer(FakeClock())
 
     def placed(self, server: ApiServer) -> dict[str, str]:
         items = server.list("pods").items

@@ -22,7 +22,7 @@ from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, reg
 from shiplap_lab.cluster_simulator.kubelet import Delays, Kubelets, is_ready
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine, NodeResources
 from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
-from shiplap_lab.fakes.clock import TwinClock
+from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 
 GIB = 2**30
@@ -65,7 +65,7 @@ def pod(name: str, cpu: str = "500m", **metadata: object) -> dict:
 
 class World:
     def __init__(self, **options: object) -> None:
-        self.server = ApiServer(TwinClock(1000.0))
+        self.server = ApiServer(FakeClock(1000.0))
         self.machines: list[Machine] = []
         options.setdefault("delays", Delays(join_s=5.0, ready_s=2.0))
         self.cluster = SimulatedCluster(self.server, ample, lambda: self.machines, **options)
@@ -184,15 +184,15 @@ def test_the_runner_steps_clusters_and_hands_over_their_failure() -> None:
         stepped.set()
         return []
 
-    server = ApiServer(TwinClock())
-    runner = Runner([SimulatedCluster(server, ample, machines)], TwinClock(), step_s=0.001).start()
+    server = ApiServer(FakeClock())
+    runner = Runner([SimulatedCluster(server, ample, machines)], FakeClock(), step_s=0.001).start()
     assert stepped.wait(10.0)
     runner.stop()
 
     def broken() -> list[Machine]:
         raise RuntimeError("no instances")
 
-    failing = Runner([SimulatedCluster(server, ample, broken)], TwinClock(), step_s=0.0).start()
+    failing = Runner([SimulatedCluster(server, ample, broken)], FakeClock(), step_s=0.0).start()
     failing._thread.join(10.0)
     with pytest.raises(RuntimeError, match="no instances"):
         failing.stop()
@@ -231,7 +231,7 @@ def test_user_data_no_boot_script_understands_registers_nothing() -> None:
 
 
 def test_a_machine_with_broken_user_data_never_joins() -> None:
-    server = ApiServer(TwinClock())
+    server = ApiServer(FakeClock())
     kubelets = Kubelets(server, ample)
     broken = [machine(1, user_data="[settings"), machine(2, user_data="kind: [node.eks.aws/v1alpha1")]
     for now in (10.0, 20.0):
@@ -265,7 +265,7 @@ class TestHardware:
         assert found.allocatable["memory"] == found.capacity["memory"] - 300 * 2**20 - evicted
 
     def test_an_unknown_type_never_joins(self) -> None:
-        server = ApiServer(TwinClock())
+        server = ApiServer(FakeClock())
         kubelets = Kubelets(server, CatalogHardware(Catalog(region="eu-west-1", types=())))
         kubelets.step(10.0, [machine()])
         assert "m5.large" in kubelets.broken["i-1"]

@@ -12,8 +12,8 @@ from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.cluster_simulator.informer import Informer
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler, choose
 from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo
-from shiplap_lab.fakes.clock import TwinClock
-from shiplap_lab.fakes.cluster import ApiServer, TwinCluster
+from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 TAINTS = ([], [{"key": "closed", "effect": "NoSchedule"}], [{"key": "old", "effect": "PreferNoSchedule"}])
@@ -96,7 +96,7 @@ def seen(server: ApiServer) -> list[tuple[str, str, str]]:
 @settings(max_examples=150, deadline=None)
 @given(DEEDS)
 def test_a_scheduler_that_remembers_does_what_one_that_looks_anew_does(deeds: list[tuple[Any, ...]]) -> None:
-    one, other = ApiServer(TwinClock()), ApiServer(TwinClock())
+    one, other = ApiServer(FakeClock()), ApiServer(FakeClock())
     remembers = Scheduler(one)
     for deed in [*deeds, ("step",)]:
         do(one, deed)
@@ -110,15 +110,15 @@ def test_a_scheduler_that_remembers_does_what_one_that_looks_anew_does(deeds: li
 @settings(max_examples=100, deadline=None)
 @given(DEEDS)
 def test_lists_that_are_kept_are_what_a_new_client_sees(deeds: list[tuple[Any, ...]]) -> None:
-    server = ApiServer(TwinClock())
-    scheduler, twin = Scheduler(server), TwinCluster(server)
+    server = ApiServer(FakeClock())
+    scheduler, twin = Scheduler(server), FakeCluster(server)
     known: dict[tuple[str, str], object] = {}
     informer = Informer(server, lambda kind, key, _, now: known.__setitem__((kind, key), now))
     for deed in deeds:
         do(server, deed)
         if deed[0] == "step":
             scheduler.step(0.0)
-        assert twin.view() == TwinCluster(server).view()
+        assert twin.view() == FakeCluster(server).view()
         informer.refresh()
         told = {key: now for key, now in known.items() if now is not None}
         assert told == {("pods", key): item for key, item in informer.pods.items()} | {
@@ -129,7 +129,7 @@ def test_lists_that_are_kept_are_what_a_new_client_sees(deeds: list[tuple[Any, .
 @settings(max_examples=100, deadline=None)
 @given(DEEDS, st.sampled_from(["", "a", "c"]))
 def test_pods_of_a_node_are_found_without_looking_at_the_others(deeds: list[tuple[Any, ...]], name: str) -> None:
-    server = ApiServer(TwinClock())
+    server = ApiServer(FakeClock())
     for deed in deeds:
         do(server, deed)
     chosen = server.list("pods", ListOptions(field_selector=f"spec.nodeName={name}")).items
@@ -137,7 +137,7 @@ def test_pods_of_a_node_are_found_without_looking_at_the_others(deeds: list[tupl
 
 
 def test_a_scheduler_with_a_pace_tries_so_many_and_those_that_nothing_fits_once() -> None:
-    server = ApiServer(TwinClock())
+    server = ApiServer(FakeClock())
     for name in ("a", "b", "c"):
         server.create("pods", pod(name, "2", prefers=False))
     scheduler = Scheduler(server, most=2)

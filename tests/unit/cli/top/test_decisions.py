@@ -25,14 +25,14 @@ from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.moves import moves
 from shiplap_cli.top.stream import Happening
 from shiplap_cli.top.view import View
-from shiplap_lab.fakes.bucket import TwinRecorder
+from shiplap_lab.fakes.bucket import FakeRecorder
 from tests.unit.cli.top.test_frames import NOON, THREE
 
 DAY_S = 24 * 3600.0
 FRAMES = Path(__file__).parents[1] / "frames"
 
 
-class Opened(TwinRecorder):
+class Opened(FakeRecorder):
     """Notes which records are opened."""
 
     def __init__(self) -> None:
