@@ -104,7 +104,7 @@ def lower_bound(cluster: LivingCluster) -> float:
     offered = template.table.offered(template.requirements, template.given)
     price = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
     kinds = len(world.classes)
-    parcel = BinPackingProblem(
+    problem = BinPackingProblem(
         sizes=world.axis.matrix([item.requests for item in world.classes]),
         counts=np.array([len(item.members) for item in world.classes]),
         net=template.net,
@@ -115,7 +115,7 @@ def lower_bound(cluster: LivingCluster) -> float:
         owners=np.zeros((0, kinds), np.bool_),
         clash=np.zeros((kinds, kinds), np.bool_),
     )
-    _, (problem,) = reduce_problems([with_rules(parcel, 1)])
+    _, (problem,) = reduce_problems([with_rules(problem, 1)])
     return resource_bound(problem)
 
 

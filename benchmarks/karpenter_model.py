@@ -23,9 +23,9 @@ _MIB = 2**20
 class Model:
     """One run; `used` [claims, resources] are the loads of the claims that were opened."""
 
-    def __init__(self, parcel: BinPackingProblem, pods: int, zones: int, *, fewest_first: bool) -> None:
-        can = np.isfinite(parcel.price)
-        self.net, self.price = parcel.net[can], parcel.price[can]
+    def __init__(self, problem: BinPackingProblem, pods: int, zones: int, *, fewest_first: bool) -> None:
+        can = np.isfinite(problem.price)
+        self.net, self.price = problem.net[can], problem.price[can]
         self._front = pareto_front(self.net)
         self._fewest_first = fewest_first
         self._used: Ints = np.zeros((pods, 3), np.int64)

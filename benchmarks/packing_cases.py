@@ -1,4 +1,4 @@
-"""Pods, catalogues and prices of the price benchmark, as snapshots for the planner and as a parcel for the bounds."""
+"""Pods, catalogues and prices of the price benchmark, as snapshots for the planner and as a problem for the bounds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
             settings=SchedulingSettings(explore=False, improve_s=improve_s),
         )
 
-    def parcel(self) -> BinPackingProblem:
+    def problem(self) -> BinPackingProblem:
         """All pods as if zones and spreading did not matter, at most one anti-affine pod per node."""
         lane = compile_snapshot(self.snapshot()).templates[0]
         table = lane.table

@@ -63,13 +63,13 @@ def over(cost: float, bound: float) -> str:
     return f"{100 * (cost / bound - 1):+.2f} %"
 
 
-def flexibility(parcel: BinPackingProblem, case: Case, result: Plan) -> str:
+def flexibility(problem: BinPackingProblem, case: Case, result: Plan) -> str:
     """Types that could run a claim's pods at up to 1.6 × its price: least, 10th percentile, median; below 15."""
     size = {f"pod-{place:05d}": (pod.cpu_m, pod.memory_mi * 2**20, 1) for place, pod in enumerate(case.drawn)}
     used = np.array([np.sum([size[pod.name] for pod in claim.pods], axis=0) for claim in result.node_claims])
     price = np.array([claim.launch.price for claim in result.node_claims])
-    holds = (parcel.net[None, :, :] >= used[:, None, :]).all(axis=2) & np.isfinite(parcel.price)
-    number = (holds & (parcel.price[None, :] <= _WIDER * price[:, None])).sum(axis=1)
+    holds = (problem.net[None, :, :] >= used[:, None, :]).all(axis=2) & np.isfinite(problem.price)
+    number = (holds & (problem.price[None, :] <= _WIDER * price[:, None])).sum(axis=1)
     return (
         f"{number.min()} / {int(np.percentile(number, 10))} / {int(np.median(number))}, {(number < 15).sum()} below 15"
     )
@@ -103,10 +103,10 @@ def main() -> None:
 
 
 def row(case: Case, seconds: float, repeats: int) -> list[str]:
-    parcel = case.parcel()
-    problem, _ = reduce_problems([with_rules(parcel, len(case.drawn) // 5)])
+    problem = case.problem()
+    problem, _ = reduce_problems([with_rules(problem, len(case.drawn) // 5)])
     least, content = bounds(problem, seconds)
-    models = [Model(parcel, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
+    models = [Model(problem, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
     for model in models:
         model.run(case.drawn)
     plain, first, improved = (Solved.of(case.snapshot(budget), repeats) for budget in (0.0, FIRST_S, BUDGET_S))
@@ -120,7 +120,7 @@ def row(case: Case, seconds: float, repeats: int) -> list[str]:
         *(solved.text(least) for solved in (plain, first, improved)),
         over(cost, content),
         f"{100 * (1 - cost / models[1].hourly()):.1f} %",
-        flexibility(parcel, case, improved.plan),
+        flexibility(problem, case, improved.plan),
     ]
 
 

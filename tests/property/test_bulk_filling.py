@@ -1,4 +1,4 @@
-"""Parcels filled in bulk against their rules: valid, and the same for the same input."""
+"""Problems filled in bulk against their rules: valid, and the same for the same input."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from shiplap.scheduling.packing.bulk.allotment import in_proportion, split_by_qu
 from shiplap.scheduling.packing.bulk.first_fit import first_fit
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from tests.filling_faults import faults
-from tests.property.parcels import parcels
+from tests.property.bin_packing_problems import problems
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 
 
 @SETTINGS
-@given(parcel=parcels())
-def test_first_fit_keeps_every_rule(parcel: BinPackingProblem) -> None:
-    assert faults(parcel, first_fit(parcel)) == []
+@given(problem=problems())
+def test_first_fit_keeps_every_rule(problem: BinPackingProblem) -> None:
+    assert faults(problem, first_fit(problem)) == []
 
 
 @SETTINGS
-@given(parcel=parcels())
-def test_equal_parcels_are_filled_alike(parcel: BinPackingProblem) -> None:
-    one, other = (first_fit(parcel) for _ in range(2))
+@given(problem=problems())
+def test_equal_parcels_are_filled_alike(problem: BinPackingProblem) -> None:
+    one, other = (first_fit(problem) for _ in range(2))
     assert one.rows.tolist() == other.rows.tolist()
     assert (one.node.tolist(), one.item.tolist(), one.number.tolist()) == (
         other.node.tolist(),

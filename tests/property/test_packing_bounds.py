@@ -13,7 +13,7 @@ from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.problem import ReducedProblem, reduce_problems, with_rules
-from tests.property.parcels import one_each, parcels
+from tests.property.bin_packing_problems import one_each, problems
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -21,16 +21,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from packing_bounds import content_bound, resource_bound
 
 
-def problem_of(parcel: BinPackingProblem) -> ReducedProblem:
-    return reduce_problems([with_rules(parcel, int(parcel.counts.sum()))])[0]
+def problem_of(problem: BinPackingProblem) -> ReducedProblem:
+    return reduce_problems([with_rules(problem, int(problem.counts.sum()))])[0]
 
 
 @settings(max_examples=25, deadline=None)
-@given(parcel=parcels(most_items=5, most_pods=6))
-def test_no_filling_is_cheaper_than_the_bounds(parcel: BinPackingProblem) -> None:
-    found = improve([parcel], [one_each(parcel)], Effort.of(0.5))[0].hourly(parcel)
-    problem = problem_of(parcel)
-    least, content = resource_bound(problem), content_bound(problem, 5.0)
+@given(problem=problems(most_items=5, most_pods=6))
+def test_no_filling_is_cheaper_than_the_bounds(problem: BinPackingProblem) -> None:
+    found = improve([problem], [one_each(problem)], Effort.of(0.5))[0].hourly(problem)
+    reduced = problem_of(problem)
+    least, content = resource_bound(reduced), content_bound(reduced, 5.0)
     assert least <= found + 1e-6
     assert content <= found + 1e-6
     assert content >= least * (1 - 5e-3)
@@ -49,9 +49,9 @@ def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
         owners=nothing,
         clash=np.zeros((1, 1), np.bool_),
     )
-    problem = problem_of(full)
-    assert resource_bound(problem) == pytest.approx(3 * 0.19)
-    assert content_bound(problem, 5.0) == pytest.approx(3 * 0.19)
+    reduced = problem_of(full)
+    assert resource_bound(reduced) == pytest.approx(3 * 0.19)
+    assert content_bound(reduced, 5.0) == pytest.approx(3 * 0.19)
 
 
 def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
@@ -67,6 +67,6 @@ def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
         owners=nothing,
         clash=np.zeros((1, 1), np.bool_),
     )
-    problem = problem_of(uneven)
-    assert resource_bound(problem) == pytest.approx(0.6)
-    assert content_bound(problem, 5.0) == pytest.approx(1.0)
+    reduced = problem_of(uneven)
+    assert resource_bound(reduced) == pytest.approx(0.6)
+    assert content_bound(reduced, 5.0) == pytest.approx(1.0)

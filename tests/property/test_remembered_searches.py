@@ -12,7 +12,7 @@ from shiplap.scheduling.search import improve as remembered
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import clear_cache, improve, improve_cached
-from tests.property.parcels import one_each, parcels
+from tests.property.bin_packing_problems import one_each, problems
 
 
 def told(filling: Filling) -> list[list[int]]:
@@ -20,10 +20,10 @@ def told(filling: Filling) -> list[list[int]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(some=st.lists(parcels(), min_size=1, max_size=3), seconds=st.sampled_from((0.001, 0.02, 0.2)))
+@given(some=st.lists(problems(), min_size=1, max_size=3), seconds=st.sampled_from((0.001, 0.02, 0.2)))
 def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[BinPackingProblem], seconds: float) -> None:
     clear_cache()
-    before, effort = [one_each(parcel) for parcel in some], Effort.of(seconds)
+    before, effort = [one_each(problem) for problem in some], Effort.of(seconds)
     found = improve(some, before, effort)
     for _ in range(2):
         given_effort = Effort.of(seconds)
@@ -60,20 +60,20 @@ def test_the_same_is_searched_once_and_anything_else_anew(monkeypatch: pytest.Mo
         return improve(some, fillings, effort)
 
     monkeypatch.setattr(remembered, "improve", counting)
-    parcel = plain()
-    first = one_each(parcel)
-    dearer = replace(parcel, price=np.array([0.2, 0.6]))
-    for asked in ((parcel, 1.0), (plain(), 1.0), (dearer, 1.0), (parcel, 0.001), (dearer, 1.0)):
+    problem = plain()
+    first = one_each(problem)
+    dearer = replace(problem, price=np.array([0.2, 0.6]))
+    for asked in ((problem, 1.0), (plain(), 1.0), (dearer, 1.0), (problem, 0.001), (dearer, 1.0)):
         improve_cached([asked[0]], [first], Effort.of(asked[1]))
     assert len(searched) == 3
 
 
 def test_no_more_is_remembered_than_a_function_can_keep() -> None:
     clear_cache()
-    parcel = plain()
+    problem = plain()
     for number in range(300):
-        improve_cached([replace(parcel, price=parcel.price + number)], [one_each(parcel)], Effort.of(0.0001))
-    assert len(remembered._CACHE) == remembered._MOST
+        improve_cached([replace(problem, price=problem.price + number)], [one_each(problem)], Effort.of(0.0001))
+    assert len(remembered._CACHE) == remembered._MOST_REMEMBERED
 
 
 def test_without_effort_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,20 +96,20 @@ class CandidateNodes(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_candidates(
-    snapshot: DisruptionSnapshot, market: PoolMarket, guards: PdbLimits, nominated: frozenset[str]
+    snapshot: DisruptionSnapshot, market: PoolMarket, pdb_limits: PdbLimits, nominated: frozenset[str]
 ) -> CandidateNodes:
     """Sort the cluster's nodes.
 
     Args:
         snapshot: the decision's world.
         market: prices of its pools.
-        guards: its PodDisruptionBudgets.
+        pdb_limits: its PodDisruptionBudgets.
         nominated: names of nodes that pending pods are on their way to.
     """
     view = snapshot.scheduling.view
     paired, waiting = pair(view.nodes, snapshot.scheduling.claims)
     moving_from, costs = view.of_pods(reschedulable_pods), view.of_pods(_costs)
-    unguarded = not guards.by_pod
+    unguarded = not pdb_limits.by_pod
     pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
     histories = {history.node: history for history in snapshot.histories}
     now = snapshot.scheduling.now
@@ -135,7 +135,7 @@ def find_candidates(
                 moving_from.get(name, ()),
                 market.price_of(pool.metadata.name, node),
                 costs.get(name, 1.0),
-                _first_protection(_annotated(pods) if unguarded else pods, guards, now),
+                _first_protection(_annotated(pods) if unguarded else pods, pdb_limits, now),
             )
         )
     going = frozenset(
@@ -216,9 +216,9 @@ def _exclusion_reason(node: Node, claim: NodeClaim | None, pool: NodePool | None
     return ""
 
 
-def _first_protection(pods: Sequence[Pod], guards: PdbLimits, now: float) -> str:
+def _first_protection(pods: Sequence[Pod], pdb_limits: PdbLimits, now: float) -> str:
     for pod in sorted(pods, key=_key):
-        if reason := protected_by(pod, guards, now):
+        if reason := protected_by(pod, pdb_limits, now):
             return reason
     return ""
 

@@ -246,7 +246,7 @@ class Consolidator:
         self._market = market
         self._totals = totals
         self._settings = settings
-        self._disturbs: dict[str, float] = {}
+        self._eviction_costs: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
 
     def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> ConsolidationResult:
@@ -255,7 +255,7 @@ class Consolidator:
         Raises InvalidInput as `planner.plan`.
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
-        self._disturbs = {item.name: item.cost - 1 for item in candidates}
+        self._eviction_costs = {item.name: item.cost - 1 for item in candidates}
         self._reserved = frozenset(item.name for item in candidates if _is_reserved(item))
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), refused)
@@ -302,8 +302,8 @@ class Consolidator:
         """What a proposal saves beyond what disturbing its pods is worth, each by its eviction cost; USD per hour."""
         if self._reserved.issuperset(proposal.nodes):
             return _RESERVED_NODE_VALUE * len(proposal.nodes)
-        disturbs = sum(self._disturbs[name] for name in proposal.nodes)
-        return proposal.savings_hourly - self._settings.least_saving_per_pod * disturbs
+        eviction_cost = sum(self._eviction_costs[name] for name in proposal.nodes)
+        return proposal.savings_hourly - self._settings.least_saving_per_pod * eviction_cost
 
     def _attempt(
         self,

@@ -53,25 +53,29 @@ class _Decider:
         self.snapshot = snapshot
         self.now = snapshot.scheduling.now
         self.market = market_of(snapshot.scheduling)
-        guards = pdb_limits_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
-        self.simulator = Simulator(snapshot.scheduling, self._fresh())
-        self.survey: CandidateNodes = find_candidates(snapshot, self.market, guards, self.simulator.nominated)
-        self.blocked: dict[str, str] = dict(self.survey.excluded)
-        self.totals, self.disrupting = _counts(snapshot.scheduling.view.nodes, self.survey, snapshot.busy)
+        pdb_limits = pdb_limits_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
+        self.simulator = Simulator(snapshot.scheduling, self._unsettled_nodes())
+        self.candidate_nodes: CandidateNodes = find_candidates(
+            snapshot, self.market, pdb_limits, self.simulator.nominated
+        )
+        self.blocked: dict[str, str] = dict(self.candidate_nodes.excluded)
+        self.totals, self.disrupting = _pool_counts(snapshot.scheduling.view.nodes, self.candidate_nodes, snapshot.busy)
         self.taken: Counter[str] = Counter()
-        self.renewed: dict[str, set[str]] = {}
-        self.homes: set[str] = set()
-        self.followed = True
+        self.static_replacements: dict[str, set[str]] = {}
+        self.receiving: set[str] = set()
+        self.follows = True
         self.drifted: tuple[str, ...] = ()
         self.overdue: dict[str, str] = {}
 
     def run(self) -> Decision:
         commands = self._scale_down()
-        commands += self._emptiness([item for item in self.survey.candidates if not _among(item, commands)])
-        left = [item for item in self.survey.candidates if not _among(item, commands)]
+        commands += self._emptiness(
+            [item for item in self.candidate_nodes.candidates if not _in_commands(item, commands)]
+        )
+        left = [item for item in self.candidate_nodes.candidates if not _in_commands(item, commands)]
         replaced = self._replace(left)
         commands += replaced
-        left = [item for item in left if not _among(item, replaced)]
+        left = [item for item in left if not _in_commands(item, replaced)]
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
@@ -84,7 +88,7 @@ class _Decider:
 
         While a node of the pool is being replaced there is one too many for a moment.
         """
-        by_name = {item.name: item for item in self.survey.candidates}
+        by_name = {item.name: item for item in self.candidate_nodes.candidates}
         busy = {claim.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
         proposals = []
         for name in self.simulator.surplus:
@@ -101,10 +105,10 @@ class _Decider:
     def _emptiness(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """All empty nodes that the budgets allow, in one command."""
         empty = [item for item in candidates if item.empty and self._may_consolidate(item)]
-        allowed = self._allowed(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
+        allowed = self._within_budgets(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
         if not allowed:
             return []
-        self._take(allowed)
+        self._use_budget(allowed)
         names = tuple(sorted(item.name for item in allowed))
         savings = round(sum(item.price for item in allowed), 6)
         moved = sum(len(item.pods) for item in allowed)
@@ -120,8 +124,8 @@ class _Decider:
             if item.name not in reasons:
                 continue
             if item.protected and item.grace is None and not self._expires_anyway(reasons[item.name][0]):
-                self.blocked[item.name] = self._keeps(item, *reasons[item.name])
-            elif why := self._resting(item):
+                self.blocked[item.name] = self._protection(item, *reasons[item.name])
+            elif why := self._backing_off(item):
                 self.blocked[item.name] = why
             else:
                 movable.append(item)
@@ -131,13 +135,15 @@ class _Decider:
         for static, reason in itertools.product((True, False), (Reason.EXPIRED, Reason.DRIFTED)):
             due = [item for item in movable if reasons[item.name][0] is reason]
             due = [item for item in due if (item.pool.spec.replicas is not None) is static]
-            proposals += self._renew(due, reason, reasons) if static else self._relocate(due, reason, reasons)
+            proposals += (
+                self._replace_static(due, reason, reasons) if static else self._replace_dynamic(due, reason, reasons)
+            )
         return proposals
 
     def _expires_anyway(self, reason: Reason) -> bool:
         return reason is Reason.EXPIRED and self.snapshot.settings.expire_protected
 
-    def _keeps(self, item: Candidate, reason: Reason, why: str) -> str:
+    def _protection(self, item: Candidate, reason: Reason, why: str) -> str:
         """What keeps a node that should be replaced; one that has expired is noted as overdue."""
         if reason is not Reason.EXPIRED:
             return item.protected
@@ -147,16 +153,16 @@ class _Decider:
         )
         return self.overdue[item.name]
 
-    def _renew(
+    def _replace_static(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
     ) -> list[DisruptionProposal]:
         """One command for each of these nodes of static pools, each with a replacement of its pool."""
-        allowed = self._allowed(due, reason)
+        allowed = self._within_budgets(due, reason)
         number = Counter(item.pool.metadata.name for item in allowed)
         claims = {}
         for name in sorted(number):
             # Beside those that an earlier call asked for: limits hold for all of them.
-            before = self.renewed.setdefault(name, set())
+            before = self.static_replacements.setdefault(name, set())
             wanted = self.simulator.static_claims(name, len(before) + number[name])
             claims[name] = [claim for claim in wanted if claim.name not in before]
         proposals = []
@@ -166,8 +172,8 @@ class _Decider:
                 self.blocked[item.name] = f"NodePool {pool} can launch no replacement now"
                 continue
             claim = claims[pool].pop(0)
-            self.renewed[pool].add(claim.name)
-            self._take([item])
+            self.static_replacements[pool].add(claim.name)
+            self._use_budget([item])
             method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
             savings = round(item.price - claim.launch.price, 6)
             why = reasons[item.name][1]
@@ -176,7 +182,7 @@ class _Decider:
             )
         return proposals
 
-    def _relocate(
+    def _replace_dynamic(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
     ) -> list[DisruptionProposal]:
         """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn.
@@ -184,14 +190,14 @@ class _Decider:
         What they need comes on top of what an earlier call found; where that cannot be reckoned they wait for the next
         decision, as do nodes that are to take moved pods.
         """
-        waiting = [item for item in due if self.followed and item.name not in self.homes]
+        waiting = [item for item in due if self.follows and item.name not in self.receiving]
         self.blocked |= {item.name: "pods of nodes that go now are moved first" for item in due if item not in waiting}
-        while some := self._allowed(waiting, reason):
+        while some := self._within_budgets(waiting, reason):
             relocation = self.simulator.without([item.name for item in some])
             if not relocation.stuck:
-                self._take(some)
-                self.homes.update(place for homes in relocation.received.values() for place in homes)
-                self.followed = self.simulator.follow(relocation)
+                self._use_budget(some)
+                self.receiving.update(place for receiving in relocation.received.values() for place in receiving)
+                self.follows = self.simulator.follow(relocation)
                 return [
                     DisruptionProposal(
                         reason,
@@ -211,18 +217,18 @@ class _Decider:
 
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
         """Nodes that have expired or drifted, and why."""
-        moulds = {}
+        expected = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
-                moulds[pool.metadata.name] = expected_node_of(pool, self.snapshot.scheduling, self.market, mine)
+                expected[pool.metadata.name] = expected_node_of(pool, self.snapshot.scheduling, self.market, mine)
         found: dict[str, tuple[Reason, str]] = {}
         for item in candidates:
             name = item.pool.metadata.name
             expires_s = seconds_or_never(item.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
-            elif why := drift_reason(item, self.market, moulds[name], self.now) or item.history.said_to_drift:
+            elif why := drift_reason(item, self.market, expected[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found
 
@@ -230,7 +236,7 @@ class _Decider:
         eligible = [item for item in candidates if not item.empty and self._may_consolidate(item)]
         allowed = {}
         for pool in self.snapshot.scheduling.manifests.node_pools:
-            allowed[pool.metadata.name] = self._left(pool, Reason.UNDERUTILIZED)[0]
+            allowed[pool.metadata.name] = self._budget_left(pool, Reason.UNDERUTILIZED)[0]
         totals = self._pool_totals()
         found = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
         self.blocked |= found.refused
@@ -243,7 +249,7 @@ class _Decider:
             if now < allowed[item.pool.metadata.name]:
                 self.blocked[item.name] = "removing it now saves less than what is done instead"
             else:
-                self.blocked[item.name] = self._no_budget(item.pool, Reason.UNDERUTILIZED, now)
+                self.blocked[item.name] = self._budget_reason(item.pool, Reason.UNDERUTILIZED, now)
         return list(found.proposals)
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
@@ -258,7 +264,9 @@ class _Decider:
             for item in candidates
             if item.claim.tier > 0 and not item.empty and self.now - item.born_at >= after_s
             if not unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
-            if not item.protected and not self._resting(item) and self._left(item.pool, Reason.DRIFTED)[0] > 0
+            if not item.protected
+            and not self._backing_off(item)
+            and self._budget_left(item.pool, Reason.DRIFTED)[0] > 0
         ]
         for item in sorted(fallen, key=lambda item: (-item.claim.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
             relocation = self.simulator.without([item.name])
@@ -273,7 +281,7 @@ class _Decider:
                 return [DisruptionProposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
         return []
 
-    def _resting(self, item: Candidate) -> str:
+    def _backing_off(self, item: Candidate) -> str:
         """Why a node that would need a replacement is not tried again yet, or nothing."""
         until = backoff_until(item.history)
         if self.now >= until or item.empty:
@@ -285,12 +293,12 @@ class _Decider:
     def _may_consolidate(self, item: Candidate) -> bool:
         """Whether the pool's policy lets a node go for money; if not, the reason is noted."""
         reason = unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
-        reason = reason or self._resting(item)
+        reason = reason or self._backing_off(item)
         if reason:
             self.blocked[item.name] = reason
         return not reason
 
-    def _fresh(self) -> frozenset[str]:
+    def _unsettled_nodes(self) -> frozenset[str]:
         """Nodes that must not take moved pods: they have not settled themselves."""
         snapshot = self.snapshot
         pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
@@ -308,32 +316,32 @@ class _Decider:
                 fresh.add(node.metadata.name)
         return frozenset(fresh)
 
-    def _left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
+    def _budget_left(self, pool: NodePool, reason: Reason) -> tuple[int, str]:
         """How many more nodes of a pool may go, and which budget says so."""
         name, label = pool.metadata.name, label_value_of(pool.metadata.name)
         limit = allowance(pool, reason, self.totals[label], self.disrupting[label], self.now)
         return max(limit.nodes - self.taken[name], 0), limit.blocking
 
-    def _allowed(self, ordered: Sequence[Candidate], reason: Reason) -> list[Candidate]:
+    def _within_budgets(self, ordered: Sequence[Candidate], reason: Reason) -> list[Candidate]:
         """The first of these nodes that the budgets allow; for the others the budget is noted as the reason."""
         used: Counter[str] = Counter()
         allowed = []
         for item in ordered:
             name = item.pool.metadata.name
-            if used[name] < self._left(item.pool, reason)[0]:
+            if used[name] < self._budget_left(item.pool, reason)[0]:
                 used[name] += 1
                 allowed.append(item)
             else:
-                self.blocked[item.name] = self._no_budget(item.pool, reason, used[name])
+                self.blocked[item.name] = self._budget_reason(item.pool, reason, used[name])
         return allowed
 
-    def _no_budget(self, pool: NodePool, reason: Reason, more: int) -> str:
+    def _budget_reason(self, pool: NodePool, reason: Reason, more: int) -> str:
         """Which budget keeps a node, when `more` of its pool go beside those that were taken before."""
         now = self.taken[pool.metadata.name] + more
         others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
-        return f"no allowed disruptions for {reason}: {self._left(pool, reason)[1]}{others}"
+        return f"no allowed disruptions for {reason}: {self._budget_left(pool, reason)[1]}{others}"
 
-    def _take(self, some: Sequence[Candidate]) -> None:
+    def _use_budget(self, some: Sequence[Candidate]) -> None:
         self.taken.update(item.pool.metadata.name for item in some)
         self.simulator.close([item.name for item in some])
 
@@ -357,11 +365,13 @@ class _Decider:
         return totals
 
 
-def _among(item: Candidate, commands: Sequence[DisruptionProposal]) -> bool:
+def _in_commands(item: Candidate, commands: Sequence[DisruptionProposal]) -> bool:
     return any(item.name in command.nodes for command in commands)
 
 
-def _counts(nodes: Sequence[Node], found: CandidateNodes, busy: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+def _pool_counts(
+    nodes: Sequence[Node], found: CandidateNodes, busy: frozenset[str]
+) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
     A node whose instance is being ended, or has ended, is over: it neither counts nor uses up a budget.

@@ -124,7 +124,7 @@ def expected_node_of(
     return ExpectedNode(tiers, pool_hashes_of(pool), class_hashes_of(catalog, node_class), catalog)
 
 
-def drift_reason(candidate: Candidate, market: PoolMarket, mould: ExpectedNode, now: float) -> str:
+def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNode, now: float) -> str:
     """Why a node has drifted, or nothing. What is not known is no drift.
 
     Checked in this order: the pool's template, its requirements, the instance type, then what the EC2NodeClass says and
@@ -133,14 +133,14 @@ def drift_reason(candidate: Candidate, market: PoolMarket, mould: ExpectedNode, 
     Args:
         candidate: the node.
         market: what the pools can buy.
-        mould: of its NodePool.
+        expected: of its NodePool.
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
-    if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, mould.pool_hashes):
+    if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, expected.pool_hashes):
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = _labels_of(candidate)
-    missed = [_unmet_requirement(tier.requirements, marks) for tier in mould.tiers]
+    missed = [_unmet_requirement(tier.requirements, marks) for tier in expected.tiers]
     if missed and all(missed):
         # The last tier is the widest: what it forbids, all of them do.
         return f"RequirementsDrifted: NodePool {name} wants {missed[-1]}"
@@ -149,12 +149,12 @@ def drift_reason(candidate: Candidate, market: PoolMarket, mould: ExpectedNode, 
         gone = _type_not_offered(marks, name, market)
         if gone:
             return gone
-    if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, mould.class_hashes):
-        return f"NodeClassDrift: EC2NodeClass {mould.catalog.node_class} has changed since"
+    if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, expected.class_hashes):
+        return f"NodeClassDrift: EC2NodeClass {expected.catalog.node_class} has changed since"
     item = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
     if candidate.claim.ami and item is not None and item.ami and item.ami != candidate.claim.ami:
         return f"AMIDrift: {candidate.claim.ami}, new nodes of its type get {item.ami}"
-    return _misplaced(candidate, mould.catalog)
+    return _misplaced(candidate, expected.catalog)
 
 
 def _changed(candidate: Candidate, key: str, version: str, wanted: Hashes) -> bool:

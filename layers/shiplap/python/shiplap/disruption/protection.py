@@ -41,7 +41,7 @@ def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -
     return PdbLimits(by_pod, exhausted)
 
 
-def protected_by(pod: Pod, guards: PdbLimits, now: float) -> str:
+def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
     """What forbids to evict this pod now, or nothing. Finished and terminating pods are protected by nothing."""
     if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
         return ""
@@ -50,13 +50,13 @@ def protected_by(pod: Pod, guards: PdbLimits, now: float) -> str:
         return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
     if goes_with_its_node(pod):
         return ""
-    budgets = guards.by_pod.get(pod.key, ())
+    budgets = pdb_limits.by_pod.get(pod.key, ())
     if len(budgets) > 1:
         names = ", ".join(budget.key for budget in budgets)
         return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
     for budget in budgets:
-        if budget.key in guards.exhausted and not _exempt(budget, pod):
-            return f"pdb {budget.key} prevents the eviction of pod {pod.key}{guards.exhausted[budget.key]}"
+        if budget.key in pdb_limits.exhausted and not _exempt(budget, pod):
+            return f"pdb {budget.key} prevents the eviction of pod {pod.key}{pdb_limits.exhausted[budget.key]}"
     return ""
 
 

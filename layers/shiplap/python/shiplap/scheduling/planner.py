@@ -101,10 +101,10 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
 def _cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
     """With the cost search, unless it lost more between its parcels than it saved within them."""
     improved = _run(snapshot, compiled, plannable, bulk=Effort.of(snapshot.settings.improve_s))
-    if np.isinf(improved.floor):
+    if np.isinf(improved.baseline_hourly):
         return improved
     cost = improved.hourly()
-    if not improved.unplaced and cost <= improved.floor + _CENTS:
+    if not improved.unplaced and cost <= improved.baseline_hourly + _CENTS:
         return improved
     plain = _run(snapshot, compiled, plannable, bulk=Effort.of(0.0))
     placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)

@@ -62,18 +62,18 @@ class AttemptBudget:
         self.spent: set[int] = set()
         """Classes whose attempts with required constraints alone are spent."""
 
-    def left(self, item: PodClass, *, preferring: bool) -> bool:
+    def left(self, pod_class: PodClass, *, preferring: bool) -> bool:
         """Whether a class may try once more; every required node-affinity term may be tried at least once."""
-        most = self._most[preferring] + (0 if preferring else 2 * len(item.terms))
-        if self.failures.get((item.index, preferring), 0) < most:
+        most = self._most[preferring] + (0 if preferring else 2 * len(pod_class.terms))
+        if self.failures.get((pod_class.index, preferring), 0) < most:
             return True
         if not preferring:
-            self.spent.add(item.index)
+            self.spent.add(pod_class.index)
         return False
 
-    def failed(self, item: PodClass, *, preferring: bool) -> None:
+    def failed(self, pod_class: PodClass, *, preferring: bool) -> None:
         """Count an attempt that placed nothing."""
-        key = (item.index, preferring)
+        key = (pod_class.index, preferring)
         self.failures[key] = self.failures.get(key, 0) + 1
 
 
@@ -96,7 +96,7 @@ class Packing(msgspec.Struct, frozen=True):
     counts: TopologyCounts
     attempt_budget: AttemptBudget
     waits: bool = False
-    floor: float = np.inf
+    baseline_hourly: float = np.inf
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -131,7 +131,7 @@ class Packer:
         self._attempt_budget = AttemptBudget(0)
         self._strictly_reserved = strictly_reserved
         self._waits = False
-        self._floor = np.inf
+        self._baseline_hourly = np.inf
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis))
@@ -140,7 +140,7 @@ class Packer:
         self._attempts = PlacementAttempts(templates, nodes, axis)
         self._counts = TopologyCounts(base_counts, self.open)
         self._domains = Domains(self._counts, self.openings, self._attempts, self.nodes)
-        self._levels = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
+        self._even_spread = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
@@ -152,13 +152,15 @@ class Packer:
         self._by_priority = bulk is None
         self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
         kept = self._place_promised(classes)
-        waiting: Waiting = [(item, [pod for pod in item.members if id(pod) not in kept]) for item in classes]
+        waiting: Waiting = [
+            (pod_class, [pod for pod in pod_class.members if id(pod) not in kept]) for pod_class in classes
+        ]
         if bulk is not None:
             waiting = self._in_bulk(waiting, bulk)
         waiting = self._place_until_stuck(waiting)
-        waiting += self._place_until_stuck([(item, list(item.members)) for item in self._last])
+        waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
         self.openings.reservations.settle()
-        unplaced = {item.index: left for item, left in waiting}
+        unplaced = {pod_class.index: left for pod_class, left in waiting}
         return Packing(
             self.open.claims,
             self.open.used,
@@ -169,7 +171,7 @@ class Packer:
             self._counts,
             self._attempt_budget,
             self._waits,
-            self._floor,
+            self._baseline_hourly,
         )
 
     def _place_until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
@@ -180,25 +182,25 @@ class Packer:
             before = number
             self._domains.draw_together(waiting)
             ordered = after_company(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
-            waiting = [(item, left) for item, pods in ordered if (left := self._place(item, pods))]
+            waiting = [(pod_class, left) for pod_class, pods in ordered if (left := self._place(pod_class, pods))]
         return waiting
 
     def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
         existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.all else None
         bulk = BulkStage(self.axis, self.openings, self._attempts, self._counts, effort, existing)
         left = bulk.run(waiting)
-        self._floor = bulk.floor
+        self._baseline_hourly = bulk.baseline_hourly
         return left
 
-    def _place(self, item: PodClass, pods: list[Pod]) -> list[Pod]:
+    def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
         previous_level = -1
-        attempts = self._attempts.of(item)
+        attempts = self._attempts.of(pod_class)
         for attempt in attempts:
             preferring = attempt.level < attempts[-1].level
-            if not self._attempt_budget.left(item, preferring=preferring):
+            if not self._attempt_budget.left(pod_class, preferring=preferring):
                 continue
             before = len(pods)
-            if item.topological:
+            if pod_class.topological:
                 if not self._domains.dead_end(attempt):
                     pods = self._place_by_domain(attempt, pods, preferring=preferring)
             else:
@@ -210,7 +212,7 @@ class Packer:
                 if pods:
                     pods = self._open_claims(attempt, pods)
                 if len(pods) == before:
-                    self._attempt_budget.failed(item, preferring=preferring)
+                    self._attempt_budget.failed(pod_class, preferring=preferring)
             if not pods:
                 break
         return pods
@@ -229,7 +231,7 @@ class Packer:
         """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
         left: list[Pod] = []
         done = 0
-        for choice, share in self._levels.quotas(attempt, len(pods)):
+        for choice, share in self._even_spread.quotas(attempt, len(pods)):
             bounds = self._domains.bounds(attempt)
             some = self._fill_nodes(attempt, pods[done : done + share], bounds, choice.nodes)
             if some and choice.attempt is not None:
@@ -246,7 +248,7 @@ class Packer:
         Room that exists anywhere goes before new claims. But where several labels have to be kept in balance at once,
         the best combination goes first: filling one label's domains could close the other's.
         """
-        item, bounds = attempt.pod_class, self._domains.bounds(attempt)
+        pod_class, bounds = attempt.pod_class, self._domains.bounds(attempt)
         choices = self._domains.choices(attempt)
         takes = self._nodes_that_take(attempt, bounds)
         balances = len({spread.key for spread in attempt.constraints.spreads} - {labels.HOSTNAME}) > 1
@@ -274,8 +276,8 @@ class Packer:
             placed = len(some) - len(fill(choice, some))
             if placed:
                 return placed
-            self._attempt_budget.failed(item, preferring=preferring)
-            if not self._attempt_budget.left(item, preferring=preferring):
+            self._attempt_budget.failed(pod_class, preferring=preferring)
+            if not self._attempt_budget.left(pod_class, preferring=preferring):
                 break
         return 0
 
@@ -429,17 +431,17 @@ class Packer:
         suits: dict[int, tuple[Bools, Ints]] = {}
         for place, room in enumerate(self.nodes.all):
             promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
-            for item, some in _grouped_by_class(promised):
-                if item.index not in suits:
-                    suits[item.index] = self.nodes.fits(item, soft=True), self.axis.vector(item.requests)
-                fits, requests = suits[item.index]
+            for pod_class, some in _grouped_by_class(promised):
+                if pod_class.index not in suits:
+                    suits[pod_class.index] = self.nodes.fits(pod_class, soft=True), self.axis.vector(pod_class.requests)
+                fits, requests = suits[pod_class.index]
                 left = [pod for pod in some if id(pod) not in kept]
                 if not left or not fits[place]:
                     continue
-                staying = left[: self.nodes.takes(item, place, requests, len(left))]
+                staying = left[: self.nodes.takes(pod_class, place, requests, len(left))]
                 if staying:
-                    self.nodes.place(item, place, staying, requests)
-                    self._counts.record(item, place, len(staying), claim=False)
+                    self.nodes.place(pod_class, place, staying, requests)
+                    self._counts.record(pod_class, place, len(staying), claim=False)
                     kept.update(map(id, staying))
         return kept
 
@@ -448,12 +450,12 @@ def _promised_pods(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[
     """The pods that are promised a place, by the uid or the namespace and name that the promise is given to."""
     found = {}
     by_key = any("/" in token for token in tokens)
-    for item in classes:
-        for pod in item.members:
+    for pod_class in classes:
+        for pod in pod_class.members:
             if by_key and (key := pod.key) in tokens:
-                found[key] = (item, pod)
+                found[key] = (pod_class, pod)
             if (uid := pod.metadata.uid) in tokens:
-                found[uid] = (item, pod)
+                found[uid] = (pod_class, pod)
     return found
 
 

@@ -1,7 +1,7 @@
-"""Parcels: pods whose pool tier and domain are decided, so that only the filling of new nodes is left to choose.
+"""Bin packing problems: pods whose pool tier and domain are decided, so that only the filling of new nodes is open.
 
-Within a parcel every node is independent of the others, which makes it a vector packing problem with a few rules per
-node. The first plan fills parcels in bulk; the cost search fills them again, cheaper. Both speak this language.
+Nodes of a problem are independent of each other: it is a vector bin packing problem with a few rules per node. The
+bulk stage fills problems by first-fit-decreasing; the cost search fills them again, cheaper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
 
 
 class Filling(msgspec.Struct, frozen=True, eq=False):
-    """Nodes that together hold a parcel: `rows` [nodes] names each node's cheapest sufficient row.
+    """Nodes that together hold a problem: `rows` [nodes] names each node's cheapest sufficient row.
 
     `number` [entries] pods of `item` [entries] stand on `node` [entries]; entries are sorted by node, then item.
     """
@@ -44,6 +44,6 @@ class Filling(msgspec.Struct, frozen=True, eq=False):
     item: Ints
     number: Ints
 
-    def hourly(self, parcel: BinPackingProblem) -> float:
+    def hourly(self, problem: BinPackingProblem) -> float:
         """USD per hour of all its nodes."""
-        return float(parcel.price[self.rows].sum())
+        return float(problem.price[self.rows].sum())

@@ -27,9 +27,9 @@ _GAIN = 1e-4
 class PatternPool:
     """Patterns found so far, each once and on its cheapest row: `counts` [n, kinds], `price` [n]."""
 
-    def __init__(self, problem: ReducedProblem) -> None:
-        self.problem = problem
-        self.counts: Floats = np.zeros((0, len(problem.sizes)))
+    def __init__(self, reduced: ReducedProblem) -> None:
+        self.reduced = reduced
+        self.counts: Floats = np.zeros((0, len(reduced.sizes)))
         self.price: Floats = np.zeros(0)
         self._seen: set[bytes] = set()
 
@@ -41,56 +41,56 @@ class PatternPool:
             if key not in self._seen:
                 self._seen.add(key)
                 fresh.append(place)
-        row = self.problem.cheapest(counts[fresh])
+        row = self.reduced.cheapest(counts[fresh])
         self.counts = np.concatenate([self.counts, counts[fresh]])
-        self.price = np.concatenate([self.price, self.problem.price[row]])
+        self.price = np.concatenate([self.price, self.reduced.price[row]])
         return len(fresh)
 
     def keep_best(self, values: Floats, most: int) -> None:
-        """Forget all patterns but so many, those that are nearest to being worth their price."""
+        """Keep `most` patterns, those with the highest value per price."""
         loss = 1.0 - values_of(self.counts, values) / self.price
         order = np.sort(np.argsort(loss, kind="stable")[:most])
         self.counts, self.price = self.counts[order], self.price[order]
 
 
-def totals_bound(problem: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
+def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
     """The cheapest fractional mixture of rows that covers the sum of all pods.
 
     Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
     """
-    total = (problem.sizes * problem.demand[:, None]).sum(axis=0)
+    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0)
     unit = np.where(total > 0, total, 1.0)
     size = len(total)
-    best = problem.net.argmax(axis=0)
-    start = np.diag(problem.net.max(axis=0) / unit)
-    program = CoveringProgram(np.ones(size), start, problem.price[best].copy())
-    program.add((problem.net / unit[None, :]).T, problem.price)
+    best = reduced.net.argmax(axis=0)
+    start = np.diag(reduced.net.max(axis=0) / unit)
+    program = CoveringProgram(np.ones(size), start, reduced.price[best].copy())
+    program.add((reduced.net / unit[None, :]).T, reduced.price)
     program.solve(effort)
     duals = np.maximum(program.duals, 0.0)
     # Rounded values are scaled until no row is worth more than it costs, so that the bound is one.
-    worth = ((problem.net / unit[None, :]) * duals[None, :]).sum(axis=1)
-    scale = float(np.max(worth / problem.price))
+    worth = ((reduced.net / unit[None, :]) * duals[None, :]).sum(axis=1)
+    scale = float(np.max(worth / reduced.price))
     duals = duals / max(scale, 1e-300)
     return float(duals.sum()), duals / unit, program.solution()[size:]
 
 
-def singles(problem: ReducedProblem, demand: Floats) -> Floats:
+def singles(reduced: ReducedProblem, demand: Floats) -> Floats:
     """For every kind the pattern of it alone that is cheapest per pod [kinds, kinds]."""
-    room = np.full((len(problem.sizes), len(problem.price)), np.inf)
-    for r in range(problem.sizes.shape[1]):
-        size = problem.sizes[:, r]
+    room = np.full((len(reduced.sizes), len(reduced.price)), np.inf)
+    for r in range(reduced.sizes.shape[1]):
+        size = reduced.sizes[:, r]
         wanted = size > 0
-        room[wanted] = np.minimum(room[wanted], np.floor(problem.net[None, :, r] / size[wanted, None]))
-    room = np.minimum(np.where(problem.suits, room, 0.0), np.maximum(demand, 1.0)[:, None])
-    each = np.where(room >= 1, problem.price[None, :] / np.maximum(room, 1.0), np.inf)
+        room[wanted] = np.minimum(room[wanted], np.floor(reduced.net[None, :, r] / size[wanted, None]))
+    room = np.minimum(np.where(reduced.suits, room, 0.0), np.maximum(demand, 1.0)[:, None])
+    each = np.where(room >= 1, reduced.price[None, :] / np.maximum(room, 1.0), np.inf)
     best = each.argmin(axis=1)
     return np.diag(room[np.arange(len(best)), best])
 
 
-def starting_program(problem: ReducedProblem, pool: PatternPool, demand: Floats) -> CoveringProgram:
+def starting_program(reduced: ReducedProblem, pool: PatternPool, demand: Floats) -> CoveringProgram:
     """A linear program over the cheapest patterns of one kind each, which come first, and those of the pool."""
-    alone = singles(problem, demand)
-    program = CoveringProgram(demand, alone.copy(), problem.price[problem.cheapest(alone)])
+    alone = singles(reduced, demand)
+    program = CoveringProgram(demand, alone.copy(), reduced.price[reduced.cheapest(alone)])
     program.add(pool.counts.T, pool.price)
     return program
 
@@ -103,21 +103,21 @@ class Generation:
 
     def __init__(
         self,
-        problem: ReducedProblem,
+        reduced: ReducedProblem,
         pool: PatternPool,
         demand: Floats,
         values: Floats,
         effort: Effort,
-        looks: FillStrategies | None = None,
+        strategies: FillStrategies | None = None,
     ) -> None:
-        self.problem, self.pool, self.demand, self.effort = problem, pool, demand, effort
+        self.reduced, self.pool, self.demand, self.effort = reduced, pool, demand, effort
         self.best_values = values
         self.bound = 0.0
-        self.program = starting_program(problem, pool, demand)
-        weights = int(np.clip(_ALL_STRATEGIES // len(problem.price), 5, 21))
-        self._all_looks = all_strategies(np.arange(len(problem.price)), np.linspace(0.0, 1.0, weights))
-        self.strategies = looks
-        self._settled = looks is not None
+        self.program = starting_program(reduced, pool, demand)
+        weights = int(np.clip(_ALL_STRATEGIES // len(reduced.price), 5, 21))
+        self._all_strategies = all_strategies(np.arange(len(reduced.price)), np.linspace(0.0, 1.0, weights))
+        self.strategies = strategies
+        self._fixed = strategies is not None
         self._age = 0
 
     def run(self, rounds: int) -> None:
@@ -127,29 +127,29 @@ class Generation:
                 return
 
     def round(self) -> bool:
-        """Look for patterns that are worth more than they cost; whether there were any."""
+        """Look for patterns that are worth more than they cost; returns whether there were any."""
         duals = np.maximum(self.program.duals, 0.0)
-        for smooth, fresh in ((0.0, False),) if self._settled else ((_SMOOTH, False), (0.0, True)):
+        for smooth, fresh in ((0.0, False),) if self._fixed else ((_SMOOTH, False), (0.0, True)):
             values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
-            looks, worth = self._looks_for(values, fresh=fresh)
+            strategies, worth = self._strategies_for(values, fresh=fresh)
             seeds = np.eye(len(self.demand))[self.demand >= 1]
-            seeded = greedy_fills(self.problem, self.demand, values, looks, seeds, self.effort)
-            most = float(np.max(values_of(seeded.counts, values) / self.problem.price[seeded.row]))
+            seeded = greedy_fills(self.reduced, self.demand, values, strategies, seeds, self.effort)
+            most = float(np.max(values_of(seeded.counts, values) / self.reduced.price[seeded.row]))
             if worth:
                 self._remember(values, max(worth, most))
             if self._add(seeded, duals):
                 return True
         return False
 
-    def _looks_for(self, values: Floats, *, fresh: bool) -> tuple[FillStrategies, float]:
-        """The most promising looks, and the value per price of the best fill if all looks were tried anew, else 0."""
+    def _strategies_for(self, values: Floats, *, fresh: bool) -> tuple[FillStrategies, float]:
+        """The most promising strategies, and the best value per price if all strategies were tried again, else 0."""
         self._age += 1
-        if self.strategies is not None and (self._settled or (not fresh and self._age % _REFRESH_STRATEGIES)):
+        if self.strategies is not None and (self._fixed or (not fresh and self._age % _REFRESH_STRATEGIES)):
             return self.strategies, 0.0
         none = np.zeros((1, len(self.demand)))
-        plain = greedy_fills(self.problem, self.demand, values, self._all_looks, none, self.effort)
-        worth = values_of(plain.counts, values) / self.problem.price[plain.row]
-        self.strategies = _best_strategies(self._all_looks, plain.look, worth)
+        plain = greedy_fills(self.reduced, self.demand, values, self._all_strategies, none, self.effort)
+        worth = values_of(plain.counts, values) / self.reduced.price[plain.row]
+        self.strategies = _best_strategies(self._all_strategies, plain.strategy, worth)
         return self.strategies, float(np.max(worth))
 
     def _remember(self, values: Floats, worth: float) -> None:
@@ -159,7 +159,7 @@ class Generation:
 
     def _add(self, found: Patterns, duals: Floats) -> bool:
         """Add the best patterns of each seed, as far as they pay."""
-        gain = values_of(found.counts, duals) / self.problem.price[found.row] - 1.0
+        gain = values_of(found.counts, duals) / self.reduced.price[found.row] - 1.0
         order = np.lexsort((-gain, found.seed))
         first = np.searchsorted(found.seed[order], found.seed[order])
         order = order[np.arange(len(order)) - first < _EACH_SEED]
@@ -171,17 +171,17 @@ class Generation:
         return True
 
 
-def _best_strategies(looks: FillStrategies, look: Ints, worth: Floats) -> FillStrategies:
-    """The looks whose patterns are worth the most, a few of each row."""
-    best = np.zeros(len(looks.row))
-    best[look] = worth
-    order = np.lexsort((-best, looks.row))
-    first = np.searchsorted(looks.row[order], looks.row[order])
+def _best_strategies(strategies: FillStrategies, strategy: Ints, worth: Floats) -> FillStrategies:
+    """The strategies whose patterns are worth the most, a few of each row."""
+    best = np.zeros(len(strategies.row))
+    best[strategy] = worth
+    order = np.lexsort((-best, strategies.row))
+    first = np.searchsorted(strategies.row[order], strategies.row[order])
     order = order[np.arange(len(order)) - first < _EACH_ROW]
     chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_STRATEGIES])
-    return FillStrategies(looks.row[chosen], looks.weight[chosen])
+    return FillStrategies(strategies.row[chosen], strategies.weight[chosen])
 
 
-def size_values(problem: ReducedProblem, unit_values: Floats) -> Floats:
-    """What a pod of each kind is worth by what it takes."""
-    return (problem.sizes * unit_values[None, :]).sum(axis=1)
+def size_values(reduced: ReducedProblem, unit_values: Floats) -> Floats:
+    """The value of a pod of each kind, by its requests."""
+    return (reduced.sizes * unit_values[None, :]).sum(axis=1)

@@ -1,6 +1,6 @@
 """Many pods per node, second half: pods are dealt out to nodes that were chosen before, so that all fill up evenly.
 
-Which part of the pods goes to which row, so that nodes of different shape are filled evenly in every resource.
+A linear program decides which part of the pods goes to which row, so that every resource fills up evenly.
 
 Kinds of nearly the same profile (say, memory per cpu) are taken together: only the profile matters where many pods
 share a node, and a few dozen profiles make a small linear program of thousands of sizes.
@@ -20,38 +20,38 @@ _ARTIFICIAL = 100.0
 _EACH = 0.01
 
 
-def profiles(problem: ReducedProblem) -> Ints:
+def profiles(reduced: ReducedProblem) -> Ints:
     """The profile [kinds] of each kind: alike in the share of two resources, the rows that suit and strong rules."""
-    share = problem.sizes / np.maximum(problem.net.max(axis=0), 1.0)[None, :]
+    share = reduced.sizes / np.maximum(reduced.net.max(axis=0), 1.0)[None, :]
     first = share[:, 0]
     second = share[:, 1] if share.shape[1] > 1 else first
     lean = first / np.maximum(first + second, 1e-12)
     order = np.argsort(lean, kind="stable")
-    weight: Floats = np.cumsum((share.max(axis=1) * problem.demand)[order])
+    weight: Floats = np.cumsum((share.max(axis=1) * reduced.demand)[order])
     step = np.zeros(len(lean), np.int64)
     step[order] = np.minimum((weight / max(float(weight[-1]), 1e-12) * PROFILES).astype(np.int64), PROFILES - 1)
     # Equal kinds of shares must not be told apart by where a boundary happens to fall.
-    rest = np.packbits(np.concatenate([problem.suits, problem.sizes[:, 2:] > 0], axis=1), axis=1)
+    rest = np.packbits(np.concatenate([reduced.suits, reduced.sizes[:, 2:] > 0], axis=1), axis=1)
     _, other = np.unique(rest, axis=0, return_inverse=True)
     _, place = np.unique(np.stack([step, other.reshape(-1)], axis=1), axis=0, return_inverse=True)
     return place.reshape(-1)
 
 
 def even_shares(
-    problem: ReducedProblem, profile: Ints, rows: Ints, copies: Ints, effort: Effort
+    reduced: ReducedProblem, profile: Ints, rows: Ints, copies: Ints, effort: Effort
 ) -> tuple[float, Floats]:
-    """How full nodes become when `copies` [n] nodes of each row in `rows` [n] share all pods as evenly as can be.
+    """How full nodes become when `copies` [n] nodes of each row in `rows` [n] share all pods as evenly as possible.
 
     Returns the fullest resource's part (over 1: there is no room) and the part [profiles, n] of each profile that goes
     to each row.
     """
     groups = int(np.max(profile)) + 1
-    width = problem.sizes.shape[1]
+    width = reduced.sizes.shape[1]
     amount = np.stack(
-        [np.bincount(profile, problem.sizes[:, r] * problem.demand, groups) for r in range(width)], axis=1
+        [np.bincount(profile, reduced.sizes[:, r] * reduced.demand, groups) for r in range(width)], axis=1
     )
-    suits = _all_suit(problem, profile, groups)[:, rows]
-    room = problem.net[rows] * copies[:, None]
+    suits = _all_suit(reduced, profile, groups)[:, rows]
+    room = reduced.net[rows] * copies[:, None]
     size = groups + len(rows) * width
     columns = [np.eye(size)]
     costs = [np.full(size, _ARTIFICIAL)]
@@ -79,26 +79,26 @@ def even_shares(
     return (float(used[-1]) if missing < 1e-3 else np.inf), share
 
 
-def _all_suit(problem: ReducedProblem, profile: Ints, groups: int) -> Bools:
-    suits = np.ones((groups, len(problem.price)), np.bool_)
-    np.logical_and.at(suits, profile, problem.suits)
+def _all_suit(reduced: ReducedProblem, profile: Ints, groups: int) -> Bools:
+    suits = np.ones((groups, len(reduced.price)), np.bool_)
+    np.logical_and.at(suits, profile, reduced.suits)
     return suits
 
 
-def deal(problem: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
+def deal(reduced: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, Floats, float]:
     """Deal pods to nodes of `rows` [nodes], largest first, by the parts that fill all rows evenly.
 
     Returns patterns [nodes, kinds], what found no room [kinds], and how full the nodes would be at best.
     """
     different, place, copies = np.unique(rows, return_inverse=True, return_counts=True)
-    profile = profiles(problem)
-    fullest, share = even_shares(problem, profile, different, copies, effort)
-    dealer = _Dealer(problem, rows, effort)
+    profile = profiles(reduced)
+    fullest, share = even_shares(reduced, profile, different, copies, effort)
+    dealer = _Dealer(reduced, rows, effort)
     if not np.isfinite(fullest):
-        return dealer.counts, problem.demand.copy(), fullest
-    scale = np.maximum(problem.net.max(axis=0), 1.0)
-    order = np.argsort(-(problem.sizes / scale).max(axis=1), kind="stable")
-    pods = np.repeat(order, problem.demand[order].astype(np.int64))
+        return dealer.counts, reduced.demand.copy(), fullest
+    scale = np.maximum(reduced.net.max(axis=0), 1.0)
+    order = np.argsort(-(reduced.sizes / scale).max(axis=1), kind="stable")
+    pods = np.repeat(order, reduced.demand[order].astype(np.int64))
     row_of = _apportion(profile[pods], share)
     over = [dealer.put(pods[row_of == row], np.flatnonzero(place == row), fine=False) for row in range(len(different))]
     over.append(pods[row_of < 0])
@@ -106,7 +106,7 @@ def deal(problem: ReducedProblem, rows: Ints, effort: Effort) -> tuple[Floats, F
     rank[order] = np.arange(len(order))
     late = np.concatenate(over)
     late = dealer.put(late[np.argsort(rank[late], kind="stable")], np.arange(len(rows)), fine=True)
-    left = np.bincount(late, minlength=len(problem.demand)).astype(np.float64)
+    left = np.bincount(late, minlength=len(reduced.demand)).astype(np.float64)
     return dealer.counts, left, fullest
 
 
@@ -127,16 +127,16 @@ def _apportion(profile: Ints, share: Floats) -> Ints:
 
 
 class _Dealer:
-    """Puts pods on nodes so that the fullest resource of each stays as low as can be: `counts` [nodes, kinds]."""
+    """Puts pods on nodes so that the fullest resource of each stays as low as possible: `counts` [nodes, kinds]."""
 
-    def __init__(self, problem: ReducedProblem, rows: Ints, effort: Effort) -> None:
-        self.sizes = problem.sizes
-        self.suits = problem.suits[:, rows]
+    def __init__(self, reduced: ReducedProblem, rows: Ints, effort: Effort) -> None:
+        self.sizes = reduced.sizes
+        self.suits = reduced.suits[:, rows]
         self.restricted = not self.suits.all()
-        self.net = problem.net[rows]
+        self.net = reduced.net[rows]
         self.load = np.zeros_like(self.net)
         self.inverse = 1.0 / np.maximum(self.net, 1e-9)
-        self.counts: Floats = np.zeros((len(rows), len(problem.sizes)))
+        self.counts: Floats = np.zeros((len(rows), len(reduced.sizes)))
         self.effort = effort
 
     def put(self, pods: Ints, nodes: Ints, *, fine: bool) -> Ints:
@@ -167,8 +167,8 @@ class _Dealer:
         return np.concatenate(over)
 
     def _put_one_by_one(self, pods: Ints, nodes: Ints) -> Ints:
-        """Each pod goes to the node that is least full with it. Of pods of one kind in a row only the node that took
-        the last one is judged again."""
+        """Each pod goes to the node that is least full with it. For the next pod of the same kind only the
+        node that took this one is evaluated again."""
         over: list[Ints] = []
         edges = np.flatnonzero(np.diff(pods)) + 1
         for run in np.split(pods, edges) if len(pods) else ():
@@ -193,5 +193,5 @@ class _Dealer:
         return np.concatenate(over) if over else pods
 
     def _charge(self, nodes: Ints) -> None:
-        """What one round over the nodes takes."""
+        """Charge the effort of one round over the nodes."""
         self.effort.charge(14, 6.0 * self.net.shape[1] * len(nodes))

@@ -37,37 +37,37 @@ _KEEP = 6
 
 
 def dive(
-    problem: ReducedProblem,
+    reduced: ReducedProblem,
     pool: PatternPool,
     demand: Floats,
     values: Floats,
     effort: Effort,
-    looks: FillStrategies | None = None,
+    strategies: FillStrategies | None = None,
     care: Care = QUICK,
 ) -> Floats:
     """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
 
-    `pool` has patterns to start with, `values` [kinds] says what a pod is worth about, and `strategies` which ways of
-    filling nodes are promising.
+    `pool` has patterns to start with, `values` [kinds] is the approximate value of a pod; `strategies` are the
+    promising ways to fill nodes.
     """
     kinds: Ints = np.flatnonzero(demand)
     left, values, counts = demand[kinds], values[kinds], pool.counts[:, kinds]
     bought: list[Floats] = []
     rounds = care.first
     while len(kinds):
-        rest = restricted_to_kinds(problem, kinds, left)
-        # What is begun is ended: the last steps are bold and look for no new patterns.
+        rest = restricted_to_kinds(reduced, kinds, left)
+        # The search ends with whole nodes in any case: the last steps are bold and look for no new patterns.
         bold = effort.left < _LAST_STEPS
         step = Effort(_STEP) if bold else effort
         patterns = PatternPool(rest)
         patterns.add(_clipped(counts, left))
-        generation = Generation(rest, patterns, left, values, step, looks)
+        generation = Generation(rest, patterns, left, values, step, strategies)
         if bold:
             generation.program.solve(step)
             effort.left -= _STEP - step.left
         else:
             generation.run(rounds)
-        rounds, looks = care.again, generation.strategies
+        rounds, strategies = care.again, generation.strategies
         values = np.maximum(generation.program.duals, 0.0)
         fixed = _whole_nodes(generation, left, _BOLD if bold else care.enough)
         bought.append(_widened(fixed, kinds, len(demand)))

@@ -34,5 +34,5 @@ class Effort:
         return Effort(micros)
 
     def give_back(self, rest: Effort) -> None:
-        """Return what a share did not need."""
+        """Return the unused rest of a share."""
         self.left += rest.left

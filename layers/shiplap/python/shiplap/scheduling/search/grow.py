@@ -18,19 +18,19 @@ _MOST_CELLS = 1 << 19
 _TOLERANCE = 1e-9
 
 
-def grow_nodes(problem: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
-    """Patterns [nodes, kinds] of all pods, `leading` [kinds] ones first, then by what `weights` [resources] call large.
+def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
+    """Patterns [nodes, kinds] of all pods: `leading` [kinds] first, then by size with `weights` [resources].
 
     Every kind has to fit on some row.
     """
-    return _Grower(problem, weights, effort).run(leading)
+    return _Grower(reduced, weights, effort).run(leading)
 
 
 class _CheapestRow:
     """The first, so cheapest, row that holds a load; looked up where rows can be laid out for it."""
 
-    def __init__(self, problem: ReducedProblem) -> None:
-        net = problem.net
+    def __init__(self, reduced: ReducedProblem) -> None:
+        net = reduced.net
         self._net = net
         self._steps = [np.unique(column) for column in net.T]
         self._chain = bool((np.diff(net, axis=0) >= 0).all())
@@ -59,20 +59,22 @@ class _CheapestRow:
 
 
 class _Grower:
-    """Nodes being filled: `use` [nodes, resources] on `row` [nodes]; `allowed` [nodes, rows] where kinds are choosy."""
+    """Nodes being filled: `use` [nodes, resources] on `row` [nodes].
 
-    def __init__(self, problem: ReducedProblem, weights: Floats, effort: Effort) -> None:
-        self._problem, self._weights, self._effort = problem, weights, effort
-        self._find = _CheapestRow(problem)
-        most = int(problem.demand.sum())
-        self._use: Floats = np.zeros((most, problem.sizes.shape[1]))
+    `allowed` [nodes, rows] is set where some kinds do not suit all rows."""
+
+    def __init__(self, reduced: ReducedProblem, weights: Floats, effort: Effort) -> None:
+        self._problem, self._weights, self._effort = reduced, weights, effort
+        self._find = _CheapestRow(reduced)
+        most = int(reduced.demand.sum())
+        self._use: Floats = np.zeros((most, reduced.sizes.shape[1]))
         self._row: Ints = np.zeros(most, np.int64)
         self._allowed: Bools | None = None
-        if not problem.suits.all():
-            self._allowed = np.ones((most, len(problem.price)), np.bool_)
+        if not reduced.suits.all():
+            self._allowed = np.ones((most, len(reduced.price)), np.bool_)
         # One line more stands for no row at all.
-        self._net = np.concatenate([problem.net, np.full((1, problem.net.shape[1]), -1.0)])
-        self._price = np.append(problem.price, np.inf)
+        self._net = np.concatenate([reduced.net, np.full((1, reduced.net.shape[1]), -1.0)])
+        self._price = np.append(reduced.price, np.inf)
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
 
@@ -87,13 +89,13 @@ class _Grower:
 
     def _place(self, kind: int, left: int) -> None:
         size = self._problem.sizes[kind]
-        alone = self._alone(kind)
+        alone = self._cheapest_row_alone(kind)
         opened = 1
-        left = self._fill_paid(kind, size, left)
+        left = self._fill_paid_room(kind, size, left)
         while left:
             taken = self._grow(kind, size, left, float(self._price[alone]))
             if taken:
-                left = self._fill_paid(kind, size, left - taken)
+                left = self._fill_paid_room(kind, size, left - taken)
                 continue
             each = int(_room(self._net[alone][None, :], size)[0])
             # A node that can grow no further for this kind will not compete with the next one.
@@ -102,7 +104,7 @@ class _Grower:
             opened *= 2
             left -= self._open(kind, size, alone, fresh, each, left)
 
-    def _alone(self, kind: int) -> int:
+    def _cheapest_row_alone(self, kind: int) -> int:
         suits = None if self._allowed is None else self._problem.suits[kind][None, :]
         return int(self._find.of(self._problem.sizes[kind][None, :], suits)[0])
 
@@ -115,7 +117,7 @@ class _Grower:
         self._put(kind, size, nodes, number)
         return int(number.sum())
 
-    def _fill_paid(self, kind: int, size: Floats, left: int) -> int:
+    def _fill_paid_room(self, kind: int, size: Floats, left: int) -> int:
         """Fill room that is paid for, fullest nodes first; returns how many pods are left."""
         nodes = self._nodes
         if not nodes or not left:

@@ -19,26 +19,26 @@ _OPEN = 3.0
 """How many nodes' worth of the fractional mixture are left to the beam search."""
 
 
-def mix(problem: ReducedProblem, slack: float, effort: Effort) -> Ints:
+def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
     """Rows [nodes] whose sum holds all pods together and the part `slack` more, at little cost; empty when none do."""
-    total = (problem.sizes * problem.demand[:, None]).sum(axis=0) * (1.0 + slack)
-    useful = _useful(problem)
+    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0) * (1.0 + slack)
+    useful = _useful(reduced)
     if not useful.any():
         return np.zeros(0, np.int64)
-    _, values, used = totals_bound(aggregate_problem(problem, total, useful), effort)
+    _, values, used = totals_bound(aggregate_problem(reduced, total, useful), effort)
     copies = _rounded_down(used)
     nodes = np.repeat(np.flatnonzero(useful), copies)
-    rest = np.maximum(total - problem.net[nodes].sum(axis=0), 0.0)
-    last = _cover(problem, np.flatnonzero(useful), rest, values, effort)
+    rest = np.maximum(total - reduced.net[nodes].sum(axis=0), 0.0)
+    last = _cover(reduced, np.flatnonzero(useful), rest, values, effort)
     return np.sort(np.concatenate([nodes, last])) if last is not None else np.zeros(0, np.int64)
 
 
-def _useful(problem: ReducedProblem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _useful(reduced: ReducedProblem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows that can hold a good half of the kinds: others do not count towards what covers the whole."""
-    share = np.zeros(len(problem.price))
-    for size, suits in zip(problem.sizes, problem.suits, strict=True):
-        share += suits & (problem.net >= size).all(axis=1)
-    useful: np.ndarray[tuple[int], np.dtype[np.bool_]] = share >= 0.5 * len(problem.sizes)
+    share = np.zeros(len(reduced.price))
+    for size, suits in zip(reduced.sizes, reduced.suits, strict=True):
+        share += suits & (reduced.net >= size).all(axis=1)
+    useful: np.ndarray[tuple[int], np.dtype[np.bool_]] = share >= 0.5 * len(reduced.sizes)
     return useful
 
 
@@ -51,13 +51,13 @@ def _rounded_down(used: Floats) -> Ints:
     return copies
 
 
-def _cover(problem: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
-    """The cheapest nodes found that together hold `total` [resources]; None when so few cannot.
+def _cover(reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
+    """The cheapest nodes found that together hold `total` [resources]; None when `_DEPTH` nodes cannot.
 
     States are what is left to cover; they are ranked by what they cost so far and what the rest is worth, which no
     completion undercuts.
     """
-    net, price = problem.net[rows], problem.price[rows]
+    net, price = reduced.net[rows], reduced.price[rows]
     left, cost, last = total[None, :], np.zeros(1), np.array([len(rows) - 1])
     path = np.zeros((1, 0), np.int64)
     best: tuple[float, Ints] | None = None if (total > 0).any() else (0.0, np.zeros(0, np.int64))

@@ -11,16 +11,16 @@ from shiplap.scheduling.search.problem import ReducedProblem, pattern_loads
 
 
 class Patterns(msgspec.Struct, frozen=True, eq=False):
-    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `look` and `seed` [n] are where each began."""
+    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `strategy` and `seed` [n] are where each began."""
 
     counts: Floats
-    look: Ints
+    strategy: Ints
     row: Ints
     seed: Ints
 
 
 class FillStrategies(msgspec.Struct, frozen=True, eq=False):
-    """Ways to fill: rows [n], and how much the first resource counts against the second [n] in what "size" means."""
+    """Ways to fill a node: its row [n], and the weight [n] of the first resource against the second in a pod's size."""
 
     row: Ints
     weight: Floats
@@ -32,17 +32,17 @@ def all_strategies(rows: Ints, weights: Floats) -> FillStrategies:
 
 
 def greedy_fills(
-    problem: ReducedProblem, demand: Floats, values: Floats, looks: FillStrategies, seeds: Floats, effort: Effort
+    reduced: ReducedProblem, demand: Floats, values: Floats, strategies: FillStrategies, seeds: Floats, effort: Effort
 ) -> Patterns:
-    """Greedy fills by value per size, for every look and every seed [seeds, kinds] that its row holds."""
-    row = looks.row
-    kinds, many = len(problem.sizes), len(row)
+    """Greedy fills by value per size, for every strategy and every seed [seeds, kinds] that its row holds."""
+    row = strategies.row
+    kinds, many = len(reduced.sizes), len(row)
     effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
-    order = _orders(problem, values, looks)
-    allowed = problem.suits[:, row] & (values > 1e-12)[:, None]
-    start = pattern_loads(seeds, problem.sizes)
-    columns = [_Column(problem.sizes[:, r], problem.net[row, r], start[:, r]) for r in range(problem.sizes.shape[1])]
-    holds = _holds(problem, seeds, start, row)
+    order = _orders(reduced, values, strategies)
+    allowed = reduced.suits[:, row] & (values > 1e-12)[:, None]
+    start = pattern_loads(seeds, reduced.sizes)
+    columns = [_Column(reduced.sizes[:, r], reduced.net[row, r], start[:, r]) for r in range(reduced.sizes.shape[1])]
+    holds = _holds(reduced, seeds, start, row)
     taken = np.zeros((kinds, many, len(seeds)))
     spare = np.maximum(demand[:, None] - seeds.T, 0.0)
     line = np.arange(many)
@@ -69,7 +69,7 @@ class _Column:
     def __init__(self, sizes: Floats, net: Floats, start: Floats) -> None:
         self.free: Floats = np.maximum(net[:, None] - start[None, :], 0.0)
         self.sizes = sizes
-        # What a kind does not need must not bound it, not even where nothing is left; bytes by this are still a number.
+        # A resource that a kind does not need must not bound it, even if none is left. Bytes by this stay finite.
         self.divisor: Floats = np.where(sizes > 0, sizes, 1e-280)
         self.unneeded: Floats = np.where(sizes > 0, 0.0, 1.0)
         self.mixed = bool((sizes == 0).any())
@@ -80,25 +80,25 @@ class _Column:
         np.minimum(room, free / self.divisor[kind][:, None], out=room)
 
     def take(self, kind: Ints, room: Floats) -> None:
-        """Take so many pods' worth."""
+        """Take the resources of `room` pods of `kind`."""
         self.free -= room * self.sizes[kind][:, None]
 
 
-def _holds(problem: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
+def _holds(reduced: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
     """Which rows hold and suit which seeds [rows, seeds]."""
-    holds: Bools = (start[None, :, :] <= problem.net[rows][:, None, :]).all(axis=2)
-    if not problem.suits.all():
+    holds: Bools = (start[None, :, :] <= reduced.net[rows][:, None, :]).all(axis=2)
+    if not reduced.suits.all():
         for place, row in enumerate(rows.tolist()):
-            holds[place] &= ~((seeds > 0) & ~problem.suits[:, row][None, :]).any(axis=1)
+            holds[place] &= ~((seeds > 0) & ~reduced.suits[:, row][None, :]).any(axis=1)
     return holds
 
 
-def _orders(problem: ReducedProblem, values: Floats, looks: FillStrategies) -> Ints:
-    """In which order each look takes kinds [looks, kinds]: densest first."""
-    net = np.maximum(problem.net[looks.row], 1.0)
-    first = problem.sizes[:, 0][None, :] / net[:, :1]
-    second = problem.sizes[:, 1][None, :] / net[:, 1:2] if net.shape[1] > 1 else first
-    size = looks.weight[:, None] * first + (1.0 - looks.weight)[:, None] * second + 1e-9
+def _orders(reduced: ReducedProblem, values: Floats, strategies: FillStrategies) -> Ints:
+    """In which order each strategy takes kinds [strategies, kinds]: densest first."""
+    net = np.maximum(reduced.net[strategies.row], 1.0)
+    first = reduced.sizes[:, 0][None, :] / net[:, :1]
+    second = reduced.sizes[:, 1][None, :] / net[:, 1:2] if net.shape[1] > 1 else first
+    size = strategies.weight[:, None] * first + (1.0 - strategies.weight)[:, None] * second + 1e-9
     return np.argsort(-np.maximum(values, 0.0)[None, :] / size, axis=1, kind="stable")
 
 

@@ -1,8 +1,8 @@
-"""A parcel as the search sees it: kinds of pods alike in everything that prices a node, and the rows worth buying.
+"""A problem reduced for the search: kinds of pods that need the same of a node, and the rows that are worth buying.
 
-Classes that differ only in rules that hardly ever bind (labels that some other pod avoids) are one kind; who of a kind
-stands on which node is settled afterwards (`realise`). Rules that decide how many nodes there must be are treated like
-a resource of which every node has `cap`.
+Classes that differ only in rules that hardly ever bind (labels that some other pod avoids) are one kind.
+`realise` decides afterwards which pod of a kind is on which node. Rules that decide how many nodes there must be are
+treated like a resource of which every node has `cap`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLENTY = float(1 << 52)
 """Amounts are whole numbers held as floats; below this they are exact."""
 
 _STRONG = 0.1
-"""A rule that needs at least this part of the nodes there are shapes the nodes."""
+"""A rule that needs at least this part of the nodes is strong: it decides what nodes look like."""
 
 _MOST_STRONG = 4
 
@@ -34,9 +34,9 @@ _LEAST_PODS = 10.0
 class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
     """`sizes` [kinds, resources] and `net` [rows, resources] are whole numbers; rules come last as resources.
 
-    `demand` [kinds] pods; `rows` [rows] are places in the parcel, cheapest first, `price` [rows] in USD per hour;
-    `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are no promises: they only keep patterns to
-    what is likely to be kept by rules that patterns know nothing of. The `rules` resources before them are rules,
+    `demand` [kinds] pods; `rows` [rows] are places in the problem, cheapest first, `price` [rows] in USD per hour;
+    `suits` [kinds, rows]. `kind_of` [items]. The last `soft` resources are not exact: they limit patterns to
+    those that probably keep the rules that patterns do not contain. The `rules` resources before them are rules,
     the one that needs most nodes first.
     """
 
@@ -88,57 +88,57 @@ def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
 
 
 class ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
-    """A parcel with its rules as resources: `sizes` [items, resources], of which nodes have `caps` of the last ones."""
+    """A problem with rules as additional resources: `sizes` [items, resources]; a node has `caps` of the last ones."""
 
-    parcel: BinPackingProblem
+    problem: BinPackingProblem
     sizes: Floats
     caps: tuple[float, ...]
     soft: int
 
     @property
     def family(self) -> tuple[bytes, int, tuple[float, ...]]:
-        """Equal for parcels that share patterns: where a node holds the same, whatever it costs."""
-        return self.parcel.net.tobytes(), self.soft, self.caps[: len(self.caps) - self.soft]
+        """Equal for problems that share patterns: where a node holds the same, whatever it costs."""
+        return self.problem.net.tobytes(), self.soft, self.caps[: len(self.caps) - self.soft]
 
 
-def with_rules(parcel: BinPackingProblem, nodes: int) -> ProblemWithRules:
-    """The shape of a parcel for fillings of about so many nodes."""
-    rules = strong_rules(parcel, nodes)
+def with_rules(problem: BinPackingProblem, nodes: int) -> ProblemWithRules:
+    """A problem with its strong rules as resources, for fillings of about `nodes` nodes."""
+    rules = strong_rules(problem, nodes)
     columns = [mask for mask, _ in rules]
     caps = [cap for _, cap in rules]
-    bound = parcel.capped.any(axis=0) | parcel.clash.any(axis=0)
+    bound = problem.capped.any(axis=0) | problem.clash.any(axis=0)
     for mask in columns:
         bound = bound & (mask == 0)
-    weak = bool((parcel.owners.any(axis=0) & bound).any() or (parcel.clash.any(axis=0) & bound).any())
+    weak = bool((problem.owners.any(axis=0) & bound).any() or (problem.clash.any(axis=0) & bound).any())
     if weak:
-        columns.append(np.ones(len(parcel.counts)))
-        caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(parcel.counts.sum()) / max(nodes, 1))))
-    sizes = np.concatenate([parcel.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
-    return ProblemWithRules(parcel, sizes, tuple(caps), int(weak))
+        columns.append(np.ones(len(problem.counts)))
+        caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(problem.counts.sum()) / max(nodes, 1))))
+    sizes = np.concatenate([problem.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
+    return ProblemWithRules(problem, sizes, tuple(caps), int(weak))
 
 
-def reduce_problems(shapes: Sequence[ProblemWithRules]) -> tuple[ReducedProblem, list[ReducedProblem]]:
-    """The problem of several parcels of one family together, and each one's own, of the same kinds.
+def reduce_problems(ruled: Sequence[ProblemWithRules]) -> tuple[ReducedProblem, list[ReducedProblem]]:
+    """The reduced problem of all problems of one family together, and that of each, with the same kinds.
 
-    Together, a row costs what it costs where it is cheapest; so that problem is for finding patterns only.
+    In the joint problem a row has its lowest price of all problems, so it is for finding patterns only.
     """
-    parcels = [shape.parcel for shape in shapes]
-    sizes = np.concatenate([shape.sizes for shape in shapes])
-    counts = np.concatenate([parcel.counts for parcel in parcels]).astype(np.float64)
-    # Rows that cannot be bought are left out below; until then they must not tell items of two parcels apart.
-    suits = np.concatenate([parcel.suits | ~np.isfinite(parcel.price)[None, :] for parcel in parcels])
-    caps = np.max([shape.caps for shape in shapes], axis=0, initial=0.0)
+    problems = [each.problem for each in ruled]
+    sizes = np.concatenate([each.sizes for each in ruled])
+    counts = np.concatenate([problem.counts for problem in problems]).astype(np.float64)
+    # Rows that cannot be bought are left out below; until then they must not tell items of two problems apart.
+    suits = np.concatenate([problem.suits | ~np.isfinite(problem.price)[None, :] for problem in problems])
+    caps = np.max([each.caps for each in ruled], axis=0, initial=0.0)
     net = np.concatenate(
-        [parcels[0].net.astype(np.float64), np.repeat(caps[None, :], len(parcels[0].net), axis=0)], axis=1
+        [problems[0].net.astype(np.float64), np.repeat(caps[None, :], len(problems[0].net), axis=0)], axis=1
     )
-    # More of a resource than all pods together need is worth nothing.
+    # More of a resource than all pods together need has no value.
     total = (sizes * counts[:, None]).sum(axis=0)
     net = np.minimum(np.minimum(net, total[None, :]), _PLENTY)
     sizes, net = sizes[:, total > 0], net[:, total > 0]
     suited, suit_class = _distinct(np.packbits(suits, axis=1))
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
 
-    def problem(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
+    def reduced(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
         rows = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
         return ReducedProblem(
             sizes=sizes[first],
@@ -148,33 +148,33 @@ def reduce_problems(shapes: Sequence[ProblemWithRules]) -> tuple[ReducedProblem,
             suits=suits[first][:, rows],
             rows=rows,
             kind_of=kinds,
-            soft=shapes[0].soft,
-            rules=len(shapes[0].caps) - shapes[0].soft,
+            soft=ruled[0].soft,
+            rules=len(ruled[0].caps) - ruled[0].soft,
         )
 
-    ends = np.cumsum([len(parcel.counts) for parcel in parcels])[:-1]
-    parts = zip(parcels, np.split(kind_of, ends), np.split(counts, ends), strict=True)
-    cheapest: Floats = np.stack([parcel.price for parcel in parcels]).min(axis=0)
-    joint = problem(cheapest, kind_of, counts)
-    return joint, [problem(parcel.price, kinds, some) for parcel, kinds, some in parts]
+    ends = np.cumsum([len(problem.counts) for problem in problems])[:-1]
+    parts = zip(problems, np.split(kind_of, ends), np.split(counts, ends), strict=True)
+    cheapest: Floats = np.stack([problem.price for problem in problems]).min(axis=0)
+    joint = reduced(cheapest, kind_of, counts)
+    return joint, [reduced(problem.price, kinds, some) for problem, kinds, some in parts]
 
 
-def restricted_to_kinds(problem: ReducedProblem, kinds: Ints, demand: Floats) -> ReducedProblem:
+def restricted_to_kinds(reduced: ReducedProblem, kinds: Ints, demand: Floats) -> ReducedProblem:
     """The problem of some kinds only, with a demand of their own [kinds]."""
     return msgspec.structs.replace(
-        problem, sizes=problem.sizes[kinds], demand=demand, suits=problem.suits[kinds], kind_of=np.zeros(0, np.int64)
+        reduced, sizes=reduced.sizes[kinds], demand=demand, suits=reduced.suits[kinds], kind_of=np.zeros(0, np.int64)
     )
 
 
-def aggregate_problem(problem: ReducedProblem, total: Floats, useful: Bools) -> ReducedProblem:
+def aggregate_problem(reduced: ReducedProblem, total: Floats, useful: Bools) -> ReducedProblem:
     """One kind of pod that stands for `total` [resources], to ask what mixture of the `useful` [rows] covers that."""
     return msgspec.structs.replace(
-        problem,
+        reduced,
         sizes=total[None, :],
         demand=np.ones(1),
-        net=problem.net[useful],
-        price=problem.price[useful],
-        rows=problem.rows[useful],
+        net=reduced.net[useful],
+        price=reduced.price[useful],
+        rows=reduced.rows[useful],
         suits=np.ones((1, int(useful.sum())), np.bool_),
     )
 
@@ -185,15 +185,15 @@ def _distinct(lines: NDArray[Any]) -> tuple[Ints, Ints]:
     return first, place.reshape(-1)
 
 
-def strong_rules(parcel: BinPackingProblem, nodes: int) -> list[tuple[Floats, float]]:
-    """Rules that shape the nodes, as what one pod takes of them [items] and what a node has of them."""
+def strong_rules(problem: BinPackingProblem, nodes: int) -> list[tuple[Floats, float]]:
+    """The strong rules as resources: the request of one pod [items] and the capacity of a node."""
     # A node that holds an item which is owner and capped is bound, so of those it never holds more than the cap.
     found = [
         (mask.astype(np.float64), float(cap))
-        for mask, cap in zip(parcel.capped & parcel.owners, parcel.caps.tolist(), strict=True)
+        for mask, cap in zip(problem.capped & problem.owners, problem.caps.tolist(), strict=True)
     ]
-    found += [(mask.astype(np.float64), 1.0) for mask in cliques(parcel.clash)]
-    needs = [float((mask * parcel.counts).sum()) / max(cap, 1.0) for mask, cap in found]
+    found += [(mask.astype(np.float64), 1.0) for mask in cliques(problem.clash)]
+    needs = [float((mask * problem.counts).sum()) / max(cap, 1.0) for mask, cap in found]
     order = sorted(range(len(found)), key=lambda place: (-needs[place], place))
     return [found[place] for place in order if needs[place] >= _STRONG * max(nodes, 1)][:_MOST_STRONG]
 
@@ -212,7 +212,7 @@ def cliques(clash: Bools) -> list[Bools]:
 
 
 def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Ints:
-    """Rows that hold the least anybody asks, cheapest first; none that a cheaper or equal row can stand in for."""
+    """Rows that hold the smallest request, cheapest first, without rows that a cheaper or equal row can replace."""
     order = np.lexsort((np.arange(len(price)), -net.sum(axis=1), price))
     order = order[(np.isfinite(price) & suits.any(axis=0) & (net >= least).all(axis=1))[order]]
     restricted = not suits[:, order].all()

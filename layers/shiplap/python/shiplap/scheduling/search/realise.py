@@ -1,7 +1,7 @@
-"""From patterns of kinds to a filling: which class stands where, keeping the rules that patterns know nothing of.
+"""From patterns of kinds to a filling: which class is placed where, keeping the rules that patterns do not contain.
 
 Owners of rules go first and share nodes with owners of the same rules, so that few nodes are bound; then those that
-count for a rule; then everybody else. Who finds no place of his kind that the rules allow goes to any node with room.
+count for a rule; then all others. A pod that finds no place of its kind within the rules goes to any node with room.
 """
 
 from __future__ import annotations
@@ -16,79 +16,79 @@ from shiplap.scheduling.search.problem import ReducedProblem
 _MANY = 1 << 60
 
 
-def realise(parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats, effort: Effort) -> Filling | None:
-    """The filling of these patterns [nodes, kinds]; None when somebody finds no place at all."""
+def realise(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> Filling | None:
+    """The filling of these patterns [nodes, kinds]; None when a pod finds no place at all."""
     patterns = patterns[patterns.any(axis=1)]
-    if Rules(parcel).free.all():
-        return _in_order(parcel, problem, patterns)
-    seating = _Seating(parcel, problem, patterns, effort)
+    if Rules(problem).free.all():
+        return _in_order(problem, reduced, patterns)
+    seating = _Seating(problem, reduced, patterns, effort)
     return seating.filling() if seating.seat_all() else None
 
 
-def _in_order(parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats) -> Filling:
-    """Without rules anybody may take any place of his kind: items and nodes in their order."""
+def _in_order(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats) -> Filling:
+    """Without rules any pod may take any place of its kind: items and nodes in their order."""
     kind, place = np.nonzero(patterns.T)
     places = np.repeat(place, patterns[place, kind].astype(np.int64))
-    order = np.argsort(problem.kind_of, kind="stable")
-    items = np.repeat(order, parcel.counts[order])
-    key, number = np.unique(places * len(parcel.counts) + items, return_counts=True)
-    node, item = key // len(parcel.counts), key % len(parcel.counts)
-    rows = cheapest_rows(parcel, len(patterns), node, item, number)
+    order = np.argsort(reduced.kind_of, kind="stable")
+    items = np.repeat(order, problem.counts[order])
+    key, number = np.unique(places * len(problem.counts) + items, return_counts=True)
+    node, item = key // len(problem.counts), key % len(problem.counts)
+    rows = cheapest_rows(problem, len(patterns), node, item, number)
     return Filling(rows, node, item, number.astype(np.int64))
 
 
 class Rules:
-    """The rules of a parcel by class of rules: classes of pods that are bound alike are one [classes]."""
+    """The rules of a problem by class of rules: classes of pods that are bound alike are one [classes]."""
 
-    def __init__(self, parcel: BinPackingProblem) -> None:
-        items = len(parcel.counts)
-        # Who clashes with nobody, which is nearly everybody, need not be compared with all the others.
-        fighters = np.flatnonzero(parcel.clash.any(axis=0) | parcel.clash.any(axis=1))
-        key = np.concatenate([parcel.owners.T, parcel.capped.T, parcel.clash[:, fighters]], axis=1)
+    def __init__(self, problem: BinPackingProblem) -> None:
+        items = len(problem.counts)
+        # Most items clash with none: only those that clash have to be compared.
+        clashing = np.flatnonzero(problem.clash.any(axis=0) | problem.clash.any(axis=1))
+        key = np.concatenate([problem.owners.T, problem.capped.T, problem.clash[:, clashing]], axis=1)
         key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
         _, first, self.class_of = np.unique(np.packbits(key, axis=1), axis=0, return_index=True, return_inverse=True)
         self.class_of = self.class_of.reshape(-1)
-        self.owners: Bools = parcel.owners[:, first].T
-        self.capped: Ints = parcel.capped[:, first].T.astype(np.int64)
-        self.clash: Bools = parcel.clash[np.ix_(first, first)]
-        self.caps = parcel.caps
+        self.owners: Bools = problem.owners[:, first].T
+        self.capped: Ints = problem.capped[:, first].T.astype(np.int64)
+        self.clash: Bools = problem.clash[np.ix_(first, first)]
+        self.caps = problem.caps
         self.free: Bools = ~(self.owners.any(axis=1) | self.capped.any(axis=1) | self.clash.any(axis=1))
 
 
 class _Seating:
-    """Seats are what patterns hold open: `open` [nodes, kinds]. What the rules say is kept per node.
+    """Patterns reserve seats: `open` [nodes, kinds]. The state of the rules is kept per node.
 
     A rule that once bound a node is taken to bind it for good, even if its owner moves on.
     """
 
-    def __init__(self, parcel: BinPackingProblem, problem: ReducedProblem, patterns: Floats, effort: Effort) -> None:
-        self.parcel, self.problem, self.effort = parcel, problem, effort
-        self.rules = Rules(parcel)
+    def __init__(self, problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> None:
+        self.problem, self.reduced, self.effort = problem, reduced, effort
+        self.rules = Rules(problem)
         self.open = patterns.astype(np.int64)
         nodes = len(patterns)
-        self.owned: Bools = np.zeros((nodes, len(parcel.caps)), np.bool_)
-        self.count: Ints = np.zeros((nodes, len(parcel.caps)), np.int64)
+        self.owned: Bools = np.zeros((nodes, len(problem.caps)), np.bool_)
+        self.count: Ints = np.zeros((nodes, len(problem.caps)), np.int64)
         self.barred: Bools = np.zeros((nodes, len(self.rules.clash)), np.bool_)
-        self.use: Ints = np.zeros((nodes, parcel.sizes.shape[1]), np.int64)
-        self.row = problem.cheapest(patterns)
+        self.use: Ints = np.zeros((nodes, problem.sizes.shape[1]), np.int64)
+        self.row = reduced.cheapest(patterns)
         self.seats: dict[int, dict[int, int]] = {}
         self.of_kind: dict[int, list[int]] = {}
 
     def seat_all(self) -> bool:
         """Give every pod a place; False when one finds none."""
-        late = [(item, left) for item in self._order() if (left := self._seat(item, int(self.parcel.counts[item])))]
+        late = [(item, left) for item in self._order() if (left := self._seat(item, int(self.problem.counts[item])))]
         late = [(item, left) for item, number in late if (left := self._swap_in(item, number))]
-        return all(self._squeeze(item) for item, number in late for _ in range(number))
+        return all(self._place_cheapest(item) for item, number in late for _ in range(number))
 
     def _order(self) -> list[int]:
-        rules, sizes = self.rules, self.parcel.sizes
+        rules, sizes = self.rules, self.problem.sizes
         of = rules.class_of
         owns = rules.owners.sum(axis=1)[of]
         counted = rules.capped.sum(axis=1)[of] + rules.clash.sum(axis=1)[of]
-        scale = np.maximum(self.parcel.net.max(axis=0), 1)
+        scale = np.maximum(self.problem.net.max(axis=0), 1)
         size = np.round((sizes / scale).max(axis=1), 12)
         order: list[int] = np.lexsort((np.arange(len(of)), -size, -counted, -owns)).tolist()
-        return [item for item in order if self.parcel.counts[item]]
+        return [item for item in order if self.problem.counts[item]]
 
     def room(self, item: int, places: Ints) -> Ints:
         """How many more pods of an item the rules let nodes take [places]."""
@@ -97,7 +97,7 @@ class _Seating:
         if rules.free[mine]:
             return np.full(len(places), _MANY)
         bound = self.owned[places] | rules.owners[mine]
-        spare = np.where(bound, self.parcel.caps - self.count[places], _MANY)
+        spare = np.where(bound, self.problem.caps - self.count[places], _MANY)
         counts = rules.capped[mine] > 0
         # A pod that makes a rule bind must find it kept already, whether or not it counts itself.
         kept = (counts | (spare >= 0)).all(axis=1) & ~self.barred[places, mine]
@@ -106,10 +106,10 @@ class _Seating:
 
     def _seat(self, item: int, number: int) -> int:
         """Seat pods where seats of their kind are open; returns how many are left."""
-        kind = int(self.problem.kind_of[item])
+        kind = int(self.reduced.kind_of[item])
         mine = int(self.rules.class_of[item])
         places = np.flatnonzero(self.open[:, kind])
-        self.effort.charge(24, len(self.open) + 8.0 * len(places) * max(len(self.parcel.caps), 1))
+        self.effort.charge(24, len(self.open) + 8.0 * len(places) * max(len(self.problem.caps), 1))
         most = np.minimum(self.open[places, kind], self.room(item, places))
         # New bounds are best put where there are the same bounds already.
         new = (self.rules.owners[mine] & ~self.owned[places]).sum(axis=1)
@@ -127,7 +127,7 @@ class _Seating:
     def _put(self, item: int, place: int, number: int) -> None:
         """Account for `number` pods more of an item on a node, or fewer."""
         mine = int(self.rules.class_of[item])
-        self.use[place] += self.parcel.sizes[item] * number
+        self.use[place] += self.problem.sizes[item] * number
         if not self.rules.free[mine]:
             self.count[place] += self.rules.capped[mine] * number
             if number > 0:
@@ -135,7 +135,7 @@ class _Seating:
                 self.barred[place] |= self.rules.clash[mine]
         if item not in self.seats:
             self.seats[item] = {}
-            self.of_kind.setdefault(int(self.problem.kind_of[item]), []).append(item)
+            self.of_kind.setdefault(int(self.reduced.kind_of[item]), []).append(item)
         seats = self.seats[item]
         seats[place] = seats.get(place, 0) + number
         if not seats[place]:
@@ -143,7 +143,7 @@ class _Seating:
 
     def _swap_in(self, item: int, number: int) -> int:
         """Seat pods on seats of others of their kind, who move to seats that are open; returns how many are left."""
-        kind = int(self.problem.kind_of[item])
+        kind = int(self.reduced.kind_of[item])
         for _ in range(number):
             vacant = np.flatnonzero(self.open[:, kind])
             swap = self._find_swap(item, kind, vacant) if len(vacant) else None
@@ -159,7 +159,7 @@ class _Seating:
 
     def _find_swap(self, item: int, kind: int, vacant: Ints) -> tuple[int, int, int] | None:
         for other in self.of_kind.get(kind, ()):
-            self.effort.charge(30, 8.0 * len(vacant) * max(len(self.parcel.caps), 1))
+            self.effort.charge(30, 8.0 * len(vacant) * max(len(self.problem.caps), 1))
             if other == item:
                 continue
             to = vacant[self.room(other, vacant) > 0]
@@ -171,20 +171,20 @@ class _Seating:
                 return other, int(places[0]), int(to[0])
         return None
 
-    def _squeeze(self, item: int) -> bool:
-        """A place for a pod that the rules keep from its own: where it costs least, on a new node if need be."""
-        size = self.parcel.sizes[item]
-        problem = self.problem
-        self.effort.charge(40, 4.0 * len(self.open) * problem.net.size)
+    def _place_cheapest(self, item: int) -> bool:
+        """Place a pod that the rules keep from the seats of its kind where it costs least, on a new node if needed."""
+        size = self.problem.sizes[item]
+        reduced = self.reduced
+        self.effort.charge(40, 4.0 * len(self.open) * reduced.net.size)
         places = np.flatnonzero(self.room(item, np.arange(len(self.open))) > 0)
         row = self._cheapest_after(item, places)
-        dearer = np.where(row >= 0, problem.price[row] - problem.price[self.row[places]], np.inf)
-        # The problem leaves out resources that nobody asks for; the parcel's own match the size.
-        alone = problem.suits[int(problem.kind_of[item])] & (self.parcel.net[problem.rows] >= size).all(axis=1)
+        dearer = np.where(row >= 0, reduced.price[row] - reduced.price[self.row[places]], np.inf)
+        # The problem leaves out resources that no pod requests; the problem's own match the size.
+        alone = reduced.suits[int(reduced.kind_of[item])] & (self.problem.net[reduced.rows] >= size).all(axis=1)
         if not alone.any() and not np.isfinite(dearer).any():
             return False
         fresh = int(np.argmax(alone))
-        new_price = problem.price[fresh] if alone.any() else np.inf
+        new_price = reduced.price[fresh] if alone.any() else np.inf
         best = int(np.argmin(np.round(dearer, 9))) if len(places) else -1
         if best >= 0 and dearer[best] <= new_price:
             place = int(places[best])
@@ -196,14 +196,14 @@ class _Seating:
 
     def _cheapest_after(self, item: int, places: Ints) -> Ints:
         """The cheapest row [places] for what is on nodes and one pod more, -1 for none."""
-        after = self.use[places] + self.parcel.sizes[item]
-        net = self.parcel.net[self.problem.rows]
+        after = self.use[places] + self.problem.sizes[item]
+        net = self.problem.net[self.reduced.rows]
         holds = (net[None, :, :] >= after[:, None, :]).all(axis=2)
-        holds &= self.problem.suits[int(self.problem.kind_of[item])][None, :]
-        # A row that is dearer than the present one must suit whom the present one suits.
+        holds &= self.reduced.suits[int(self.reduced.kind_of[item])][None, :]
+        # A row that is dearer than the present one must suit all kinds that the present one suits.
         later = np.arange(len(net))[None, :] >= self.row[places][:, None]
-        if not self.problem.suits.all():
-            same = self.problem.suits[:, self.row[places]][:, :, None] <= self.problem.suits[:, None, :]
+        if not self.reduced.suits.all():
+            same = self.reduced.suits[:, self.row[places]][:, :, None] <= self.reduced.suits[:, None, :]
             later &= same.all(axis=0)
         holds &= later
         return np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
@@ -217,28 +217,28 @@ class _Seating:
         return len(self.open) - 1
 
     def filling(self) -> Filling:
-        """What came of it: nodes that stayed empty are left out, and each has the cheapest row for what it holds."""
+        """The filling: without empty nodes, each node with the cheapest row for its pods."""
         entries = sorted((place, item, number) for item, seats in self.seats.items() for place, number in seats.items())
         place, item, number = np.array(entries, np.int64).reshape(-1, 3).T.copy()
         taken, node = np.unique(place, return_inverse=True)
         node = node.reshape(-1)
-        return Filling(cheapest_rows(self.parcel, len(taken), node, item, number), node, item, number)
+        return Filling(cheapest_rows(self.problem, len(taken), node, item, number), node, item, number)
 
 
-def cheapest_rows(parcel: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
+def cheapest_rows(problem: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
     """The cheapest row [nodes], the first of equal ones, that holds and suits the entries; -1 for none."""
-    use = np.zeros((nodes, parcel.sizes.shape[1]), np.int64)
-    np.add.at(use, node, parcel.sizes[item] * number[:, None])
-    order = np.argsort(parcel.price, kind="stable")
-    order = order[np.isfinite(parcel.price[order])]
-    net = parcel.net[order]
-    unlike = not parcel.suits[:, order].all()
+    use = np.zeros((nodes, problem.sizes.shape[1]), np.int64)
+    np.add.at(use, node, problem.sizes[item] * number[:, None])
+    order = np.argsort(problem.price, kind="stable")
+    order = order[np.isfinite(problem.price[order])]
+    net = problem.net[order]
+    unlike = not problem.suits[:, order].all()
     found = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):
         holds = (net[None, :, :] >= use[start : start + step, None, :]).all(axis=2)
         if unlike:
             inside = (node >= start) & (node < start + step)
-            np.logical_and.at(holds, node[inside] - start, parcel.suits[item[inside]][:, order])
+            np.logical_and.at(holds, node[inside] - start, problem.suits[item[inside]][:, order])
         found[start : start + step] = np.where(holds.any(axis=1), order[holds.argmax(axis=1)], -1)
     return found

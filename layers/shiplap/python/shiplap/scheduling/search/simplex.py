@@ -45,7 +45,7 @@ class CoveringProgram:
 
     @property
     def duals(self) -> Floats:
-        """What one more of each row's demand would cost [rows]."""
+        """The cost of one more unit of each row's demand [rows]."""
         return (self._basic_cost()[:, None] * self._inverse).sum(axis=0)
 
     @property
@@ -130,7 +130,7 @@ class CoveringProgram:
             self._refresh()
 
     def _refresh(self) -> None:
-        """Compute the inverse anew from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
+        """Compute the inverse again from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
         size = self.rows
         work = np.zeros((size, 2 * size))
         for place, entry in enumerate(self.basis.tolist()):

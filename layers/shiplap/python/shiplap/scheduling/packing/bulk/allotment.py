@@ -1,4 +1,4 @@
-"""Allotment: how many pods of each shape go to which domain, settled in closed form.
+"""Allotment: how many pods of each size class go to which domain, computed in closed form.
 
 Order: pods that follow their own kind (one domain for all), pods that keep apart, spread pods and the pods spreads
 count (filled level, so that the counts end even whatever order the pods bind in), followers of others, and last the
@@ -20,18 +20,18 @@ from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 
 class TierDemand(msgspec.Struct, eq=False):
-    """The part of a shape that one template takes.
+    """The part of a size class that one template takes.
 
-    `places` and `counts` [places] are classes and their pods. `domains` are the values of `key` that a node of the
-    template can have and all of the pods fit in; `weight` is what one pod asks for on average, as a share of
-    everything. `reachable` are the domains in which a node for such pods can be launched by any template. `quotas` is
-    the outcome.
+    `counts` [classes] are the pods of the classes at `indexes` [classes] in the waiting list. `domains` are the values
+    of `key` that a node of the template can have and all of the pods fit in. `weight` is the mean request of one pod,
+    as a share of all requests. `reachable` are the domains in which any template can launch a node for such pods.
+    `quotas` is the outcome.
     """
 
-    shape: SizeClass
+    size_class: SizeClass
     template: NodeClaimTemplate
     key: str
-    places: Ints
+    indexes: Ints
     counts: Ints
     domains: tuple[str, ...]
     reachable: frozenset[str]
@@ -45,159 +45,165 @@ class TierDemand(msgspec.Struct, eq=False):
 
     @property
     def needs_domain(self) -> bool:
-        """Whether these pods need their domain settled; others just go along."""
-        return bool(self.shape.key)
+        """Whether the domain of these pods matters; other pods may go to any domain."""
+        return bool(self.size_class.key)
 
 
 class Allotment:
-    """Decides for all units of one key; `units` come in placing order."""
+    """Decides for all demands of one key; `demands` come in placing order."""
 
-    def __init__(self, key: str, units: Sequence[TierDemand], topology_counts: TopologyCounts) -> None:
+    def __init__(self, key: str, demands: Sequence[TierDemand], topology_counts: TopologyCounts) -> None:
         self._key = key
-        self._units = units
+        self._tier_demands = demands
         self._topology_counts = topology_counts
-        self._standing: dict[tuple[int, bool], dict[str, int]] = {}
+        self._base: dict[tuple[int, bool], dict[str, int]] = {}
         self._certain: dict[int, dict[str, int]] = {}
         self._added: dict[tuple[int, bool], dict[str, int]] = {}
         self._load: dict[str, float] = {}
-        self._spread_terms = {spread.term for unit in units for spread in unit.shape.spreads}
+        self._spread_terms = {spread.term for demand in demands for spread in demand.size_class.spreads}
 
     def run(self) -> list[TierDemand]:
-        """The units whose pods all got a domain; the others are left to whoever places them one by one."""
+        """The demands whose pods all got a domain; `pack` places the others one by one."""
         settled = []
-        for _, unit in sorted(enumerate(self._units), key=lambda pair: (*self._rank(pair[1]), pair[0])):
-            quotas = self._quotas(unit)
-            if sum(quotas.values()) == unit.number:
-                unit.quotas = quotas
-                self._record(unit, 1)
-                settled.append(unit)
-        return self._even(settled)
+        for _, demand in sorted(enumerate(self._tier_demands), key=lambda pair: (*self._rank(pair[1]), pair[0])):
+            quotas = self._quotas(demand)
+            if sum(quotas.values()) == demand.number:
+                demand.quotas = quotas
+                self._record(demand, 1)
+                settled.append(demand)
+        return self._without_uneven(settled)
 
-    def _rank(self, unit: TierDemand) -> tuple[int, int, int]:
-        shape = unit.shape
-        follows = [term for term in shape.affinity if term not in shape.selected]
-        if not unit.needs_domain:
-            order = 6 if any(rule.term in shape.selected for rule in shape.owns) else 5
+    def _rank(self, demand: TierDemand) -> tuple[int, int, int]:
+        size_class = demand.size_class
+        follows = [term for term in size_class.affinity if term not in size_class.selected]
+        if not demand.needs_domain:
+            order = 6 if any(rule.term in size_class.selected for rule in size_class.owns) else 5
         elif follows:
             order = 4
-        elif shape.affinity:
+        elif size_class.affinity:
             order = 0
-        elif shape.anti or shape.selected & self._topology_counts.terms.anti:
+        elif size_class.anti or size_class.selected & self._topology_counts.terms.anti:
             order = 1
         else:
-            order = 2 if shape.spreads else 3
-        return (order, len(unit.domains), -unit.number)
+            order = 2 if size_class.spreads else 3
+        return (order, len(demand.domains), -demand.number)
 
-    def _quotas(self, unit: TierDemand) -> dict[str, int]:
-        shape, number = unit.shape, unit.number
-        allowed = [value for value in unit.domains if not self._closed(unit, value)]
-        for term in shape.affinity:
-            if term not in shape.selected or self._begun(term):
-                allowed = [value for value in allowed if self._company(term, value)]
+    def _quotas(self, demand: TierDemand) -> dict[str, int]:
+        size_class, number = demand.size_class, demand.number
+        allowed = [value for value in demand.domains if not self._closed(demand, value)]
+        for term in size_class.affinity:
+            if term not in size_class.selected or self._has_any(term):
+                allowed = [value for value in allowed if self._certain_count(term, value)]
         if not allowed:
             return {}
-        if any(term in shape.selected for term in shape.anti):
+        if any(term in size_class.selected for term in size_class.anti):
             return dict.fromkeys(allowed[:number], 1)
-        if shape.affinity:
+        if size_class.affinity:
             one = min(allowed, key=lambda value: (self._load.get(value, 0.0), value))
             return {one: number}
-        level = sorted(shape.selected & self._spread_terms)
+        level = sorted(size_class.selected & self._spread_terms)
         if level:
             base = [sum(self._count(term, value) for term in level) for value in allowed]
             return _positive(allowed, water_fill(base, number))
-        return self._by_load(unit, allowed)
+        return self._by_load(demand, allowed)
 
-    def _by_load(self, unit: TierDemand, allowed: Sequence[str]) -> dict[str, int]:
+    def _by_load(self, demand: TierDemand, allowed: Sequence[str]) -> dict[str, int]:
         """Quotas of pods that no spread counts."""
         loads = [self._load.get(value, 0.0) for value in allowed]
-        spreads = unit.shape.spreads
-        if spreads and not any(self._topology_counts.terms.all[term].key == self._key for term in unit.shape.selected):
+        spreads = demand.size_class.spreads
+        if spreads and not any(
+            self._topology_counts.terms.all[term].key == self._key for term in demand.size_class.selected
+        ):
             # They keep every balance wherever it allows them, and together they need fewer nodes.
             counts = [sum(self._count(spread.term, value) for spread in spreads) for value in allowed]
-            best = min(range(len(allowed)), key=lambda place: (counts[place], -loads[place], allowed[place]))
-            return {allowed[best]: unit.number}
-        if self._rank(unit)[0] == 6 and sum(loads) > 0:
-            return _positive(allowed, in_proportion(loads, unit.number))
-        each = max(unit.weight, 1e-12)
-        return _positive(allowed, water_fill([round(load / each) for load in loads], unit.number))
+            best = min(range(len(allowed)), key=lambda index: (counts[index], -loads[index], allowed[index]))
+            return {allowed[best]: demand.number}
+        if self._rank(demand)[0] == 6 and sum(loads) > 0:
+            return _positive(allowed, in_proportion(loads, demand.number))
+        each = max(demand.weight, 1e-12)
+        return _positive(allowed, water_fill([round(load / each) for load in loads], demand.number))
 
-    def _closed(self, unit: TierDemand, value: str) -> bool:
+    def _closed(self, demand: TierDemand, value: str) -> bool:
         """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
-        avoided = unit.shape.selected & self._topology_counts.terms.anti
-        return any(self._count(term, value) for term in unit.shape.anti) or any(
+        avoided = demand.size_class.selected & self._topology_counts.terms.anti
+        return any(self._count(term, value) for term in demand.size_class.anti) or any(
             self._count(term, value, keeping=True)
             for term in avoided
             if self._topology_counts.terms.all[term].key == self._key
         )
 
-    def _begun(self, term: int) -> bool:
-        """Whether pods that a term counts are anywhere, so that no pod may be the first of them."""
+    def _has_any(self, term: int) -> bool:
+        """Whether pods that a term counts are anywhere: then no other pod may be the first of them."""
         given = self._added.get((term, False), {})
         return any(given.values()) or self._topology_counts.begun(term)
 
-    def _company(self, term: int, value: str) -> int:
+    def _certain_count(self, term: int, value: str) -> int:
         """The pods that a term counts and that are certain to be in a domain."""
         known = self._certain.get(term)
         if known is None:
-            known = self._certain[term] = self._stand(term, certain=True)
+            known = self._certain[term] = self._base_count(term, certain=True)
         return known.get(value, 0) + self._added.get((term, False), {}).get(value, 0)
 
     def _count(self, term: int, value: str, *, keeping: bool = False) -> int:
         key = (term, keeping)
-        known = self._standing.get(key)
+        known = self._base.get(key)
         if known is None:
-            known = self._standing[key] = self._stand(term, keeping=keeping)
+            known = self._base[key] = self._base_count(term, keeping=keeping)
             self._added.setdefault(key, {})
         return known.get(value, 0) + self._added[key].get(value, 0)
 
-    def _stand(self, term: int, *, keeping: bool = False, certain: bool = False) -> dict[str, int]:
+    def _base_count(self, term: int, *, keeping: bool = False, certain: bool = False) -> dict[str, int]:
         if not self._topology_counts.base.nodes:
             return {}
         totals = self._topology_counts.totals(term, self._key, keeping=keeping, certain=certain).tolist()
         return dict(zip(self._topology_counts.values(self._key), totals, strict=True))
 
-    def _record(self, unit: TierDemand, sign: int) -> None:
-        for keys, keeping in ((unit.shape.selected, False), (unit.shape.anti, True)):
+    def _record(self, demand: TierDemand, sign: int) -> None:
+        for keys, keeping in ((demand.size_class.selected, False), (demand.size_class.anti, True)):
             for term in keys:
                 added = self._added.setdefault((term, keeping), {})
-                for value, number in unit.quotas.items():
+                for value, number in demand.quotas.items():
                     added[value] = added.get(value, 0) + sign * number
-        for value, number in unit.quotas.items():
-            self._load[value] = self._load.get(value, 0.0) + sign * number * unit.weight
+        for value, number in demand.quotas.items():
+            self._load[value] = self._load.get(value, 0.0) + sign * number * demand.weight
 
-    def _even(self, settled: list[TierDemand]) -> list[TierDemand]:
-        """Without the units whose spread constraints the outcome does not keep."""
+    def _without_uneven(self, settled: list[TierDemand]) -> list[TierDemand]:
+        """The demands whose spread constraints the outcome keeps."""
         while True:
-            uneven = [unit for unit in settled if not all(self._keeps(unit, s, settled) for s in unit.shape.spreads)]
+            uneven = [
+                demand
+                for demand in settled
+                if not all(self._keeps_spread(demand, s, settled) for s in demand.size_class.spreads)
+            ]
             if not uneven:
                 return settled
-            for unit in uneven:
-                self._record(unit, -1)
+            for demand in uneven:
+                self._record(demand, -1)
             dropped = set(map(id, uneven))
-            settled = [unit for unit in settled if id(unit) not in dropped]
+            settled = [demand for demand in settled if id(demand) not in dropped]
 
-    def _keeps(self, unit: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
-        if not self._comparable(unit, spread, settled):
+    def _keeps_spread(self, demand: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
+        if not self._comparable(demand, spread, settled):
             return False
         counts: dict[str, int] = {}
-        domains = set(unit.reachable)
+        domains = set(demand.reachable)
         if self._topology_counts.base.nodes:
-            standing, present = self._topology_counts.spread(unit.shape.attempt.pod_class, spread)
+            standing, present = self._topology_counts.spread(demand.size_class.attempt.pod_class, spread)
             values = self._topology_counts.values(self._key)
             counts = dict(zip(values, standing.tolist(), strict=True))
             domains |= {value for value, has in zip(values, present.tolist(), strict=True) if has}
         added = self._added.get((spread.term, False), {})
         final = {value: counts.get(value, 0) + added.get(value, 0) for value in domains}
         lowest = min(final.values(), default=0) if len(final) >= spread.min_domains else 0
-        return all(final.get(value, 0) - lowest <= spread.max_skew for value in unit.quotas)
+        return all(final.get(value, 0) - lowest <= spread.max_skew for value in demand.quotas)
 
-    def _comparable(self, unit: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
-        """Whether the constraint looks at every node that its pods were allotted to, or at none in a domain."""
-        mine = unit.shape.attempt.pod_class
+    def _comparable(self, demand: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
+        """Whether the constraint counts all nodes of each domain that its pods were allotted to, or none."""
+        mine = demand.size_class.attempt.pod_class
         narrow = spread.honor_affinity and any(set(term) - {self._key} for term in mine.own_terms)
         if not narrow and not spread.honor_taints:
             return True
-        others = [other.shape.attempt.pod_class for other in settled if spread.term in other.shape.selected]
+        others = [other.size_class.attempt.pod_class for other in settled if spread.term in other.size_class.selected]
         return all(
             (not narrow or other.own_terms == mine.own_terms)
             and (not spread.honor_taints or other.tolerations == mine.tolerations)
@@ -206,8 +212,8 @@ class Allotment:
 
 
 def water_fill(base: Sequence[int], number: int) -> list[int]:
-    """How much each level gets when `number` is poured over `base`; what does not divide goes to the first lowest."""
-    order = sorted(range(len(base)), key=lambda place: (base[place], place))
+    """How much each level gets when `number` is poured over `base`; the remainder goes to the first lowest levels."""
+    order = sorted(range(len(base)), key=lambda index: (base[index], index))
     added = [0] * len(base)
     wet, level = 0, base[order[0]]
     left = number
@@ -217,11 +223,11 @@ def water_fill(base: Sequence[int], number: int) -> list[int]:
         rise = base[order[wet]] - level if wet < len(order) else left
         rise = min(rise, left // wet)
         if rise == 0:
-            for place in sorted(order[:wet])[:left]:
-                added[place] += 1
+            for index in sorted(order[:wet])[:left]:
+                added[index] += 1
             break
-        for place in order[:wet]:
-            added[place] += rise
+        for index in order[:wet]:
+            added[index] += rise
         level += rise
         left -= rise * wet
     return added
@@ -232,9 +238,9 @@ def in_proportion(loads: Sequence[float], number: int) -> list[int]:
     total = sum(loads)
     exact = [number * load / total for load in loads]
     shares = [int(share) for share in exact]
-    order = sorted(range(len(loads)), key=lambda place: (shares[place] - exact[place], place))
-    for place in order[: number - sum(shares)]:
-        shares[place] += 1
+    order = sorted(range(len(loads)), key=lambda index: (shares[index] - exact[index], index))
+    for index in order[: number - sum(shares)]:
+        shares[index] += 1
     return shares
 
 
@@ -243,14 +249,14 @@ def _positive(values: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
 
 
 def split_by_quotas(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> list[Ints]:
-    """Classes dealt to parcels so that each parcel gets an even mix of sizes.
+    """Classes split between problems so that each problem gets an even mix of sizes.
 
     Args:
-        quotas: per unit, how many pods each of its parcels gets.
-        counts: per unit, the pods of each of its classes [classes], in placing order.
+        quotas: per demand, how many pods each of its problems gets.
+        counts: per demand, the pods of each of its classes [classes], in placing order.
 
     Returns:
-        Per unit, [classes, parcels].
+        Per demand, [classes, problems].
     """
     result: list[Ints] = []
     for turn, (shares, sizes) in enumerate(zip(quotas, counts, strict=True)):

@@ -1,4 +1,4 @@
-"""First-fit-decreasing over one parcel: all pods of an item at once, new nodes opened when no node takes more."""
+"""First-fit-decreasing over one problem: all pods of an item at once, new nodes opened when no node takes more."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CHUNK = 1 << 20
 
 
 class RowSets:
-    """The sets of rows that nodes of a parcel may still become; a pod of an item narrows its node's set."""
+    """The sets of rows that nodes of a problem may still become; a pod of an item narrows its node's set."""
 
-    def __init__(self, parcel: BinPackingProblem) -> None:
-        self._net, self._price = parcel.net, parcel.price
+    def __init__(self, problem: BinPackingProblem) -> None:
+        self._net, self._price = problem.net, problem.price
         patterns: dict[bytes, int] = {}
         self.pattern: Ints = np.array(
-            [patterns.setdefault(line.tobytes(), len(patterns)) for line in parcel.suits & np.isfinite(parcel.price)],
+            [patterns.setdefault(line.tobytes(), len(patterns)) for line in problem.suits & np.isfinite(problem.price)],
             np.int64,
         )
         self.masks: list[Bools] = [np.frombuffer(text, np.bool_) for text in patterns]
@@ -93,17 +93,17 @@ class RowSets:
 
 
 class _Rules:
-    """What the rules of a parcel leave of each node: pods counted and owners present, per rule and node."""
+    """What the rules of a problem leave of each node: pods counted and owners present, per rule and node."""
 
-    def __init__(self, parcel: BinPackingProblem, nodes: int) -> None:
-        self._caps = parcel.caps.tolist()
+    def __init__(self, problem: BinPackingProblem, nodes: int) -> None:
+        self._caps = problem.caps.tolist()
         self.counted: Ints = np.zeros((len(self._caps), nodes), np.int64)
         self.owned: Bools = np.zeros((len(self._caps), nodes), np.bool_)
-        self.holds: Bools = np.zeros((len(parcel.counts), nodes) if parcel.clash.any() else (0, 0), np.bool_)
-        self._clash = _marked_columns(parcel.clash) if len(self.holds) else []
-        self._alone = parcel.clash.diagonal().tolist()
-        self._capped = _marked_columns(parcel.capped.T)
-        self._owns = _marked_columns(parcel.owners.T)
+        self.holds: Bools = np.zeros((len(problem.counts), nodes) if problem.clash.any() else (0, 0), np.bool_)
+        self._clash = _marked_columns(problem.clash) if len(self.holds) else []
+        self._alone = problem.clash.diagonal().tolist()
+        self._capped = _marked_columns(problem.capped.T)
+        self._owns = _marked_columns(problem.owners.T)
 
     def free(self, item: int) -> bool:
         """Whether no rule looks at an item."""
@@ -150,20 +150,20 @@ def _marked_columns(marks: Bools) -> list[list[int]]:
     return found
 
 
-def first_fit(parcel: BinPackingProblem) -> Filling:
-    """Nodes for a parcel; items that no row can hold, and pods beyond what rules leave, stay out."""
-    return FirstFit(parcel).run(range(len(parcel.counts)))
+def first_fit(problem: BinPackingProblem) -> Filling:
+    """Nodes for a problem; items that no row can hold, and pods beyond what rules leave, stay out."""
+    return FirstFit(problem).run(range(len(problem.counts)))
 
 
 class FirstFit:
-    """Fills one parcel, item after item."""
+    """Fills one problem, item after item."""
 
-    def __init__(self, parcel: BinPackingProblem) -> None:
-        self._parcel = parcel
-        most = int(parcel.counts.sum())
-        self._sets = RowSets(parcel)
-        self._rules = _Rules(parcel, most)
-        self._used: Ints = np.zeros((most, parcel.sizes.shape[1]), np.int64)
+    def __init__(self, problem: BinPackingProblem) -> None:
+        self._parcel = problem
+        most = int(problem.counts.sum())
+        self._sets = RowSets(problem)
+        self._rules = _Rules(problem, most)
+        self._used: Ints = np.zeros((most, problem.sizes.shape[1]), np.int64)
         self._set_of: Ints = np.zeros(most, np.int64)
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
@@ -244,7 +244,7 @@ class FirstFit:
         self._entries.append((nodes, item, number))
 
     def _put_one(self, item: int, node: int, size: Ints, pattern: int) -> None:
-        """As `_put`, for one pod: most entries of a parcel with many rules are of one pod each."""
+        """As `_put`, for one pod: most entries of a problem with many rules are of one pod each."""
         self._used[node] += size
         if len(self._sets.masks) > 1:
             self._set_of[node] = self._sets.join(int(self._set_of[node]), pattern)

@@ -1,4 +1,4 @@
-"""Settling: fillings become claims, each checked like one the packer would open; what does not hold is given back."""
+"""Fillings become claims, each checked like one that the packer opens; pods of claims that fail stay waiting."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 
 class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
-    """A filling, and what its nodes come to.
+    """A filling with the groups, loads and charges of its nodes.
 
-    The entries of node `n` are from `edges[n]` to `edges[n + 1]`, `groups` [nodes] the groups they come into together,
-    None where they do not agree, and `used` [nodes, resources] their load. `held` [nodes] says whether some row holds
-    it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
+    The entries of node `n` are from `edges[n]` to `edges[n + 1]`. `groups` [nodes] are the groups of all its pods
+    together, None where they exclude each other. `used` [nodes, resources] is the load. `held` [nodes] says whether
+    some row holds it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
     """
 
-    lot: TierProblem
+    tier_problem: TierProblem
     filling: Filling
     groups: Sequence[ClaimGroup | None]
     edges: Ints
@@ -38,132 +38,136 @@ class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
 
 
 class ClaimBuilder:
-    """Turns the lots of one stage into claims, one after the other."""
+    """Turns the problems of one stage into claims, one after the other."""
 
     def __init__(self, openings: Openings, topology_counts: TopologyCounts, waiting: Waiting) -> None:
         self._openings = openings
         self._topology_counts = topology_counts
         self._waiting = waiting
-        self._given = [0] * len(waiting)
+        self._placed = [0] * len(waiting)
         self._on_claim: dict[int, list[int]] = {}
 
-    def given(self, place: int) -> int:
-        """How many pods of a class have a place already: the first ones."""
-        return self._given[place]
+    def placed_count(self, index: int) -> int:
+        """How many pods of a class have a place: the first ones."""
+        return self._placed[index]
 
-    def leave(self, place: int, number: int) -> None:
-        """Reckon with pods of a class, the next ones, that got a place elsewhere."""
-        self._given[place] += number
+    def record_placed(self, index: int, number: int) -> None:
+        """Note that the next pods of a class got a place elsewhere."""
+        self._placed[index] += number
 
-    def fill_open_claims(self, lot: TierProblem, stock: UnclaimedPods) -> BinPackingProblem:
-        """Put pods into room that claims of other templates pay for anyway; returns what is left of the parcel.
+    def fill_open_claims(self, tier_problem: TierProblem, unclaimed: UnclaimedPods) -> BinPackingProblem:
+        """Put pods into paid room on claims of other templates; returns the problem that is left.
 
-        Only pods that come after those the claim was opened for, which is what they would find in placing order, and
-        that no rule on nodes looks at.
+        Only pods that come after the pods of the claim in placing order, and that no rule on nodes counts.
         """
-        open_claims, template = self._openings.open, lot.template
+        open_claims, template = self._openings.open, tier_problem.template
         claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.template is not template]
         if not claims:
-            return lot.parcel
+            return tier_problem.problem
         rows = [_launch_row(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
         nets = [open_claims.claims[at].group.template.net[row] for at, row in zip(claims, rows, strict=True)]
         free = np.array(nets, np.int64) - open_claims.used[claims]
-        left = lot.parcel.counts.copy()
-        ruled = lot.parcel.capped.any(axis=0) | lot.parcel.owners.any(axis=0) | lot.parcel.clash.any(axis=0)
+        left = tier_problem.problem.counts.copy()
+        ruled = (
+            tier_problem.problem.capped.any(axis=0)
+            | tier_problem.problem.owners.any(axis=0)
+            | tier_problem.problem.clash.any(axis=0)
+        )
         for item in np.flatnonzero(~ruled).tolist():
-            size, attempt = lot.parcel.sizes[item], lot.attempts[item]
+            size, attempt = tier_problem.problem.sizes[item], tier_problem.attempts[item]
             for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
                 claim = open_claims.claims[claims[spot]]
                 target = self._openings.merge(claim.group, attempt)
                 if target is None or rows[spot] not in target.rows:
                     continue
-                if claim.pods[0][0].index > self._waiting[stock.place(item)][0].index:
+                if claim.pods[0][0].index > self._waiting[unclaimed.index(item)][0].index:
                     continue
                 number = min(int(left[item]), int((free[spot] // np.maximum(size, 1))[size > 0].min()))
                 free[spot] -= number * size
                 left[item] -= number
-                for item_class, pods in self._hand_out(stock, item, number, claims[spot]):
-                    own = msgspec.structs.replace(attempt, pod_class=item_class, requests=size)
+                for pod_class, pods in self._hand_out(unclaimed, item, number, claims[spot]):
+                    own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=size)
                     open_claims.add(claims[spot], target, own, pods)
                 if not left[item]:
                     break
-        return msgspec.structs.replace(lot.parcel, counts=left)
+        return msgspec.structs.replace(tier_problem.problem, counts=left)
 
-    def prepare(self, lot: TierProblem, filling: Filling) -> PreparedFilling:
-        """A filling with what its nodes come to."""
+    def prepare(self, tier_problem: TierProblem, filling: Filling) -> PreparedFilling:
+        """Compute the groups, loads and charges of a filling's nodes."""
         edges = np.searchsorted(filling.node, np.arange(len(filling.rows) + 1))
-        groups = self._groups(lot, filling, edges)
-        return PreparedFilling(lot, filling, groups, edges, *_loads(lot, filling, groups))
+        groups = self._groups(tier_problem, filling, edges)
+        return PreparedFilling(tier_problem, filling, groups, edges, *_loads(tier_problem, filling, groups))
 
     def affordable(self, prepared: Sequence[PreparedFilling]) -> bool:
         """Whether the limits of their pool allow all nodes of these fillings of one template."""
         if not prepared:
             return True
-        limits = self._openings.pool_limits[prepared[0].lot.template.pool.metadata.name]
+        limits = self._openings.pool_limits[prepared[0].tier_problem.template.pool.metadata.name]
         if sum(int(one.held.sum()) for one in prepared) > limits.nodes_left:
             return False
         spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
         return bool((spent <= limits.left)[limits.columns].all())
 
     def with_smaller_types(self, prepared: PreparedFilling) -> PreparedFilling:
-        """The same nodes without types larger than what each would launch, where that matters to the limits."""
-        template, columns = prepared.lot.template, prepared.lot.template.limits.columns
+        """The same nodes without types larger than the one that each would launch, where the limits count size."""
+        template, columns = prepared.tier_problem.template, prepared.tier_problem.template.limits.columns
         groups = list(prepared.groups)
         for group, members in _by_group(prepared.groups):
             some = members[prepared.held[members]]
             launched = template.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
-            for place in np.unique(launched).tolist():
-                small = (template.table.capacity[:, columns] <= template.table.capacity[place, columns]).all(axis=1)
+            for index in np.unique(launched).tolist():
+                small = (template.table.capacity[:, columns] <= template.table.capacity[index, columns]).all(axis=1)
                 allowed = group.allowed & small[template.table.row_type]
                 less = self._openings.open.groups.get(template, group.requirements, allowed, group.minimums)
-                for node in some[launched == place].tolist():
+                for node in some[launched == index].tolist():
                     groups[node] = less
-        loads = _loads(prepared.lot, prepared.filling, groups)
-        return PreparedFilling(prepared.lot, prepared.filling, groups, prepared.edges, *loads)
+        loads = _loads(prepared.tier_problem, prepared.filling, groups)
+        return PreparedFilling(prepared.tier_problem, prepared.filling, groups, prepared.edges, *loads)
 
-    def settle(self, prepared: PreparedFilling, stock: UnclaimedPods) -> None:
+    def settle(self, prepared: PreparedFilling, unclaimed: UnclaimedPods) -> None:
         """Open a claim for every node that all its pods can share and that the limits allow."""
-        limits = self._openings.pool_limits[prepared.lot.template.pool.metadata.name]
+        limits = self._openings.pool_limits[prepared.tier_problem.template.pool.metadata.name]
         held, charges = prepared.held, prepared.charges
         within = held & (np.cumsum(held) <= limits.nodes_left)
         if len(limits.columns):
             spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, limits.columns]
             within &= (spent <= limits.left[limits.columns]).all(axis=1)
-        # What is opened later is smaller: it may not overtake a node that the limits refuse.
+        # Later nodes are smaller: they must not overtake a node that the limits refuse.
         kept = np.flatnonzero(within & (np.cumsum(held & ~within) == 0))
         if len(kept):
             limits.charge(charges[kept].sum(axis=0))
             limits.nodes_left -= len(kept) - 1
-            self._open(prepared, stock, kept)
+            self._open(prepared, unclaimed, kept)
 
     def finish(self) -> list[tuple[PodClass, list[Pod]]]:
-        """Tell the counts what stands where; returns the pods that no claim holds."""
+        """Record the placements for topology counts; returns the pods that no claim holds."""
         alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
-        for place, pairs in self._on_claim.items():
-            item = self._waiting[place][0]
+        for index, pairs in self._on_claim.items():
+            item = self._waiting[index][0]
             if item.topological:
                 alike.setdefault((item.selected, item.constraints), (item, []))[1].extend(pairs)
         for item, pairs in alike.values():
             flat = np.array(pairs, np.int64).reshape(-1, 2)
             self._topology_counts.record_claims(item, flat[:, 0], flat[:, 1])
         return [
-            (item, pods[given:])
-            for (item, pods), given in zip(self._waiting, self._given, strict=True)
-            if given < len(pods)
+            (item, pods[placed_count:])
+            for (item, pods), placed_count in zip(self._waiting, self._placed, strict=True)
+            if placed_count < len(pods)
         ]
 
-    def _groups(self, lot: TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
-        """The group each node comes into with all its pods; None when they do not agree."""
+    def _groups(self, tier_problem: TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
+        """The group of each node with all its pods; None when their requirements exclude each other."""
         constraints: dict[int, int] = {}
         numbers = np.array(
-            [constraints.setdefault(attempt.constraint, len(constraints)) for attempt in lot.attempts], np.int64
+            [constraints.setdefault(attempt.constraint, len(constraints)) for attempt in tier_problem.attempts],
+            np.int64,
         )
         if len(constraints) == 1:
-            return [lot.groups[0]] * (len(edges) - 1)
+            return [tier_problem.groups[0]] * (len(edges) - 1)
         entry = numbers[filling.item]
         known: dict[tuple[int, ...], ClaimGroup | None] = {}
-        attempts = dict(zip(numbers.tolist(), lot.attempts, strict=True))
-        starts = dict(zip(numbers.tolist(), lot.groups, strict=True))
+        attempts = dict(zip(numbers.tolist(), tier_problem.attempts, strict=True))
+        starts = dict(zip(numbers.tolist(), tier_problem.groups, strict=True))
         result = []
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             key = tuple(sorted(set(entry[start:stop].tolist())))
@@ -175,7 +179,7 @@ class ClaimBuilder:
             result.append(known[key])
         return result
 
-    def _open(self, prepared: PreparedFilling, stock: UnclaimedPods, kept: Ints) -> None:
+    def _open(self, prepared: PreparedFilling, unclaimed: UnclaimedPods, kept: Ints) -> None:
         items, numbers = prepared.filling.item.tolist(), prepared.filling.number.tolist()
         edges = prepared.edges.tolist()
         for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
@@ -183,15 +187,17 @@ class ClaimBuilder:
             group = prepared.groups[node]
             if group is None:
                 continue
-            skipped = prepared.lot.refusals.get(stock.place(items[entries[0]]), ())
+            skipped = prepared.tier_problem.refusals.get(unclaimed.index(items[entries[0]]), ())
             attempts = (
-                [prepared.lot.attempts[items[entry]] for entry in entries] if group.template.table.explores else ()
+                [prepared.tier_problem.attempts[items[entry]] for entry in entries]
+                if group.template.table.explores
+                else ()
             )
             group, charge = self._widened(group, prepared.charges[node], prepared.used[node], attempts)
             opened = self._openings.open.install(group, charge, prepared.used[node], skipped)
             self._openings.take_estimates(group, claim)
             for entry in entries:
-                for item, pods in self._hand_out(stock, items[entry], numbers[entry], claim):
+                for item, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
                     opened.pods.append((item, pods))
                     if item.ports:
                         opened.ports |= item.ports
@@ -199,7 +205,7 @@ class ClaimBuilder:
     def _widened(
         self, group: ClaimGroup, charge: Ints, used: Ints, attempts: Sequence[PlacementAttempt]
     ) -> tuple[ClaimGroup, Ints]:
-        """The group with the estimates that no claim relies on yet, so that somebody finds out, and its charge."""
+        """The group with the estimates that no claim relies on yet, so that a launch verifies them, and its charge."""
         template = group.template
         hopeful = template.table.row_estimate
         for attempt in attempts:
@@ -216,14 +222,14 @@ class ClaimBuilder:
         return wider, np.maximum(larger, charge)
 
     def _hand_out(
-        self, stock: UnclaimedPods, item: int, number: int, claim: int
+        self, unclaimed: UnclaimedPods, item: int, number: int, claim: int
     ) -> Iterator[tuple[PodClass, list[Pod]]]:
         """The next pods of an item, oldest first within each class."""
-        for place, some in stock.take(item, number):
-            pod_class, pods = self._waiting[place]
-            start = self._given[place]
-            self._given[place] = start + some
-            self._on_claim.setdefault(place, []).extend((claim, some))
+        for index, some in unclaimed.take(item, number):
+            pod_class, pods = self._waiting[index]
+            start = self._placed[index]
+            self._placed[index] = start + some
+            self._on_claim.setdefault(index, []).extend((claim, some))
             yield pod_class, pods[start : start + some]
 
 
@@ -237,13 +243,15 @@ def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Int
 
 
 def _launch_row(group: ClaimGroup, used: Ints) -> int:
-    """The row a claim would launch now."""
+    """The row that a claim would launch now."""
     return int(group.rows[group.cheapest(used[None, :])[0]])
 
 
-def _loads(lot: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]) -> tuple[Ints, Bools, Ints]:
+def _loads(
+    tier_problem: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]
+) -> tuple[Ints, Bools, Ints]:
     """`used`, `held` and `charges` of these nodes."""
-    sizes = lot.parcel.sizes
+    sizes = tier_problem.problem.sizes
     used = np.zeros((len(groups), sizes.shape[1]), np.int64)
     np.add.at(used, filling.node, filling.number[:, None] * sizes[filling.item])
     held = np.zeros(len(groups), np.bool_)
@@ -253,8 +261,8 @@ def _loads(lot: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | Non
         for column in range(used.shape[1]):
             holds &= group.net[None, :, column] >= used[some, None, column]
         held[some] = holds.any(axis=1)
-        for column in lot.template.limits.columns.tolist():
-            capacity = lot.template.table.capacity[lot.template.table.row_type[group.rows], column]
+        for column in tier_problem.template.limits.columns.tolist():
+            capacity = tier_problem.template.table.capacity[tier_problem.template.table.row_type[group.rows], column]
             largest = np.argsort(-capacity, kind="stable")
             charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
     return used, held, charges

@@ -1,4 +1,4 @@
-"""Shapes: classes that differ in nothing but their size, so that tier and domain are decided once for all of them."""
+"""Size classes: pod classes that differ only in size, so that tier and domain are decided once for all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.topology.followers import starts
 
 Waiting = Sequence[tuple[PodClass, list[Pod]]]
-"""Classes in placing order, each with those of its pods that have no place yet."""
+"""Classes in placing order, each with its pods that have no place yet."""
 
 
 class NodeRule(msgspec.Struct, frozen=True, order=True):
@@ -28,10 +28,10 @@ class NodeRule(msgspec.Struct, frozen=True, order=True):
 
 
 class SizeClass(msgspec.Struct, eq=False):
-    """Classes alike but for their size, by their places in the waiting list, in placing order.
+    """Pod classes that differ only in size, by their indexes in the waiting list, in placing order.
 
     `attempt` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has
-    to be settled for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
+    to be decided for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
     `owns` are the rules they bring to a node.
     """
 
@@ -41,7 +41,7 @@ class SizeClass(msgspec.Struct, eq=False):
     affinity: tuple[int, ...]
     anti: tuple[int, ...]
     owns: tuple[NodeRule, ...]
-    places: list[int] = msgspec.field(default_factory=list)
+    indexes: list[int] = msgspec.field(default_factory=list)
 
     @property
     def selected(self) -> frozenset[int]:
@@ -55,76 +55,85 @@ class SizeClass(msgspec.Struct, eq=False):
 
 
 def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms) -> list[SizeClass]:
-    """The shapes the bulk stage understands, by their first class; other classes belong to none.
+    """The size classes that the bulk stage understands, by their first class; other classes belong to none.
 
-    A series of pods that require their own kind is understood if it is one shape: where there are others, it depends on
-    all of them where it starts.
+    Pods that require others of their own kind are understood if all of them are in one size class. Otherwise the domain
+    in which they start depends on several size classes.
     """
     known: dict[object, SizeClass | None] = {}
     quick: dict[tuple[int, ...], SizeClass | None] = {}
-    for place, (item, _) in enumerate(waiting):
+    for index, (pod_class, _) in enumerate(waiting):
         # Classes made of one pod specification share these objects, and comparing them by value is not free.
         same = (
-            id(item.terms),
-            id(item.own_terms),
-            id(item.tolerations),
-            id(item.ports),
-            id(item.constraints),
-            id(item.preferences),
-            id(item.selected),
-            id(item.volumes),
-            item.missed,
+            id(pod_class.terms),
+            id(pod_class.own_terms),
+            id(pod_class.tolerations),
+            id(pod_class.ports),
+            id(pod_class.constraints),
+            id(pod_class.preferences),
+            id(pod_class.selected),
+            id(pod_class.volumes),
+            pod_class.missed,
         )
         if same in quick:
-            shape = quick[same]
+            size_class = quick[same]
         else:
-            identity = _identity(item)
+            identity = _identity(pod_class)
             if identity not in known:
-                known[identity] = _size_class(item, attempts, terms)
-            shape = quick[same] = known[identity]
-        if shape is not None:
-            shape.places.append(place)
-    understood = [shape for shape in known.values() if shape is not None]
+                known[identity] = _size_class(pod_class, attempts, terms)
+            size_class = quick[same] = known[identity]
+        if size_class is not None:
+            size_class.indexes.append(index)
+    understood = [size_class for size_class in known.values() if size_class is not None]
     series = {
-        term: len(shape.places) for shape in understood if starts(shape.attempt.pod_class) for term in shape.affinity
+        term: len(size_class.indexes)
+        for size_class in understood
+        if starts(size_class.attempt.pod_class)
+        for term in size_class.affinity
     }
     series |= {
-        term: 0 for item, _ in waiting if starts(item) for term in item.constraints.affinity if term not in series
+        term: 0
+        for pod_class, _ in waiting
+        if starts(pod_class)
+        for term in pod_class.constraints.affinity
+        if term not in series
     }
-    counted = Counter(term for item, _ in waiting for term in item.selected & series.keys()) if series else {}
+    counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & series.keys()) if series else {}
     mixed = {term for term, alike in series.items() if counted[term] != alike}
-    return [shape for shape in understood if shape.selected.isdisjoint(mixed)]
+    return [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)]
 
 
-def _identity(item: PodClass) -> object:
+def _identity(pod_class: PodClass) -> object:
     return (
-        item.terms,
-        item.own_terms,
-        item.tolerations,
-        item.ports,
-        item.constraints,
-        item.preferences,
-        item.selected,
-        item.volumes.private,
-        item.volumes.shared,
-        item.missed,
+        pod_class.terms,
+        pod_class.own_terms,
+        pod_class.tolerations,
+        pod_class.ports,
+        pod_class.constraints,
+        pod_class.preferences,
+        pod_class.selected,
+        pod_class.volumes.private,
+        pod_class.volumes.shared,
+        pod_class.missed,
     )
 
 
-def _size_class(item: PodClass, attempts: PlacementAttempts, terms: Terms) -> SizeClass | None:
-    """None: pods with preferences, that follow others on one node, or that bind several labels at once."""
-    if item.preferences != NO_PREFERENCES:
+def _size_class(pod_class: PodClass, attempts: PlacementAttempts, terms: Terms) -> SizeClass | None:
+    """None: pods with preferences, that follow others onto one node, or that bind several labels at once."""
+    if pod_class.preferences != NO_PREFERENCES:
         return None
-    demands = item.constraints
-    keys = {terms.all[term].key for term in (*item.selected, *demands.affinity, *demands.anti)}
+    demands = pod_class.constraints
+    keys = {terms.all[term].key for term in (*pod_class.selected, *demands.affinity, *demands.anti)}
     keys |= {spread.key for spread in demands.spreads}
     keys.discard(HOSTNAME)
     if len(keys) > 1 or any(terms.all[term].key == HOSTNAME for term in demands.affinity):
         return None
     owns = {NodeRule(spread.term, spread.max_skew) for spread in demands.spreads if spread.key == HOSTNAME}
-    owns |= {NodeRule(term, int(term in item.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME}
+    owns |= {
+        NodeRule(term, int(term in pod_class.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME
+    }
     return SizeClass(
-        attempts.of(item)[0],
+        attempts.of(pod_class)[0],
         next(iter(keys), ""),
         tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),
         demands.affinity,

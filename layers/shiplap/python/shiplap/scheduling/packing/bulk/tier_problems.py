@@ -1,4 +1,4 @@
-"""Lots: parcels made of what was allotted to one template and domain, and how to find the pods of their items again."""
+"""The bin packing problem of one template and domain, and how to find the pods of its items again."""
 
 from __future__ import annotations
 
@@ -17,55 +17,57 @@ from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _MOST_MERGES = 64
-"""Constraints per lot up to which it is worked out beforehand which of them can share a node."""
+"""Up to so many constraints per problem, the pairs that cannot share a node are computed beforehand."""
 
 
 class ProblemPart(msgspec.Struct, frozen=True, eq=False):
-    """Pods of one shape in one lot: `attempt` is pinned to the domain, `start` the group of a node for them alone.
+    """Pods of one size class in one problem.
 
-    `counts` [classes] pods of the classes at `places` [classes] in the waiting list.
+    `attempt` is pinned to the domain; `start` is the group of a node for them alone.
+
+    `counts` [classes] pods of the classes at `indexes` [classes] in the waiting list.
     """
 
-    shape: SizeClass
+    size_class: SizeClass
     attempt: PlacementAttempt
     start: ClaimGroup
-    places: Ints
+    indexes: Ints
     counts: Ints
 
 
 class TierProblem(msgspec.Struct, frozen=True, eq=False):
-    """A parcel and where its items come from.
+    """A bin packing problem and where its items come from.
 
     `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
-    Item `i` consists of `counts` pods of the classes at `places` in the waiting list, from `starts[i]` to
-    `starts[i + 1]`. `refusals` are by place. `domain_matters`: which domain it is in matters to other lots.
+    Item `i` consists of `counts` pods of the classes at `indexes` in the waiting list, from `starts[i]` to
+    `starts[i + 1]`. `refusals` are by index. `domain_matters`: other problems depend on the domain of this one.
     """
 
     template: NodeClaimTemplate
-    parcel: BinPackingProblem
+    problem: BinPackingProblem
     attempts: list[PlacementAttempt]
     groups: list[ClaimGroup]
     starts: Ints
-    places: Ints
+    indexes: Ints
     counts: Ints
     refusals: Mapping[int, tuple[Refusal, ...]]
     domain_matters: bool
 
 
 class UnclaimedPods:
-    """The pods of a lot that have no claim yet."""
+    """The pods of a problem that have no claim yet."""
 
-    def __init__(self, lot: TierProblem) -> None:
-        self._cursor: list[int] = lot.starts[:-1].tolist()
-        self._left: list[int] = lot.counts.tolist()
-        self._places: list[int] = lot.places.tolist()
+    def __init__(self, tier_problem: TierProblem) -> None:
+        self._cursor: list[int] = tier_problem.starts[:-1].tolist()
+        self._left: list[int] = tier_problem.counts.tolist()
+        self._indexes: list[int] = tier_problem.indexes.tolist()
 
-    def place(self, item: int) -> int:
-        """The class that the next pod of an item belongs to."""
-        return self._places[self._cursor[item]]
+    def index(self, item: int) -> int:
+        """The index of the class that the next pod of an item belongs to."""
+        return self._indexes[self._cursor[item]]
 
     def take(self, item: int, number: int) -> Iterator[tuple[int, int]]:
-        """The classes, with numbers, of the next pods of an item."""
+        """The indexes of the classes of the next pods of an item, with the number of pods."""
         while number:
             at = self._cursor[item]
             some = min(number, self._left[at])
@@ -73,26 +75,26 @@ class UnclaimedPods:
             if not self._left[at]:
                 self._cursor[item] = at + 1
             number -= some
-            yield self._places[at], some
+            yield self._indexes[at], some
 
 
 class _ConstraintClasses:
-    """Pods of a lot that no rule and no requirement tells apart, whatever their shape."""
+    """Pods of a problem with the same rules and requirements, whatever their size class."""
 
     def __init__(self, parts: Sequence[ProblemPart]) -> None:
-        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.shape.owns})
+        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.size_class.owns})
         self.attempts: list[PlacementAttempt] = []
         self.groups: list[ClaimGroup] = []
         self.of: list[int] = []
-        by_rule = {rule: place for place, rule in enumerate(self.rules)}
+        by_rule = {rule: index for index, rule in enumerate(self.rules)}
         by_term: dict[int, list[int]] = {}
-        for place, rule in enumerate(self.rules):
-            by_term.setdefault(rule.term, []).append(place)
+        for index, rule in enumerate(self.rules):
+            by_term.setdefault(rule.term, []).append(index)
         ruled = frozenset(by_term)
         numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
         for part in parts:
-            counting = part.shape.selected & ruled
-            number = numbers.setdefault((part.attempt.constraint, part.shape.owns, counting), len(numbers))
+            counting = part.size_class.selected & ruled
+            number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
             self.of.append(number)
             if number == len(self.attempts):
                 self.attempts.append(part.attempt)
@@ -101,10 +103,10 @@ class _ConstraintClasses:
         self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         for number, (_, owns, terms) in enumerate(numbers):
             self.owners[number, [by_rule[rule] for rule in owns]] = True
-            self.capped[number, [place for term in terms for place in by_term[term]]] = True
+            self.capped[number, [index for term in terms for index in by_term[term]]] = True
 
     def clash(self, openings: Openings) -> Bools:
-        """Which sorts [sorts, sorts] can never share a node: by their host ports, or because nothing is both."""
+        """Which classes [classes, classes] can never share a node, because of host ports or of requirements."""
         clash = np.zeros((len(self.attempts), len(self.attempts)), np.bool_)
         with_ports = [number for number, attempt in enumerate(self.attempts) if attempt.pod_class.ports]
         for left in with_ports:
@@ -130,51 +132,51 @@ class _ConstraintClasses:
 def tier_problem_of(
     parts: Sequence[ProblemPart], sizes: Ints, openings: Openings, refusals: Mapping[int, tuple[Refusal, ...]]
 ) -> TierProblem:
-    """One lot; `sizes` [classes, resources] are those of the waiting list.
+    """One problem; `sizes` [classes, resources] are those of the waiting list.
 
     Items stand largest first, as classes do; of one size those that rules spread over most nodes come first.
     """
-    sorts = _ConstraintClasses(parts)
-    sort_of = np.repeat(np.array(sorts.of, np.int64), [len(part.places) for part in parts])
-    places = np.concatenate([part.places for part in parts])
+    constraint_classes = _ConstraintClasses(parts)
+    class_of = np.repeat(np.array(constraint_classes.of, np.int64), [len(part.indexes) for part in parts])
+    indexes = np.concatenate([part.indexes for part in parts])
     counts = np.concatenate([part.counts for part in parts])
     known: dict[bytes, int] = {}
-    size_of = np.array([known.setdefault(line.tobytes(), len(known)) for line in sizes[places]], np.int64)
+    size_of = np.array([known.setdefault(line.tobytes(), len(known)) for line in sizes[indexes]], np.int64)
     first = np.full(len(known), len(sizes), np.int64)
-    np.minimum.at(first, size_of, places)
-    freedom = -(sorts.owners & sorts.capped).sum(axis=1)
-    order = np.lexsort((places, sort_of, freedom[sort_of], first[size_of]))
-    sort_of, places, counts, size_of = sort_of[order], places[order], counts[order], size_of[order]
-    starts = np.flatnonzero(np.r_[True, (np.diff(sort_of) != 0) | (np.diff(size_of) != 0)])
-    item_sort = sort_of[starts]
-    clash = sorts.clash(openings)
+    np.minimum.at(first, size_of, indexes)
+    freedom = -(constraint_classes.owners & constraint_classes.capped).sum(axis=1)
+    order = np.lexsort((indexes, class_of, freedom[class_of], first[size_of]))
+    class_of, indexes, counts, size_of = class_of[order], indexes[order], counts[order], size_of[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
+    class_of_item = class_of[starts]
+    clash = constraint_classes.clash(openings)
     template = parts[0].start.template
-    suits = np.zeros((len(sorts.groups), len(template.net)), np.bool_)
+    suits = np.zeros((len(constraint_classes.groups), len(template.net)), np.bool_)
     price = np.full(len(template.net), np.inf)
-    for line, group in enumerate(sorts.groups):
+    for line, group in enumerate(constraint_classes.groups):
         suits[line, group.rows] = True
         price[group.rows] = np.minimum(price[group.rows], group.price)
-    parcel = BinPackingProblem(
-        sizes=sizes[places[starts]],
+    problem = BinPackingProblem(
+        sizes=sizes[indexes[starts]],
         counts=np.add.reduceat(counts, starts),
         net=template.net,
         price=price,
-        suits=suits[item_sort],
-        caps=np.array([rule.most for rule in sorts.rules], np.int64),
-        capped=sorts.capped[item_sort].T,
-        owners=sorts.owners[item_sort].T,
-        clash=clash[np.ix_(item_sort, item_sort)]
+        suits=suits[class_of_item],
+        caps=np.array([rule.most for rule in constraint_classes.rules], np.int64),
+        capped=constraint_classes.capped[class_of_item].T,
+        owners=constraint_classes.owners[class_of_item].T,
+        clash=clash[np.ix_(class_of_item, class_of_item)]
         if clash.any()
-        else np.zeros((len(item_sort), len(item_sort)), np.bool_),
+        else np.zeros((len(class_of_item), len(class_of_item)), np.bool_),
     )
     return TierProblem(
         template=template,
-        parcel=parcel,
-        attempts=[sorts.attempts[number] for number in item_sort.tolist()],
-        groups=[sorts.groups[number] for number in item_sort.tolist()],
-        starts=np.r_[starts, len(places)],
-        places=places,
+        problem=problem,
+        attempts=[constraint_classes.attempts[number] for number in class_of_item.tolist()],
+        groups=[constraint_classes.groups[number] for number in class_of_item.tolist()],
+        starts=np.r_[starts, len(indexes)],
+        indexes=indexes,
         counts=counts,
         refusals=refusals,
-        domain_matters=any(part.shape.key for part in parts),
+        domain_matters=any(part.size_class.key for part in parts),
     )

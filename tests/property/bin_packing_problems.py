@@ -1,4 +1,4 @@
-"""Random small parcels with a valid filling of each, for tests of what fills parcels."""
+"""Random small problems with a valid filling of each, for tests of what fills problems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shiplap.scheduling.search.realise import cheapest_rows
 
 
 @st.composite
-def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules: bool = True) -> BinPackingProblem:
-    """A parcel in which every pod fits some row by itself and may stand there alone."""
+def problems(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules: bool = True) -> BinPackingProblem:
+    """A problem in which every pod fits some row by itself and may stand there alone."""
     items = draw(st.integers(1, most_items))
     sizes = [
         (draw(st.sampled_from((100, 250, 500, 1000, 1500))), draw(st.integers(1, 40)) * 100, 1) for _ in range(items)
@@ -47,23 +47,23 @@ def parcels(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules:
     )
 
 
-def one_each(parcel: BinPackingProblem) -> Filling:
+def one_each(problem: BinPackingProblem) -> Filling:
     """A node for every pod."""
-    item = np.repeat(np.arange(len(parcel.counts)), parcel.counts)
+    item = np.repeat(np.arange(len(problem.counts)), problem.counts)
     node, number = np.arange(len(item)), np.ones(len(item), np.int64)
-    return Filling(cheapest_rows(parcel, len(item), node, item, number), node, item, number)
+    return Filling(cheapest_rows(problem, len(item), node, item, number), node, item, number)
 
 
-def only(parcel: BinPackingProblem, items: np.ndarray) -> BinPackingProblem:
-    """The parcel with its items in another order, or some of them."""
+def only(problem: BinPackingProblem, items: np.ndarray) -> BinPackingProblem:
+    """The problem with its items in another order, or some of them."""
     return BinPackingProblem(
-        sizes=parcel.sizes[items],
-        counts=parcel.counts[items],
-        net=parcel.net,
-        price=parcel.price,
-        suits=parcel.suits[items],
-        caps=parcel.caps,
-        capped=parcel.capped[:, items],
-        owners=parcel.owners[:, items],
-        clash=parcel.clash[np.ix_(items, items)],
+        sizes=problem.sizes[items],
+        counts=problem.counts[items],
+        net=problem.net,
+        price=problem.price,
+        suits=problem.suits[items],
+        caps=problem.caps,
+        capped=problem.capped[:, items],
+        owners=problem.owners[:, items],
+        clash=problem.clash[np.ix_(items, items)],
     )
