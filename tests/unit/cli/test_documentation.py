@@ -53,9 +53,17 @@ def test_pages_that_the_code_names_are_there(page: Path) -> None:
             assert not anchor or anchor in anchors(ROOT / path), f"{module}: {named}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text())
+    named = re.findall(r"`([a-z_.-]+(?:/[\w.-]+)+\.(?:py|md|yaml|toml|txt))`", text)
+    folders = (ROOT, ROOT / "src", ROOT / "tests", LIBRARY.parent, LIBRARY, LIBRARY / "scheduling", page.parent)
+    assert [path for path in named if not any((folder / path).exists() for folder in folders)] == []
+
+
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"], ids=name)
-def test_every_path_that_is_named_exists(page: Path) -> None:
-    named = [path for path in _CODE.findall(page.read_text()) if re.fullmatch(r"[a-z_.-]+(/[\w.-]+)+/?", path)]
+def test_every_folder_that_is_named_exists(page: Path) -> None:
+    named = re.findall(r"`([a-z_.]+(?:/[\w.-]+)+/?)`", page.read_text())
     paths = [path for path in named if not path.startswith("karpenter.")]
     assert len(paths) > 20
     assert [path for path in paths if not (ROOT / path).exists() and not (LIBRARY / path).exists()] == []

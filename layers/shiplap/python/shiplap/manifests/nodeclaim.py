@@ -97,8 +97,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     away; empty when it takes them. `change_at` is when AWS will change or end its instance, 0 when nothing is
     scheduled. `expire_after` and `termination_grace_period` are what a NodeClaim object says; where empty, what its
     NodePool does. `unproven` are the kinds of its pods, if no node was known to have run any of them when it was
-    planned (see `provisioning.unproven`). `event_id` names the hint that the node goes back to, so that its story can
-    be found in the log.
+    planned (see `flows.planning.unproven_pods`). `event_id` names the hint that the node goes back to, so that
+    its history can be found in the log.
     """
 
     cluster: str

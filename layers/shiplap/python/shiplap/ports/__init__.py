@@ -1,7 +1,7 @@
-"""Floor 3: what the flows need from the world, as Protocols.
+"""Layer 3: the protocols that flows use and adapters implement.
 
-Each port has an adapter (floor 4) and an in-memory twin (`shiplap.twins`), held to one contract test-suite under
-tests/integration/contracts. Adapters translate; they decide nothing. All of them raise only `shiplap.errors`.
+Each port has an adapter (layer 4) and an in-memory fake (`shiplap_lab.fakes`). Both pass the same contract tests under
+tests/integration/contracts. Adapters translate and decide nothing. They raise only `shiplap.errors`.
 """
 
 from __future__ import annotations

@@ -305,7 +305,7 @@ class StateStore(Protocol):
         ...
 
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
-        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `provisioning.unproven`."""
+        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven_pods`."""
         ...
 
 
