@@ -40,7 +40,7 @@ from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
 from shiplap.flows.schedule.resume import orphans, resume
 from shiplap.flows.sweep.sweep import sweep
-from shiplap.instances.readiness.joins import timeouts
+from shiplap.instances.readiness.joins import JoinHistory, timeouts
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -103,15 +103,23 @@ def schedule(
     )
     first = min((hint for hint in hints if hint.time), key=lambda hint: hint.time, default=None)
     event_id = first.id if isinstance(first, PodsPending) else ""
-    run = _Run(settings, attempt, first.time if first else 0.0, event_id or f"invocation/{owner}", context)
+    origin = ClaimOrigin(
+        cluster=settings.name,
+        owner=owner,
+        at=0.0,
+        lease_s=LEASE_S,
+        first_event_at=first.time if first else 0.0,
+        event_id=event_id or f"invocation/{owner}",
+    )
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
-    report = run.until_done(sweeping=sweeping, named=_named(hints))
+    run = _Run(settings, attempt, origin, context, sweeping=sweeping)
+    report = run.until_done(named=_named_pods(hints))
     if sweeping and not report.unfinished:
         dry_run_launches(settings, context, deadline=deadline)
     return report
 
 
-def _named(hints: Sequence[PodsPending | Sweep]) -> frozenset[str]:
+def _named_pods(hints: Sequence[PodsPending | Sweep]) -> frozenset[str]:
     """Uids of all pods that the hints are about; empty where any of them may be about more."""
     uids: set[str] = set()
     for hint in hints:
@@ -121,7 +129,7 @@ def _named(hints: Sequence[PodsPending | Sweep]) -> frozenset[str]:
     return frozenset() if "" in uids else frozenset(uids)
 
 
-def _served(claims: Sequence[NodeClaim]) -> frozenset[str]:
+def _joining_pods(claims: Sequence[NodeClaim]) -> frozenset[str]:
     """Uids of pods whose instance runs and has not joined yet.
 
     kube-scheduler goes through thousands of pods for a minute and tells of each when its turn comes, long after all of
@@ -134,62 +142,211 @@ def _served(claims: Sequence[NodeClaim]) -> frozenset[str]:
     return frozenset(pod.uid for claim in joining for pod in claim.pods)
 
 
-class _Run:
-    """The rounds of one invocation and what they have come to so far."""
+class _InvocationSupply:
+    """What can be bought, looked up when it is first needed and kept for the invocation."""
+
+    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._known: LaunchSupply | None = None
+        self._is_fresh = False
+        self.join_timeouts: Mapping[str, float] = {}
+
+    def known(self) -> LaunchSupply:
+        """The supply; answers that the process remembers will do. Raises StoreError, AwsThrottled."""
+        if self._known is None:
+            self._known = read_supply(self._settings, self._context, fresh=self._is_fresh)
+            self.join_timeouts = timeouts(self._known.joins, self._settings.join_timeout_s)
+        return self._known
+
+    def fresh(self) -> LaunchSupply:
+        """The supply, with no answer from before this invocation. Raises as `known`."""
+        if not self._is_fresh:
+            self._known, self._is_fresh = None, True
+        return self.known()
+
+    def exclude(self, node_class: str, reason: str) -> None:
+        """Launch nothing more from an EC2NodeClass."""
+        self._known = self.known().without(node_class, reason)
+
+
+class _Results:
+    """What became of the launches of all rounds. Pending claims are resumed later, and need no further round."""
+
+    def __init__(self) -> None:
+        self.launched: list[str] = []
+        self.unnamed: list[NodeClaim] = []
+        self.failed: list[str] = []
+        self.pending: set[str] = set()
+        self.throttled = False
+
+    def add(self, outcome: LaunchOutcome) -> None:
+        """Add what became of one launch."""
+        self.launched += (claim.name for claim in outcome.launched)
+        self.unnamed += (claim for claim in outcome.launched if claim.together > 1)
+        self.failed += (claim.name for claim in outcome.failed)
+        self.pending.update(claim.name for claim in outcome.pending)
+        self.throttled |= outcome.throttled
+
+
+class _LaunchLimits:
+    """What keeps claims of one round's plan from being launched.
+
+    `unschedulable` holds pods of claims that are left out, with the reason; `awaiting_join` counts claims that wait for
+    a first node of their AMI to join.
+    """
 
     def __init__(
-        self, settings: ClusterSettings, attempt: Attempt, first_event_at: float, event_id: str, context: FlowContext
+        self,
+        settings: ClusterSettings,
+        context: FlowContext,
+        priced: PricedSnapshot,
+        inputs: DecisionInputs,
+        joins: JoinHistory,
+    ) -> None:
+        self.unschedulable: tuple[Unschedulable, ...] = ()
+        self.awaiting_join = 0
+        self._settings = settings
+        self._context = context
+        self._priced = priced
+        self._sold = [item for catalog in priced.snapshot.catalogs for item in catalog.instance_types]
+        self._amis = unproven_amis.limits_of_amis(joins, self._sold, settings.unproven_nodes)
+        self._unproven_pods: unproven_pods.UnprovenPodLimit | None = None
+        if most := settings.unproven_pod_nodes:
+            claims, now = context.state.claims(settings.name), context.clock.now()
+            self._unproven_pods = unproven_pods.unproven_pod_limit(
+                most, priced.snapshot.view, claims, inputs.state, now
+            )
+
+    def rule_out_a_plan(self, *, sweeping: bool) -> bool:
+        """Whether nothing could be launched whatever the plan.
+
+        The next sweep asks again: a burst is not planned once a second for nothing. A sweep plans in spite of the limit
+        on unproven pods, and tells why each pod waits.
+        """
+        return self._must_wait_for_join() or (not sweeping and self._must_wait_for_a_pod_to_run())
+
+    def _must_wait_for_join(self) -> bool:
+        if not unproven_amis.is_full(self._sold, self._priced.snapshot.claims, self._amis):
+            return False
+        self._context.meter.count("PlansWithoutProof")
+        about = {"cluster": self._settings.name, "amis": sorted(self._amis)}
+        _LOG.info("nothing is planned until a first node has joined", extra=about)
+        return True
+
+    def _must_wait_for_a_pod_to_run(self) -> bool:
+        limit = self._unproven_pods
+        if limit is None or wants_nodes_anyway(self._settings.manifests):
+            return False
+        snapshot, now = self._priced.snapshot, self._context.clock.now()
+        if unproven_pods.has_room_for(snapshot.view, snapshot.claims, limit, now):
+            return False
+        self._context.meter.count("PlansOfUnprovenPods")
+        about = {"cluster": self._settings.name, "reason": limit.reason(now)}
+        _LOG.info("nothing is planned until a node runs such a pod", extra=about)
+        return True
+
+    def committable(self, planned: Sequence[NodeClaim]) -> list[NodeClaim]:
+        """The claims that can be stored and need not wait for a node to run a pod like theirs."""
+        return self._of_proven_pods(self._storable(planned))
+
+    def _storable(self, planned: Sequence[NodeClaim]) -> list[NodeClaim]:
+        """The claims that can be stored. One that cannot, for its many pods, must not keep the others from it."""
+        kept = [claim for claim in planned if can_be_stored(claim)]
+        if len(kept) == len(planned):
+            return kept
+        large = [claim for claim in planned if claim not in kept]
+        self._context.meter.count("ClaimsTooLarge", len(large))
+        about = {"cluster": self._settings.name, "claims": [claim.name for claim in large]}
+        _LOG.warning("%d claims are too large to be stored", len(large), extra=about)
+        why = (
+            f"its NodeClaim would be larger than the {CLAIM_BYTES} bytes that can be stored: limit maxPods of its pool"
+        )
+        self.unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.pods)
+        return kept
+
+    def _of_proven_pods(self, planned: list[NodeClaim]) -> list[NodeClaim]:
+        limit = self._unproven_pods
+        if limit is None:
+            return planned
+        marked = unproven_pods.mark_unproven(planned, self._priced.snapshot.view, limit.proven)
+        kept, unschedulable = unproven_pods.within_limit(marked, limit, self._context.clock.now())
+        if len(kept) < len(planned):
+            self._context.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
+            about = {"cluster": self._settings.name, "reason": unschedulable[0].message}
+            _LOG.info("%d claims wait for a node to run a pod of theirs", len(planned) - len(kept), extra=about)
+            self.unschedulable += unschedulable
+        return kept
+
+    def launchable(self, claims: Sequence[NodeClaim], market: OfferingMarket) -> list[Sequence[NodeClaim]]:
+        """The claims that may be launched now, by launch. The others are planned again in the next round."""
+        proven = self._of_proven_amis(launches(claims))
+        kept = market.within_budget(proven, [self._priced.types_for(group[0]) for group in proven])
+        held_back = sum(map(len, proven)) - sum(map(len, kept))
+        if held_back:
+            self._context.meter.count("ClaimsHeldBack", held_back)
+            _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
+        return [group for group in kept if group]
+
+    def _of_proven_amis(self, groups: Sequence[Sequence[NodeClaim]]) -> list[Sequence[NodeClaim]]:
+        """Of each launch the claims that need not wait for a first node of their AMI to join."""
+        in_flight = self._priced.snapshot.claims
+        kept = unproven_amis.within_limits(groups, in_flight, self._amis, self._priced.types_for)
+        self.awaiting_join = sum(map(len, groups)) - sum(map(len, kept))
+        if self.awaiting_join:
+            self._context.meter.count("ClaimsWithoutProof", self.awaiting_join)
+            about = {"cluster": self._settings.name, "amis": sorted(self._amis)}
+            _LOG.info("%d claims wait for a first node to join", self.awaiting_join, extra=about)
+        return kept
+
+
+class _Run:
+    """The rounds of one invocation."""
+
+    def __init__(
+        self, settings: ClusterSettings, attempt: Attempt, origin: ClaimOrigin, context: FlowContext, *, sweeping: bool
     ) -> None:
         self._settings = settings
-        self._supply: LaunchSupply | None = None
-        self._is_fresh = False
-        self._has_learned = False
         self._attempt = attempt
-        self._first_event_at = first_event_at
-        self._event_id = event_id
+        self._origin = origin
         self._context = context
-        self._launched: list[str] = []
-        self._unnamed: list[NodeClaim] = []
-        self._failed: list[str] = []
-        self._pending: set[str] = set()
-        self._throttled = False
-        self._market = OfferingMarket(DecisionState(0))
-        self._most = sys.maxsize
-        self._unschedulable: tuple[Unschedulable, ...] = ()
-        self._refused: Mapping[str, Refusals] = {}
-        self._set_aside: tuple[Unschedulable, ...] = ()
-        self._without_proof = 0
-        self._is_sweep = False
-        self._state = DecisionState(0)
-        self._standing = BoundPods(settings.name, context)
-
-    def until_done(self, *, sweeping: bool, named: frozenset[str] = frozenset()) -> ScheduleReport:
-        """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
         self._is_sweep = sweeping
+        self._supply = _InvocationSupply(settings, context)
+        self._bound_pods = BoundPods(settings.name, context)
+        self._results = _Results()
+        self._market = OfferingMarket(DecisionState(0))
+        self._has_learned = False
+        self._most_claims = sys.maxsize
+        self._refused: Mapping[str, Refusals] = {}
+        self._held_back: tuple[Unschedulable, ...] = ()
+        self._unschedulable: tuple[Unschedulable, ...] = ()
+
+    def until_done(self, *, named: frozenset[str] = frozenset()) -> ScheduleReport:
+        """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
         for number in range(MAX_ROUNDS):
             if self._out_of_time():
                 return self._report(number, "out of time")
             before = read_state(self._settings, self._context)
-            if number == 0 and named and named <= _served(before[1].claims):
+            if number == 0 and named and named <= _joining_pods(before[1].claims):
                 return self._report(number, "")
             try:
-                inputs = read_inputs(self._settings, self._context, self._standing, before)
+                inputs = read_inputs(self._settings, self._context, self._bound_pods, before)
             except ClusterGone as error:
                 self._context.meter.count("ClustersGone")
                 _LOG.warning("cluster is gone: %s", error, extra={"cluster": self._settings.name})
-                if sweeping:  # what was launched for it must not outlive it
+                if self._is_sweep:  # what was launched for it must not outlive it
                     self._sweep(None)
                 return self._report(number, "")
-            if sweeping and number == 0:
+            if self._is_sweep and number == 0:
                 cluster_metrics.measure_pods(
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(inputs)
             done = self._round(inputs)
-            if self._throttled:
+            if self._results.throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
             if done:
-                return self._report(number + 1, "launches are pending" if self._pending else "")
+                return self._report(number + 1, "launches are pending" if self._results.pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
     def _sweep(self, inputs: DecisionInputs | None) -> None:
@@ -198,7 +355,7 @@ class _Run:
             if inputs is None:
                 sweep(self._settings, (), self._context)
                 return
-            look = cache(lambda: priced_snapshot(self._settings, inputs, self._known_supply(), self._context))
+            look = cache(lambda: priced_snapshot(self._settings, inputs, self._supply.known(), self._context))
             self._refused = sweep(
                 self._settings,
                 inputs.view.nodes,
@@ -211,32 +368,28 @@ class _Run:
             _LOG.warning("sweep is incomplete: %s", error, extra={"cluster": self._settings.name})
 
     def _round(self, inputs: DecisionInputs) -> bool:
-        """Finish what was begun, else plan; whether nothing is left for another round."""
-        view, self._set_aside = self._held_back(inputs)
-        inputs = msgspec.structs.replace(inputs, view=view)
-        self._unschedulable = (*self._set_aside, *unreadable_pods(view))
-        waiting = orphans(inputs.state.claims, self._attempt.owner, self._context.clock.now())
-        waiting = [claims for claims in waiting if not self._pending.issuperset(claim.name for claim in claims)]
-        if not waiting and not inputs.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
+        """Resume what was begun, else plan and launch; whether nothing is left for another round."""
+        inputs = self._without_held_pods(inputs)
+        orphaned = self._orphaned(inputs)
+        if not orphaned and not inputs.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
             return True
-        # What others have planned they may have planned because of newer answers than those remembered here.
-        supply = self._fresh_supply() if waiting else self._known_supply()
-        priced = priced_snapshot(self._settings, inputs, supply, self._context)
-        if not self._has_learned:
-            self._has_learned = True
-            if learn_from_foreign_nodes(
-                self._settings.name, inputs.view.nodes, priced.snapshot.catalogs, self._context
-            ):
-                priced = priced_snapshot(self._settings, inputs, supply, self._context)
-        self._market, self._state = OfferingMarket(inputs.state), inputs.state
-        if waiting:  # their pods are accounted for only once it is known what became of them
-            for claims in waiting:
-                self._carry_on(claims, priced, self._known_supply())
+        # Another invocation may have planned its claims on newer answers than those remembered here.
+        supply = self._supply.fresh() if orphaned else self._supply.known()
+        priced = self._priced(inputs, supply)
+        self._market = OfferingMarket(inputs.state)
+        if orphaned:  # their pods are accounted for only once it is known what became of them
+            for claims in orphaned:
+                self._resume(claims, priced)
             return False
-        return self._decide(priced)
+        return self._plan_and_launch(priced, _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins))
 
-    def _held_back(self, inputs: DecisionInputs) -> tuple[ClusterView, tuple[Unschedulable, ...]]:
-        """The view without pods that nodes were launched for in vain, and what their users are told."""
+    def _without_held_pods(self, inputs: DecisionInputs) -> DecisionInputs:
+        """The inputs without pods that nodes were launched for in vain."""
+        view, self._held_back = self._hold_back(inputs)
+        self._unschedulable = (*self._held_back, *unreadable_pods(view))
+        return msgspec.structs.replace(inputs, view=view)
+
+    def _hold_back(self, inputs: DecisionInputs) -> tuple[ClusterView, tuple[Unschedulable, ...]]:
         known = {**inputs.state.refused, **self._refused}
         if not may_be_held(inputs.view, known, inputs.state.futile):
             return inputs.view, ()
@@ -244,184 +397,105 @@ class _Run:
         held = hold_back(inputs.view, claims, known, inputs.state.futile, self._context.clock.now())
         return held.view, held.told
 
-    def _fresh_supply(self) -> LaunchSupply:
-        """What can be bought, with no answer from before this invocation."""
-        if not self._is_fresh:
-            self._supply, self._is_fresh = None, True
-        return self._known_supply()
+    def _orphaned(self, inputs: DecisionInputs) -> list[tuple[NodeClaim, ...]]:
+        """Launches that this invocation may resume, without those that it has left pending itself."""
+        found = orphans(inputs.state.claims, self._attempt.owner, self._context.clock.now())
+        pending = self._results.pending
+        return [claims for claims in found if not pending.issuperset(claim.name for claim in claims)]
 
-    def _known_supply(self) -> LaunchSupply:
-        """What can be bought, looked up when it is first needed."""
-        if self._supply is None:
-            self._supply = read_supply(self._settings, self._context, fresh=self._is_fresh)
-            learned = timeouts(self._supply.joins, self._settings.join_timeout_s)
-            self._attempt = msgspec.structs.replace(self._attempt, join_timeouts=learned)
-        return self._supply
+    def _priced(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
+        """The snapshot to decide on; in the first round, foreign nodes teach their capacity first."""
+        priced = priced_snapshot(self._settings, inputs, supply, self._context)
+        if self._has_learned:
+            return priced
+        self._has_learned = True
+        catalogs = priced.snapshot.catalogs
+        if not learn_from_foreign_nodes(self._settings.name, inputs.view.nodes, catalogs, self._context):
+            return priced
+        return priced_snapshot(self._settings, inputs, supply, self._context)
 
-    def _out_of_time(self) -> bool:
-        return self._context.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
-
-    def _carry_on(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, supply: LaunchSupply) -> None:
-        if self._throttled or self._out_of_time():
-            return
-        node_class = supply.node_classes.get(claims[0].node_class)
-        types = priced.types_for(claims[0])
-        self._note(claims, resume(claims, node_class, types, self._attempt, self._market, self._context))
-
-    def _decide(self, priced: PricedSnapshot) -> bool:
-        """Plan, commit and launch; whether nothing is left to plan again."""
-        bound = self._bound(priced)
-        if self._must_wait_for_proof(priced) or self._must_wait_for_a_pod_to_run(priced, bound):
-            return True  # the next sweep asks again: a burst is not planned once a second for nothing
+    def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits) -> bool:
+        """Plan, commit, record and launch; whether nothing is left to plan again."""
+        if limits.rule_out_a_plan(sweeping=self._is_sweep):
+            return True
         decision = plan(priced.snapshot)
-        self._unschedulable = (*decision.unschedulable, *self._set_aside)
+        self._unschedulable = (*decision.unschedulable, *self._held_back)
         if not decision.node_claims:
             return True
         now = self._context.clock.now()
-        origin = ClaimOrigin(
-            cluster=self._settings.name,
-            owner=self._attempt.owner,
-            at=now,
-            lease_s=LEASE_S,
-            first_event_at=self._first_event_at,
-            event_id=self._event_id,
-            spec_hashes=spec_hashes(priced.snapshot),
-        )
-        planned = self._bounded(self._small_enough(records_of(decision.node_claims, origin)), priced, bound)
-        groups = [
-            with_token(claims, priced.snapshot.epoch, self._settings.install)
-            for claims in self._affordable(planned, priced)
-        ]
+        origin = msgspec.structs.replace(self._origin, at=now, spec_hashes=spec_hashes(priced.snapshot))
+        planned = limits.committable(records_of(decision.node_claims, origin))
+        self._unschedulable += limits.unschedulable
+        launchable = limits.launchable(planned[: self._most_claims], self._market)
+        groups = [with_token(claims, priced.snapshot.epoch, self._settings.install) for claims in launchable]
+        committed = [claim for claims in groups for claim in claims]
+        if not committed and len(planned) == limits.awaiting_join:
+            return True  # the next sweep asks again: by then a node may have joined
+        if not self._commit(committed, priced):
+            return False
+        self._record(priced, decision)
+        cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
+        finished = self._launch_all(groups, priced)
+        return finished and len(committed) + limits.awaiting_join == len(planned) and not decision.unsettled
+
+    def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> bool:
+        """Write the claims through the epoch; False if another function decided meanwhile."""
         try:
-            committed = [claim for claims in groups for claim in claims]
-            if not committed and len(planned) == self._without_proof:
-                return True  # the next sweep asks again: by then a node may have joined
-            self._context.state.commit(self._settings.name, priced.snapshot.epoch, committed)
+            self._context.state.commit(self._settings.name, priced.snapshot.epoch, claims)
         except EpochMoved as moved:
             self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
             return False
-        self._record(priced, decision)
-        cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
-        before = len(self._launched)
-        finished = [self._launch(claims, priced) for claims in groups]  # each is tried, whatever becomes of the others
-        # A round that got nothing shows how little there is to get: the next one asks for half as much.
-        fruitless = len(self._launched) == before and not all(finished)
-        self._most = max(len(committed) // 2, 1) if fruitless else sys.maxsize
-        return all(finished) and len(committed) + self._without_proof == len(planned) and not decision.unsettled
-
-    def _affordable(self, planned: Sequence[NodeClaim], priced: PricedSnapshot) -> list[Sequence[NodeClaim]]:
-        """The claims of a plan that may be launched now, by launch. The others are planned again in the next round."""
-        groups = launches(planned[: self._most])
-        proven = self._with_proof(groups, priced)
-        kept = self._market.within_budget(proven, [priced.types_for(claims[0]) for claims in proven])
-        held_back = sum(map(len, proven)) - sum(map(len, kept))
-        if held_back:
-            self._context.meter.count("ClaimsHeldBack", held_back)
-            _LOG.info("%d claims held back by launch budgets", held_back, extra={"cluster": self._settings.name})
-        return [claims for claims in kept if claims]
-
-    def _small_enough(self, planned: Sequence[NodeClaim]) -> list[NodeClaim]:
-        """The claims that can be stored. One that cannot, for its many pods, must not keep the others from it."""
-        kept = [claim for claim in planned if can_be_stored(claim)]
-        if len(kept) == len(planned):
-            return kept
-        large = [claim for claim in planned if claim not in kept]
-        self._context.meter.count("ClaimsTooLarge", len(large))
-        about = {"cluster": self._settings.name, "claims": [claim.name for claim in large]}
-        _LOG.warning("%d claims are too large to be stored", len(large), extra=about)
-        why = (
-            f"its NodeClaim would be larger than the {CLAIM_BYTES} bytes that can be stored: limit maxPods of its pool"
-        )
-        self._unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.pods)
-        return kept
-
-    def _bound(self, priced: PricedSnapshot) -> unproven_pods.UnprovenPodLimit | None:
-        """What is left of the bound on nodes for pods of which no node has run any; None where there is none."""
-        most = self._settings.unproven_pod_nodes
-        if not most:
-            return None
-        claims = self._context.state.claims(self._settings.name)
-        return unproven_pods.unproven_pod_limit(
-            most, priced.snapshot.view, claims, self._state, self._context.clock.now()
-        )
-
-    def _must_wait_for_a_pod_to_run(self, priced: PricedSnapshot, bound: unproven_pods.UnprovenPodLimit | None) -> bool:
-        """Whether a hint is about pods that would wait again; sweeps plan all the same, and tell why each one waits."""
-        if bound is None or self._is_sweep or wants_nodes_anyway(self._settings.manifests):
-            return False
-        view, now = priced.snapshot.view, self._context.clock.now()
-        if unproven_pods.has_room_for(view, priced.snapshot.claims, bound, now):
-            return False
-        self._context.meter.count("PlansOfUnprovenPods")
-        about = {"cluster": self._settings.name, "reason": bound.reason(now)}
-        _LOG.info("nothing is planned until a node runs such a pod", extra=about)
         return True
 
-    def _bounded(
-        self, planned: list[NodeClaim], priced: PricedSnapshot, bound: unproven_pods.UnprovenPodLimit | None
-    ) -> list[NodeClaim]:
-        """The claims that need not wait for a node to run a pod like theirs."""
-        if bound is None:
-            return planned
-        named = unproven_pods.mark_unproven(planned, priced.snapshot.view, bound.proven)
-        kept, told = unproven_pods.within_limit(named, bound, self._context.clock.now())
-        if len(kept) < len(planned):
-            self._context.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
-            about = {"cluster": self._settings.name, "reason": told[0].message}
-            _LOG.info("%d claims wait for a node to run a pod of theirs", len(planned) - len(kept), extra=about)
-            self._unschedulable += told
-        return kept
+    def _launch_all(self, groups: Sequence[Sequence[NodeClaim]], priced: PricedSnapshot) -> bool:
+        """Launch each group, whatever becomes of the others; whether there is nothing of them to plan again.
 
-    def _must_wait_for_proof(self, priced: PricedSnapshot) -> bool:
-        """Whether nothing could be launched whatever the plan."""
-        sold = [item for catalog in priced.snapshot.catalogs for item in catalog.instance_types]
-        limits = unproven_amis.limits_of_amis(self._known_supply().joins, sold, self._settings.unproven_nodes)
-        if not unproven_amis.is_full(sold, priced.snapshot.claims, limits):
-            return False
-        self._context.meter.count("PlansWithoutProof")
-        about = {"cluster": self._settings.name, "amis": sorted(limits)}
-        _LOG.info("nothing is planned until a first node has joined", extra=about)
-        return True
-
-    def _with_proof(self, groups: Sequence[Sequence[NodeClaim]], priced: PricedSnapshot) -> list[Sequence[NodeClaim]]:
-        """Of each launch the claims that need not wait for a first node of their AMI to join."""
-        sold = (item for catalog in priced.snapshot.catalogs for item in catalog.instance_types)
-        limits = unproven_amis.limits_of_amis(self._known_supply().joins, sold, self._settings.unproven_nodes)
-        kept = unproven_amis.within_limits(groups, priced.snapshot.claims, limits, priced.types_for)
-        self._without_proof = sum(map(len, groups)) - sum(map(len, kept))
-        if self._without_proof:
-            self._context.meter.count("ClaimsWithoutProof", self._without_proof)
-            about = {"cluster": self._settings.name, "amis": sorted(limits)}
-            _LOG.info("%d claims wait for a first node to join", self._without_proof, extra=about)
-        return kept
+        A round that got nothing shows how little there is to get: the next one asks for half as much.
+        """
+        before = len(self._results.launched)
+        finished_each = [self._launch(claims, priced) for claims in groups]
+        finished = all(finished_each)
+        fruitless = len(self._results.launched) == before and not finished
+        self._most_claims = max(sum(map(len, groups)) // 2, 1) if fruitless else sys.maxsize
+        return finished
 
     def _launch(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> bool:
         """Launch claims of one token; whether there is nothing of them to plan again."""
-        # The supply is looked up anew each time: an earlier launch may have shown that a NodeClass is broken.
-        if self._supply is None or self._throttled or self._out_of_time():
-            self._pending.update(claim.name for claim in claims)  # Planned, they are resumed once their lease is over
+        if self._results.throttled or self._out_of_time():
+            self._results.pending.update(claim.name for claim in claims)  # resumed once their lease is over
             return True
-        node_class = self._supply.node_classes[claims[0].node_class]
-        types = priced.types_for(claims[0])
-        return self._note(claims, launch(claims, node_class, types, self._attempt, self._market, self._context))
-
-    def _note(self, claims: Sequence[NodeClaim], outcome: LaunchOutcome) -> bool:
-        self._launched += (claim.name for claim in outcome.launched)
-        self._unnamed += (claim for claim in outcome.launched if claim.together > 1)
-        self._failed += (claim.name for claim in outcome.failed)
-        self._pending.update(claim.name for claim in outcome.pending)
-        if outcome.broken and self._supply is not None:
-            self._supply = self._supply.without(claims[0].node_class, outcome.broken)
-        self._throttled |= outcome.throttled
+        # The supply is looked up anew each time: an earlier launch may have shown that a NodeClass is broken.
+        node_class = self._supply.known().node_classes[claims[0].node_class]
+        types, attempt = priced.types_for(claims[0]), self._timed_attempt()
+        outcome = launch(claims, node_class, types, attempt, self._market, self._context)
+        self._add(claims, outcome)
         return len(outcome.launched) + len(outcome.pending) == len(claims)
+
+    def _resume(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> None:
+        if self._results.throttled or self._out_of_time():
+            return
+        node_class = self._supply.known().node_classes.get(claims[0].node_class)
+        types, attempt = priced.types_for(claims[0]), self._timed_attempt()
+        self._add(claims, resume(claims, node_class, types, attempt, self._market, self._context))
+
+    def _add(self, claims: Sequence[NodeClaim], outcome: LaunchOutcome) -> None:
+        self._results.add(outcome)
+        if outcome.broken:
+            self._supply.exclude(claims[0].node_class, outcome.broken)
+
+    def _timed_attempt(self) -> Attempt:
+        return msgspec.structs.replace(self._attempt, join_timeouts=self._supply.join_timeouts)
+
+    def _out_of_time(self) -> bool:
+        return self._context.clock.now() + LAUNCH_ALLOWANCE_S > self._attempt.deadline
 
     def _record(self, priced: PricedSnapshot, decision: Plan) -> None:
         """Keep the decision for replay; it holds whether or not it can be kept."""
         facts = {
             "cluster": self._settings.name,
             "claims": [claim.name for claim in decision.node_claims],
-            "event_id": self._event_id,
+            "event_id": self._origin.event_id,
         }
         try:
             record_id = self._context.recorder.record(priced.snapshot, decision)
@@ -433,23 +507,23 @@ class _Run:
 
     def _report(self, rounds: int, unfinished: str) -> ScheduleReport:
         report = ScheduleReport(
-            launched=tuple(self._launched),
-            failed=tuple(self._failed),
+            launched=tuple(self._results.launched),
+            failed=tuple(self._results.failed),
             unschedulable=len(self._unschedulable),
             rounds=rounds,
             unfinished=unfinished,
         )
-        if self._failed and not self._launched:
+        if self._results.failed and not self._results.launched:
             self._context.meter.count("LaunchesFruitless")
         if self._unschedulable:
             self._context.meter.count("PodsUnschedulable", report.unschedulable)
-        busy = self._launched or self._failed or self._unschedulable or unfinished
+        busy = self._results.launched or self._results.failed or self._unschedulable or unfinished
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,
             "scheduled",
             extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
         )
-        name_instances(self._unnamed, self._context)  # here and below, so that no launch waits for it
+        name_instances(self._results.unnamed, self._context)  # here and below, so that no launch waits for it
         if self._unschedulable:
             publish_unschedulable(self._settings.name, self._unschedulable, self._context)
         return report
