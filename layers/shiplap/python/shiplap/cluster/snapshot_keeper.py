@@ -179,15 +179,15 @@ class SnapshotKeeper:
         if document is None:
             return False
         try:
-            table, standing = PodTable.of(document)
+            table, header = PodTable.of(document)
         except InvalidInput as error:
             self.problems["SnapshotsUnreadable"] += 1
             _LOG.warning("snapshot is made anew: %s", error, extra={"cluster": self._cluster})
             return False
-        young = self._clock.now() - standing.listed_at < RELIST_S
-        usable = standing.cluster == self._cluster and standing.complete and young
+        young = self._clock.now() - header.listed_at < RELIST_S
+        usable = header.cluster == self._cluster and header.complete and young
         if usable and self._room.takes(self._cluster, len(table)):
-            self._table, self._version, self._listed_at = table, standing.version, standing.listed_at
+            self._table, self._version, self._listed_at = table, header.version, header.listed_at
             return True
         return False
 
@@ -219,11 +219,11 @@ class SnapshotKeeper:
         announced = self._saved_at and not self._following
         if not self._version or not self.established.is_set() or age < wait_s or announced:
             return
-        self._store.save(self._cluster, self._table.document(self._standing(now)), self._began_at)
+        self._store.save(self._cluster, self._table.document(self._header(now)), self._began_at)
         self._saved_at, self._saved_changes = now, self._table.changes
         self._writing_s = self._clock.now() - now
 
-    def _standing(self, now: float) -> SnapshotHeader:
+    def _header(self, now: float) -> SnapshotHeader:
         return SnapshotHeader(
             cluster=self._cluster,
             version=self._version,

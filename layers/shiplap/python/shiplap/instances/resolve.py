@@ -1,14 +1,13 @@
-"""The instance types an EC2NodeClass can launch, each with the best known figures of what a node of it yields.
+"""The instance types an EC2NodeClass can launch, each with the best known capacity of its nodes.
 
 Sources, best first: what a node of exactly this AMI, type and kubelet settings reported; what siblings on the AMI
 reported; Karpenter's formulas. Users' NodeOverlays come on top per NodePool (see `overlays`). While a type is
 unverified, `careful` holds the lower bound that all but one node must be planned with.
 
-Which AMI a node of an instance type boots: the best of all whose requirements the type really meets.
+A node boots the best AMI whose requirements its type meets.
 
-Instance types are reckoned once for the same question: a warm function asks it with every invocation.
-
-What is sold and what has been learned changes by the hour, while hundreds of types take a tenth of a second.
+Instance types are computed once for the same inputs: hundreds of types take a tenth of a second, a warm function asks
+with every invocation, and the catalogue and learned capacity change by the hour.
 """
 
 from __future__ import annotations
@@ -88,10 +87,10 @@ def instance_types(
         unavailable: (type, zone, capacity type) that EC2 refused lately.
 
     Raises:
-        InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or worked out
+        InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or evaluated
             for a type.
     """
-    told = _TypeInputs(
+    inputs = _TypeInputs(
         catalog=catalog,
         node_class=node_class,
         setting=node_class_setting(setting, node_class),
@@ -101,16 +100,16 @@ def instance_types(
         reservations=() if resolved is None else resolved.capacity_reservations,
         unavailable=frozenset(unavailable),
     )
-    shapes = _unmeasured_types(told)
+    types = _unmeasured_types(inputs)
     nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
     estimator = CapacityEstimator(
-        node_class, family_of(node_class), told.setting, LearnedCapacityIndex(learned, nominal)
+        node_class, family_of(node_class), inputs.setting, LearnedCapacityIndex(learned, nominal)
     )
-    return tuple(_measured(shape, estimator) for shape in shapes)
+    return tuple(_measured(unmeasured, estimator) for unmeasured in types)
 
 
 class _TypeInputs(NamedTuple):
-    """All that the types of an EC2NodeClass depend on, but for what nodes have reported.
+    """Everything the types of an EC2NodeClass depend on, except learned capacity.
 
     `amis` is None when the selectors were not answered, `zones` when subnets may be in any.
     """
@@ -130,7 +129,7 @@ class _TypeInputs(NamedTuple):
 
 
 class _UnmeasuredType(NamedTuple):
-    """What does not depend on what nodes have reported: a type, its AMI, how it is bought, what its kubelet is told."""
+    """A type without its capacity: its AMI, its offerings and its kubelet settings."""
 
     kind: Ec2InstanceType
     requirements: tuple[Requirement, ...]
@@ -143,62 +142,64 @@ class _UnmeasuredType(NamedTuple):
 
 
 _MOST_REMEMBERED = 8
-"""EC2NodeClasses whose shapes are kept; a thousand types each."""
+"""EC2NodeClasses whose types are kept; a thousand each."""
 
 _known: tuple[tuple[_TypeInputs, tuple[_UnmeasuredType, ...]], ...] = ()
 
 
-def _unmeasured_types(told: _TypeInputs) -> tuple[_UnmeasuredType, ...]:
-    """Shapes in the order of the catalogue. A warm function is told the same again and again, and so remembers them."""
+def _unmeasured_types(inputs: _TypeInputs) -> tuple[_UnmeasuredType, ...]:
+    """Types in the order of the catalogue, remembered: a warm function asks with the same inputs again and again."""
     global _known  # noqa: PLW0603 - one assignment, so that threads at worst do the same work twice
-    for known, shapes in _known:
-        if known.equals(told):
-            return shapes
-    shaper = _TypeResolver(told)
-    shapes = tuple(shape for kind in told.catalog.types if (shape := shaper.shape(kind)) is not None)
-    others = [item for item in _known if item[0].catalog is told.catalog]
-    _known = ((told, shapes), *others[: _MOST_REMEMBERED - 1])
-    return shapes
+    for known, types in _known:
+        if known.equals(inputs):
+            return types
+    resolver = _TypeResolver(inputs)
+    types = tuple(unmeasured for kind in inputs.catalog.types if (unmeasured := resolver.resolve(kind)) is not None)
+    others = [item for item in _known if item[0].catalog is inputs.catalog]
+    _known = ((inputs, types), *others[: _MOST_REMEMBERED - 1])
+    return types
 
 
-def _measured(shape: _UnmeasuredType, estimator: CapacityEstimator) -> InstanceType:
-    figures = estimator.figures(shape.kind, shape.ami, shape.kubelet_hash, shape.pods, shape.kubelet)
+def _measured(unmeasured: _UnmeasuredType, estimator: CapacityEstimator) -> InstanceType:
+    figures = estimator.figures(
+        unmeasured.kind, unmeasured.ami, unmeasured.kubelet_hash, unmeasured.pods, unmeasured.kubelet
+    )
     return InstanceType(
-        name=shape.kind.instance_type,
-        requirements=shape.requirements,
+        name=unmeasured.kind.instance_type,
+        requirements=unmeasured.requirements,
         capacity=figures.capacity,
         overhead=figures.overhead,
-        offerings=shape.offered,
+        offerings=unmeasured.offered,
         careful=figures.careful,
         verified=figures.verified,
         sources=figures.sources,
-        ami=shape.ami,
-        kubelet_hash=shape.kubelet_hash,
+        ami=unmeasured.ami,
+        kubelet_hash=unmeasured.kubelet_hash,
         overhead_fraction=figures.overhead_fraction,
-        kubelet_values=shape.values,
+        kubelet_values=unmeasured.values,
     )
 
 
 class _TypeResolver:
-    """What is the same for all types of one EC2NodeClass."""
+    """Resolves the types of one EC2NodeClass."""
 
-    def __init__(self, told: _TypeInputs) -> None:
-        self._catalog = told.catalog
-        self._node_class = told.node_class
-        self._setting = told.setting
-        self._family = family_of(told.node_class)
-        self._kubelet = read_kubelet_settings(told.node_class)
-        self._amis = None if told.amis is None else AmiChooser(told.amis)
-        self._zones = told.zones
-        self._unavailable = told.unavailable
-        self._group = told.group
+    def __init__(self, inputs: _TypeInputs) -> None:
+        self._catalog = inputs.catalog
+        self._node_class = inputs.node_class
+        self._setting = inputs.setting
+        self._family = family_of(inputs.node_class)
+        self._kubelet = read_kubelet_settings(inputs.node_class)
+        self._amis = None if inputs.amis is None else AmiChooser(inputs.amis)
+        self._zones = inputs.zones
+        self._unavailable = inputs.unavailable
+        self._group = inputs.group
         self._reservations: dict[str, list[CapacityReservation]] = {}
-        for held in told.reservations:
+        for held in inputs.reservations:
             self._reservations.setdefault(held.instance_type, []).append(held)
         self._pool = type_labels.RequirementCache()
         self._hashes: dict[tuple[int, FormulaValues], str] = {}
 
-    def shape(self, kind: Ec2InstanceType) -> _UnmeasuredType | None:
+    def resolve(self, kind: Ec2InstanceType) -> _UnmeasuredType | None:
         """The type under the EC2NodeClass, or None when no AMI fits it."""
         spec = self._node_class.spec
         compatible = incompatibility(kind, self._family, spec, self._group) is None
@@ -226,7 +227,7 @@ class _TypeResolver:
         return "" if self._amis is None else self._amis.choose(requirements)
 
     def _settled(self, kind: Ec2InstanceType) -> tuple[int, KubeletSettings, FormulaValues]:
-        """The number of pods of a type, its kubelet settings, and what its formulas came to."""
+        """The number of pods of a type, its kubelet settings, and the values of its formulas."""
         nics, kubelet = self._node_class.spec.network_interfaces, self._kubelet
         if not kubelet.formulas:
             return max_pods(kind, self._family, kubelet, self._setting, nics), kubelet, ()

@@ -26,7 +26,7 @@ EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
-"""An annotation of claims that have fewer values than their pool wants, for want of capacity."""
+"""An annotation of claims that have fewer values than minValues of their pool, for lack of capacity."""
 AWS_PREFIX = "karpenter.k8s.aws/"
 RESERVATION_ID = AWS_PREFIX + "capacity-reservation-id"
 RESERVATION_TYPE = AWS_PREFIX + "capacity-reservation-type"
@@ -48,10 +48,10 @@ NORMALIZED = {
 """Older or driver-specific keys that mean the same as a stable one."""
 
 
-def value_of(marks: Mapping[str, str], name: str) -> str:
+def value_of(node_labels: Mapping[str, str], name: str) -> str:
     """The value of a label by its stable name, else by an older one; empty without any."""
-    older = (marks.get(old) for old, meant in NORMALIZED.items() if meant == name)
-    return marks.get(name) or next(filter(None, older), "")
+    older = (node_labels.get(old) for old, stable in NORMALIZED.items() if stable == name)
+    return node_labels.get(name) or next(filter(None, older), "")
 
 
 AWS_WELL_KNOWN = frozenset(
@@ -99,4 +99,4 @@ WELL_KNOWN = AWS_WELL_KNOWN | {
     OS,
     WINDOWS_BUILD,
 }
-"""Labels a pod may ask for although its NodePool does not mention them: the instance type decides."""
+"""Labels a pod may ask for although its NodePool does not mention them: the instance type has them."""

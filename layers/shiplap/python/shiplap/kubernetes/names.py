@@ -1,6 +1,6 @@
 """The spelling rules of Kubernetes for label keys, label values and object names.
 
-Each function answers with what is wrong, or None.
+Each `…_problem` function returns the reason why a text is invalid, or None.
 """
 
 from __future__ import annotations

@@ -45,11 +45,11 @@ def is_ready(pod: Pod) -> bool:
 
 
 def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
-    """How many pods may go now: the controller's word, or without one what it would say of these pods.
+    """How many pods may go now, by the status that the controller wrote, else computed as it would compute it.
 
     Args:
         budget: the budget.
-        covered: the pods it selects; those that say nothing about being ready count as ready.
+        covered: the pods it selects; those without a Ready condition count as ready.
 
     Raises:
         ValueError: an amount is neither a number nor a percentage.

@@ -1,7 +1,6 @@
 """What a pod asks of a node, by the rule kube-scheduler applies to containers, sidecars and init containers.
 
-A decision converts every pod of the cluster, so what most pods lack (init containers, overhead, a resize) costs them
-nothing.
+A decision converts every pod of the cluster, so pods without init containers, overhead or a resize skip that work.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, 
 
 
 def _pod_level(resources: ResourceRequirements, status: PodStatus, containers: Mapping[str, int]) -> dict[str, int]:
-    """What the pod's own resources say; a bare limit counts only for what no container asks for."""
+    """The pod-level resources; a limit without a request counts only for resources that no container requests."""
     wanted = parse_resources(resources.requests)
     for resource, amount in parse_resources(resources.limits).items():
         if resource not in containers:

@@ -15,7 +15,7 @@ from math import ceil
 CPU = "cpu"
 MEMORY = "memory"
 HUGE_PAGES = "hugepages-"
-"""What the names of huge pages begin with; their size follows."""
+"""Prefix of the resource names of huge pages; their size follows."""
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 

@@ -1,10 +1,10 @@
 """Reads what an API server sends, and sets aside single objects that cannot be read instead of failing with all.
 
-An API server validates what it stores, so such an object is rare: a webhook, an aggregated API server or a proxy made
-it. It must cost the others nothing. A null counts as absent, as it does for the API server.
+An API server validates the objects it stores, so an unreadable one is rare: a webhook, an aggregated API server or a
+proxy made it. The other objects must not suffer from it. A null counts as absent, as it does for the API server.
 
 Nodes, and pods that have a node, are never left out: a node would seem to be gone or empty, and would be ended. In
-their place stands an object with what is readable, which takes no pods and is not to be disrupted.
+their place stands an object with the readable fields, which takes no pods and must not be disrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_REASON = 200
 
 
 class Unreadable(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """An object that was set aside: as much of its identity as could be read, and what is wrong with it.
+    """An object that was set aside: the readable part of its identity, and the reason.
 
     `waits`: it is a pod without a node, for which nothing can be planned.
     """
@@ -67,7 +67,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ReadObject(msgspec.Struct, Generic[T], frozen=True):
-    """One object, or what stands in its place; `item` is None when nothing may."""
+    """One object, or its stand-in; `item` is None when it has none."""
 
     item: T | None
     unreadable: Unreadable | None = None
@@ -97,7 +97,7 @@ class Reader(Generic[T]):
     """Reads objects of one kind."""
 
     def __init__(self, kind: type[T], name: str = "") -> None:
-        """`kind` is a struct; `name` is what people call it, its own name if left out."""
+        """`kind` is a struct; `name` is the kind in messages, by default the name of the struct."""
         self._kind = kind
         self._name = name or kind.__name__
         self._page: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(_Typed[kind])  # type: ignore[valid-type]

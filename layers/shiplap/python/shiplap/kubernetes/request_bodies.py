@@ -1,6 +1,6 @@
-"""What Shiplap says to the Kubernetes API: selectors of its lists and bodies of its writes.
+"""Requests to the Kubernetes API: selectors of lists and bodies of writes.
 
-The adapter and the in-memory twin both use these, so that the twin receives exactly what an API server would.
+The adapter and the in-memory fake both use these, so that the fake receives exactly what an API server would.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def deletion_body(uid: str, grace_s: int | None = None) -> dict[str, Any]:
 def event_body(event: Event) -> dict[str, Any]:
     """An Event ready to be created: named after its object and content, in its object's namespace.
 
-    The name is a digest of all but the time, so that saying the same again while the first event is kept (an hour)
-    creates nothing: repetition needs no memory to be kept from users.
+    The name is a digest of all but the time, so that an equal event creates nothing while the first one is kept (an
+    hour): no memory is needed to avoid repetitions.
     """
     involved = event.involved_object
-    said = (involved, event.reason, event.message, event.type, event.reporting_component, event.source)
-    digest = blake2s(msgspec.json.encode(said), digest_size=8).hexdigest()
+    content = (involved, event.reason, event.message, event.type, event.reporting_component, event.source)
+    digest = blake2s(msgspec.json.encode(content), digest_size=8).hexdigest()
     body: dict[str, Any] = {"count": 1, "firstTimestamp": event.last_timestamp or None} | msgspec.to_builtins(event)
     body["metadata"] = {
         **body.get("metadata", {}),

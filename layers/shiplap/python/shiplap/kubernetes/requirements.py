@@ -1,4 +1,4 @@
-"""The algebra of node requirements: what a set of `In`, `NotIn`, `Exists`, `Gt` … leaves possible for each label.
+"""The algebra of node requirements: the values that `In`, `NotIn`, `Exists`, `Gt` … leave possible for each label.
 
 A requirement is a set of label values, written either as the values themselves or, when `complement`, as everything
 but them, with optional inclusive integer bounds. The empty concrete set is `DoesNotExist`, the complement of the empty
@@ -68,7 +68,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
 
     def intersection(self, other: Requirement) -> Requirement:
-        """What both allow; the larger `min_values` is kept."""
+        """The values that both allow; the larger `min_values` is kept."""
         at_least = _tighter(max, self.at_least, other.at_least)
         at_most = _tighter(min, self.at_most, other.at_most)
         min_values = _tighter(max, self.min_values, other.min_values)
@@ -126,8 +126,8 @@ def requirement(key: str, operator: str, values: Collection[str] = (), min_value
 def contradiction(entries: Collection[Requirement]) -> str | None:
     """Requirements on one label that no node can meet together, or None.
 
-    In the algebra nothing left means that the label must not exist, which a node without it would satisfy although a
-    value is asked for.
+    An empty intersection reads DoesNotExist, which a node without the label would satisfy although a value is asked
+    for.
     """
     for key, merged in Requirements(entries).items():
         mine = [entry for entry in entries if entry.key == key]

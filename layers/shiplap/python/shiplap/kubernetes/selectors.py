@@ -1,7 +1,4 @@
-"""Label selectors, as services, spread constraints and pod affinity use them.
-
-Which nodes a pod's node selector and required node affinity allow.
-"""
+"""Label selectors of Services, spread constraints and pod affinity, and the node selector and affinity of pods."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint, Toleration
 
 DISRUPTED = Taint(labels.DISRUPTED_TAINT, "NoSchedule")
-"""Keeps new pods off a node that is to go. A pod that tolerates it stays to the end, and nobody waits for it."""
+"""Keeps new pods off a node that is about to go. A pod that tolerates it stays to the end, unawaited."""
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _EPHEMERAL = (
@@ -34,7 +34,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _compares(toleration: Toleration, text: str) -> bool:
-    """Whether a taint's value is above (`Gt`) or below (`Lt`) a toleration's; whatever is no integer is neither."""
+    """Whether a taint's value is above (`Gt`) or below (`Lt`) a toleration's; a text that is no integer is neither."""
     limit, value = _int64(toleration.value), _int64(text)
     if limit is None or value is None:
         return False

@@ -17,7 +17,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 class ObjectIdentity(ApiObject, frozen=True):
-    """What is kept of an object's metadata: annotations may hold whole manifests, secrets of users among them."""
+    """The fields kept of an object's metadata: annotations may hold whole manifests with secrets of users."""
 
     name: str = ""
     namespace: str = ""
@@ -33,7 +33,7 @@ class Namespace(ApiObject, frozen=True):
 
 
 class ServiceSpec(ApiObject, frozen=True):
-    """`selector` is empty for a Service whose endpoints somebody else keeps, or that is only a name (null then)."""
+    """`selector` is empty for a Service whose endpoints are managed elsewhere, and null for one that is only a name."""
 
     selector: dict[str, str] | None = None
 

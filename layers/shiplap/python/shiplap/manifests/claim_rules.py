@@ -17,7 +17,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all parts: what is not known is refused."""
+    """Base of all parts: unknown fields are refused."""
 
 
 class _Expression(_Part, frozen=True):
@@ -33,7 +33,7 @@ class ClaimSelector(_Part, frozen=True):
     match_expressions: tuple[_Expression, ...] = ()
 
     def selector(self) -> LabelSelector:
-        """As the rest of the library reads selectors."""
+        """The selector as a LabelSelector."""
         expressions = (LabelSelectorRequirement(e.key, e.operator, e.values) for e in self.match_expressions)
         return LabelSelector(self.match_labels, tuple(expressions))
 
@@ -60,7 +60,7 @@ class ClaimRule(_Part, frozen=True):
         return self.pod_selector is None or matches(self.pod_selector.selector(), pod.metadata.labels)
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What is wrong with it: where, and why."""
+        """The problems of the rule: path and reason."""
         if not (self.namespaces or self.pod_selector or self.tolerates):
             yield (
                 (),
@@ -92,7 +92,7 @@ class ClaimRules(_Part, frozen=True):
 
 
 def rule_problems(rules: Sequence[ClaimRule]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with any of them: where below `claimRules`, and why."""
+    """The problems of all rules: path below `claimRules` and reason."""
     for place, rule in enumerate(rules):
         yield from (((place, *where), reason) for where, reason in rule.problems())
 

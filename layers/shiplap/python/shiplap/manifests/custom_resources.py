@@ -156,7 +156,7 @@ class CpuOptions(_Spec, frozen=True):
 
 
 class EC2NodeClassSpec(_Spec, frozen=True):
-    """`kubelet` is upstream's open map; `instances.kubelet` reads the fields that shape capacity from it."""
+    """`kubelet` is upstream's open map; `kubelet_settings` reads the fields that shape capacity from it."""
 
     subnet_selector_terms: tuple[SubnetSelectorTerm, ...] = ()
     security_group_selector_terms: tuple[SecurityGroupSelectorTerm, ...] = ()
@@ -235,7 +235,7 @@ class CapacityBuffer(_Spec, frozen=True):
 
 
 class PodTemplate(_Spec, frozen=True):
-    """`template` is as open as pods are; `scheduling.buffers` reads what matters of it."""
+    """`template` is as open as pods are; CapacityBuffers read the pod from it."""
 
     metadata: ObjectMeta
     template: dict[str, Any] = {}

@@ -131,6 +131,6 @@ _NAMES = {
 
 
 def kind_of(value: object) -> str:
-    """The kind of a YAML value in words; what it is, too, when it is short."""
+    """The kind of a YAML value in words, with the value itself when it is short."""
     name = _NAMES.get(type(value), type(value).__name__)
     return f"{name} ({value})" if isinstance(value, bool | int | float) else name

@@ -2,10 +2,9 @@
 
 Numbers, texts, comparisons, `&&` `||` `!`, `a ? b : c`, `+ - * / %`, lists after `in`, `min`, `max`, `int`, `double`
 and a text's `startsWith`, `endsWith`, `contains`. As in CEL every part has one type, whole numbers have 64 bits and are
-divided towards zero, and whole and broken numbers do not mix without `int(…)` or `double(…)`. Nothing else can be
-reached: no attributes, no calls into Python, no loops; texts are short and nesting is bounded.
-
-Where an EC2NodeClass may hold an expression instead of a number, and what expressions there can refer to.
+divided towards zero, and int and double do not mix without `int(…)` or `double(…)`. Nothing else can be reached: no
+attributes, no calls into Python, no loops; texts are short and nesting is bounded. An EC2NodeClass may hold expressions
+in `maxPods` and `SECTIONS` of its kubelet map, over `VARIABLES`.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def parse(text: str, variables: Mapping[str, ValueType]) -> Expression:
     """Read and check an expression.
 
     Raises:
-        ValueError: what is wrong with it: its form, an unknown name, types that do not go together.
+        ValueError: its form, an unknown name, or types that do not go together.
     """
     if len(text) > LONGEST:
         raise ValueError(f"an expression has at most {LONGEST} characters, this one has {len(text)}")

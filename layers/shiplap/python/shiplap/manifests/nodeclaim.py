@@ -40,19 +40,19 @@ A Registered claim has a Node, which may still lack extended resources and carry
 """
 
 LEAVING = frozenset({ClaimState.DISRUPTING, ClaimState.DRAINING, ClaimState.TERMINATING})
-"""States of claims whose node is on its way out: its room is gone and its pods need another.
+"""States of claims whose node is on its way out: its capacity is gone and its pods need another node.
 
-A Disrupting one may still come back; until then the replacement that is being launched holds room for its pods.
+A Disrupting one may still come back; until then the replacement that is being launched holds capacity for its pods.
 """
 
 GOING_FOR_GOOD = LEAVING - {ClaimState.DISRUPTING}
-"""States of claims whose node nothing brings back."""
+"""States of claims whose node does not come back."""
 
 UNSETTLED = IN_FLIGHT | LEAVING
-"""States of which planning must know: the Node alone, if there is one, would tell it the wrong thing."""
+"""States that planning must know: the Node alone, if there is one, would mislead it."""
 
 FINAL = frozenset({ClaimState.GONE, ClaimState.FAILED})
-"""States nothing follows; the record is kept for a while and then forgotten."""
+"""States that no other follows; the record is kept for a while and then forgotten."""
 
 FORGET_AFTER_S = 7 * 24 * 3600
 """How long a claim is remembered after it ended, in seconds."""
@@ -90,15 +90,14 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
     not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
     that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that
-    share it are launched by one request, and `together` is how many instances that asks for. `answered_at` is when EC2
-    was first heard to have answered another request of this token, 0 if never: no further one can make an instance, and
-    what the first one made is found by its tag. `subnet` and `security_groups` are ids of what the instance is in,
-    empty where nothing is known. `cordoned` says why the node takes no more pods although nothing drives those it has
-    away; empty when it takes them. `change_at` is when AWS will change or end its instance, 0 when nothing is
-    scheduled. `expire_after` and `termination_grace_period` are what a NodeClaim object says; where empty, what its
-    NodePool does. `unproven` are the kinds of its pods, if no node was known to have run any of them when it was
-    planned (see `flows.planning.unproven_pods`). `event_id` names the hint that the node goes back to, so that
-    its history can be found in the log.
+    share it are launched by one request for `together` instances. `answered_at` is when EC2 was first known to have
+    answered another request of this token, 0 if never: no further request can make an instance, and those of the first
+    are found by their tag. `subnet` and `security_groups` are ids, empty where they are not known. `cordoned` says why
+    the node takes no more pods although its pods stay; empty when it takes them. `change_at` is when AWS will change or
+    end its instance, 0 when nothing is scheduled. `expire_after` and `termination_grace_period` are those of the
+    NodeClaim object; where empty, those of its NodePool count. `unproven` are the kinds of its pods, if no node was
+    known to have run any of them when it was planned (see `unproven_pods`). `event_id` names the event that caused the
+    node, so that its history can be found in the log.
     """
 
     cluster: str

@@ -1,7 +1,7 @@
 """The hashes of version shiplap-1, which claims made before shiplap-2 carry until they are given new ones.
 
-They held a default apart from the same default written out, so that one manifest has several of them. It may be taken
-away when no cluster has a node that was made with it.
+They distinguished an omitted default from the same default written out, so one manifest has several of them. This
+module can be removed when no cluster has a node that was made with that version.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ZERO: tuple[Any, ...] = (*_ABSENT, False)
 
 
 def first_pool_hashes(pool: NodePool) -> frozenset[str]:
-    """What claims made from a NodePool may carry, however much of its defaults was written out then."""
+    """The hashes that claims of a NodePool may carry, whichever of its defaults were written out then."""
     template = msgspec.to_builtins(pool.spec.template)
     template["spec"].pop("requirements", None)
     defaults = {"expireAfter": _default_of(NodeClaimTemplateSpec, "expire_after")}
@@ -43,7 +43,7 @@ def first_pool_hashes(pool: NodePool) -> frozenset[str]:
 
 
 def first_node_class_hashes(node_class: EC2NodeClass, family: str) -> frozenset[str]:
-    """What claims made from an EC2NodeClass of an AMI family may carry."""
+    """The hashes that claims of an EC2NodeClass of an AMI family may carry."""
     spec = msgspec.to_builtins(node_class.spec)
     kept = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
     if node_class.spec.connection_tracking is not None:  # was text then

@@ -16,7 +16,7 @@ _MOST = 2**31 - 1
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all parts: what is not known is refused."""
+    """Base of all parts: unknown fields are refused."""
 
 
 class DefaultConstraint(_Part, frozen=True):

@@ -1,7 +1,4 @@
-"""The annotations by which manifests say what Karpenter's fields cannot. Those nobody reads are refused.
-
-Time zones by their IANA names, for the schedules that people write in their own time.
-"""
+"""Shiplap's annotations of manifests, for settings that Karpenter's fields do not have. Unknown ones are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ SPOT_DISCOUNT = PREFIX + "spot-discount"
 MIN_ON_DEMAND = PREFIX + "min-on-demand"
 """On a NodePool: the share of its nodes that must not be spot, such as 30%."""
 PROBE_UNMEASURED_TYPES = PREFIX + "probe-unmeasured-types"
-"""On a NodePool: `on` lets one node of a type nobody has run be launched for pods that only EC2's own figure holds."""
+"""On a NodePool: `on` allows one node of an unmeasured type for pods that fit only by the memory EC2 states."""
 DISRUPTION_TIME_ZONE = PREFIX + "disruption-time-zone"
 """On a NodePool: the IANA time zone that the schedules of its budgets are written in; UTC without."""
 MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"

@@ -36,7 +36,7 @@ _SELECTORS = frozenset(
         "placement_group_selector",
     }
 )
-"""What is compared by what it selects, not by how that is written."""
+"""Selectors are compared by the resources they select, not by how they are written."""
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
     NodeClaimTemplateSpec: frozenset({"requirements"}),
@@ -74,7 +74,7 @@ def node_class_hash(node_class: EC2NodeClass, family: str, ca: str = "") -> str:
 
 
 def differ(remembered: str, wanted: str) -> bool:
-    """Whether two hashes of one version tell of different nodes; what only one of them knows is no difference."""
+    """Whether two hashes of one version mean different nodes; a part that only one of them has is no difference."""
     spec, _, ca = remembered.partition(".")
     wanted_spec, _, wanted_ca = wanted.partition(".")
     return spec != wanted_spec or bool(ca and wanted_ca and ca != wanted_ca)
@@ -87,7 +87,7 @@ def marks_of(pool: NodePool) -> dict[str, str]:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a class; msgspec works them out anew every time, and leaves garbage behind."""
+    """The fields of a class; msgspec computes them again every time, and leaves garbage behind."""
     return msgspec.structs.fields(kind)
 
 

@@ -1,7 +1,7 @@
-"""The setting a capacity estimate is made in: what holds for a whole cluster, and how an EC2NodeClass departs from it.
+"""The settings of capacity estimates: those of a whole cluster, and those that an EC2NodeClass changes by annotations.
 
-Most of it is configuration. How the VPC CNI hands out addresses is read from its own DaemonSet, because a number of
-pods that the CNI cannot give addresses to is worth nothing.
+Most are configuration. How the VPC CNI hands out addresses is read from its DaemonSet: a node cannot run more pods than
+the CNI has addresses for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ import msgspec
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import DaemonContainer, DaemonSet
 from shiplap.manifests.custom_resources import EC2NodeClass
-
-OVERHEAD_ANNOTATION = "shiplap.dev/vm-memory-overhead-percent"
-"""On an EC2NodeClass: its own fraction; with `.<family>` or `.<instance type>` appended, that of some types only."""
-PREFIX_DELEGATION_ANNOTATION = "shiplap.dev/prefix-delegation"
-"""On an EC2NodeClass: `on` or `off`, whatever the DaemonSet says."""
+from shiplap.manifests.shiplap_annotations import PREFIX, PREFIX_DELEGATION, VM_MEMORY_OVERHEAD_PERCENT
 
 _TRUE = ("1", "t", "true")
 _PREFIX_DELEGATION_SINCE = (1, 9)
@@ -107,21 +103,21 @@ def node_class_setting(setting: CapacitySetting, node_class: EC2NodeClass) -> Ca
         InvalidInput: an annotation's value is not a fraction or not `on`/`off`.
     """
     annotations = node_class.metadata.annotations
-    own = [key for key in annotations if key.startswith("shiplap.dev/")]
+    own = [key for key in annotations if key.startswith(PREFIX)]
     if not own:
         return setting
     common = setting.vm_memory_overhead_percent
     special = dict(setting.overhead_percent_of)
     for key in own:
-        if key == OVERHEAD_ANNOTATION:
+        if key == VM_MEMORY_OVERHEAD_PERCENT:
             common = _fraction(node_class, key)
-        elif key.startswith(OVERHEAD_ANNOTATION + "."):
-            special[key.removeprefix(OVERHEAD_ANNOTATION + ".")] = _fraction(node_class, key)
+        elif key.startswith(VM_MEMORY_OVERHEAD_PERCENT + "."):
+            special[key.removeprefix(VM_MEMORY_OVERHEAD_PERCENT + ".")] = _fraction(node_class, key)
     cni = setting.cni
-    switch = annotations.get(PREFIX_DELEGATION_ANNOTATION)
+    switch = annotations.get(PREFIX_DELEGATION)
     if switch is not None:
         if switch not in ("on", "off"):
-            raise _refuse(node_class, PREFIX_DELEGATION_ANNOTATION, f"{switch!r} is neither on nor off")
+            raise _refuse(node_class, PREFIX_DELEGATION, f"{switch!r} is neither on nor off")
         cni = msgspec.structs.replace(cni or VpcCni(), prefix_delegation=switch == "on")
     return msgspec.structs.replace(setting, vm_memory_overhead_percent=common, overhead_percent_of=special, cni=cni)
 

@@ -1,14 +1,13 @@
-"""What EC2's own description of an instance type says a node of it has, before kubelet keeps its share.
+"""The capacity of a node by EC2's description of its instance type, before kubelet keeps its share.
 
-The formulas are Karpenter's (instancetype/types.go), so that the figures people know come out the same.
+The formulas are Karpenter's (instancetype/types.go), so that the figures are those that people know.
 
-How many pods with a network interface of their own (security groups for pods) a type can hold.
-
-Such a pod gets a branch of the node's trunk interface, and the VPC resource controller shows how many branches there
-are as `vpc.amazonaws.com/pod-eni`. No answer of EC2's says it. But a type's limit follows from its size: the larger the
-machine, the more interfaces in all, and branches are those that are not plain ones. Families built around disks or
-accelerators, and the largest machines, depart from that; and the controller shows none at all on a type that its table
-does not list yet. There, no more than one node relies on the estimate before a node has reported.
+A pod with a network interface of its own (security groups for pods) gets a branch of the node's trunk interface. The
+VPC resource controller shows the number of branches as `vpc.amazonaws.com/pod-eni`; EC2 does not describe it. It
+follows from the size of the type: larger machines have more interfaces in all, and branches are those that are not
+plain ones. Families built around disks or accelerators, and the largest machines, depart from that rule, and the
+controller shows none on a type that its table does not list yet. There, only one node relies on the estimate before a
+node has reported.
 """
 
 from __future__ import annotations
@@ -175,8 +174,8 @@ def careful_capacity(
 
     Memory: at least 12.5 % of what EC2 states, or twice the worst ratio seen on the AMI, and 128 MiB are taken off;
     in the field 1.7 to 5.3 % are missing on large types, and some 100 to 220 MiB on the smallest. Ephemeral storage:
-    file systems keep a few per cent of a volume. Branch interfaces: as `trunks` trusts its rule. CPUs, devices and pods
-    are exact: EC2 states them and we set them.
+    file systems keep a few per cent of a volume. Branch interfaces: see `careful_branches`. CPUs, devices and
+    pods are exact: EC2 states them and we set them.
     """
     nominal = nominal_memory(kind)
     taken = ceil(nominal * max(0.125, 2 * worst_overhead_ratio)) + FIXED_OVERHEAD

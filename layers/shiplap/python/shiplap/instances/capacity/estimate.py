@@ -1,4 +1,4 @@
-"""What a node of one type yields, by the best source there is, and how far that can be trusted."""
+"""The capacity of a node of one type, by the best source there is, and how far that can be trusted."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class CapacityEstimator:
     ) -> CapacityEstimate:
         """Reported figures replace computed ones; what kubelet keeps back is the difference it reported.
 
-        Pods are no news, kubelet was told their number. A node of a pool whose NodeOverlay says more must not raise it
-        above the addresses there are.
+        The number of pods is not learned: kubelet was told it. A node of a pool whose NodeOverlay says more must not
+        raise it above the addresses there are.
         """
         reported, allocatable = learned
         amounts = formula | reported

@@ -1,4 +1,4 @@
-"""Expressions of an EC2NodeClass's kubelet map, worked out for one instance type.
+"""Expressions of an EC2NodeClass's kubelet map, evaluated for one instance type.
 
 Karpenter's units: cpu in millicores, rounded up to tens; memory in MiB, rounded up to sixteens; storage in GiB; process
 ids and inodes as they are. The rounding keeps types alike: each different value costs a launch template.
@@ -30,10 +30,10 @@ _IN_MIB = (MEMORY, "memory.available")
 
 
 def with_max_pods(settings: KubeletSettings, kind: Ec2InstanceType, default: int) -> KubeletSettings:
-    """The settings with the formula of `maxPods` worked out, where there is one; `default` pods without it.
+    """The settings with the formula of `maxPods` evaluated, where there is one; `default` pods without it.
 
     Raises:
-        InvalidInput: it cannot be worked out, or is no number of pods.
+        InvalidInput: it cannot be evaluated, or is no number of pods.
     """
     for formula in settings.formulas:
         if formula.section == "maxPods":
@@ -45,10 +45,10 @@ def with_max_pods(settings: KubeletSettings, kind: Ec2InstanceType, default: int
 
 
 def with_values(settings: KubeletSettings, kind: Ec2InstanceType, pods: int) -> tuple[KubeletSettings, FormulaValues]:
-    """The settings with all other formulas worked out for a node of `pods` pods, and what they came to.
+    """The settings with all other formulas evaluated for a node of `pods` pods, and their values.
 
     Raises:
-        InvalidInput: one cannot be worked out, or is negative.
+        InvalidInput: one cannot be evaluated, or is negative.
     """
     values = tuple(
         sorted(
@@ -82,7 +82,7 @@ def _quantity(formula: Formula, kind: Ec2InstanceType, pods: int) -> str:
 
 
 def _number(formula: Formula, kind: Ec2InstanceType, pods: int) -> int:
-    """What the expression comes to, broken numbers cut."""
+    """The value of the expression, fractions cut off."""
     try:
         return int(formula.expression.evaluate(_variables(kind, pods)))
     except ValueError as error:

@@ -1,7 +1,7 @@
 """The kubelet settings of an EC2NodeClass, as far as they shape a node's capacity and overhead.
 
 `spec.kubelet` is an open map upstream; only the keys that change what a node yields are read here, each checked for
-its form. Where a value is an expression it is kept apart, to be worked out per instance type (`kubelet_formulas`).
+its form. Where a value is an expression it is kept apart, to be evaluated per instance type (`kubelet_formulas`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Interface(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 class KubeletSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """Reserved amounts are canonical; `eviction` is by resource and holds only what was written.
 
-    `formulas` are not contained in the other fields until they were worked out for an instance type.
+    `formulas` are not contained in the other fields until they were evaluated for an instance type.
     """
 
     max_pods: int | None = None
@@ -94,15 +94,15 @@ def read_kubelet_settings(node_class: EC2NodeClass) -> KubeletSettings:
 
 
 FormulaValues = tuple[tuple[str, str, str], ...]
-"""What formulas come to on one instance type: (section, name, quantity as kubelet reads it), sorted."""
+"""Values of formulas on one instance type: (section, name, quantity as kubelet reads it), sorted."""
 
 
 def kubelet_hash(node_class: EC2NodeClass, max_pods: int, values: FormulaValues = ()) -> str:
     """Ten hexadecimal digits that change with everything in a node class that changes what its kubelets report.
 
-    That is the kubelet map with what its formulas come to, the number of pods written to the node's user data, the user
-    data itself (it can hold kubelet settings), the disks and the network interfaces. What is learned holds only for an
-    equal hash.
+    That is the kubelet map with the values of its formulas, the number of pods written to the node's user data, the
+    user data itself (it can hold kubelet settings), the disks and the network interfaces. What is learned holds only
+    for an equal hash.
     """
     spec = node_class.spec
     shaping = (

@@ -1,6 +1,6 @@
-"""What nodes really reported, merged into what is remembered, and what it says about types and siblings.
+"""Reports of nodes, merged into learned capacity, and figures inferred from them for other types of the same AMI.
 
-Everything is pure: the stores call `merged_capacity` inside a conditional write and try again when somebody was faster.
+Everything is pure: the stores call `merged_capacity` inside a conditional write and repeat it after a conflict.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ def _first(minima: Mapping[str, Sequence[Minimum]]) -> dict[str, int]:
 
 
 class LearnedCapacityIndex:
-    """All learned capacity, arranged for questions about one (AMI, instance type, kubelet settings) after another.
+    """All learned capacity, indexed by (AMI, instance type, kubelet settings).
 
-    An empty AMI means that it is not known which one a node will boot (planning from files); then what any AMI gave
-    counts, and the smallest figure wins.
+    An empty AMI means that the AMI is not known (planning from files); then reports on any AMI count, and the smallest
+    figure wins.
     """
 
     def __init__(self, learned: Iterable[LearnedCapacity], nominal_memory: Mapping[str, int]) -> None:
-        """`nominal_memory`: bytes EC2 states for each type; what was learned of a type it lacks teaches nothing."""
+        """`nominal_memory`: bytes EC2 states for each type; learned capacity of other types is ignored."""
         self._exact: dict[tuple[str, str, str], list[LearnedCapacity]] = {}
         self._memory: dict[str, list[_MemorySample]] = {}
         self._worst: dict[str, float] = {}
@@ -149,18 +149,18 @@ class LearnedCapacityIndex:
                 self._worst[ami] = max(self._worst.get(ami, 0.0), seen.overhead_ratio)
 
     def exact(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:
-        """Smallest capacity and allocatable reported for exactly this combination, or None when nobody has run it."""
+        """Smallest capacity and allocatable of exactly this combination, or None when no node has reported."""
         entries = self._exact.get((ami, instance_type, kubelet_hash))
         if not entries:
             return None
         return _smallest(map(smallest_capacity, entries)), _smallest(map(smallest_allocatable, entries))
 
     def inferred_memory(self, ami: str, instance_type: str, nominal: int, formula: int) -> int | None:
-        """Memory in bytes by what siblings on the same AMI gave, or None when there are none.
+        """Memory in bytes, inferred from siblings on the same AMI; None when there are none.
 
-        The same type under other kubelet settings is the best witness, then its family, then all types. Witnesses are
-        scaled by the smallest share of its stated memory that any of them had. The missing share shrinks as machines
-        grow, so witnesses that are all larger than the type never raise it above `formula`.
+        Best is the same type under other kubelet settings, then its family, then all types. The stated
+        memory is scaled by the smallest share of stated memory that any sample had. The missing share shrinks as
+        machines grow, so samples that are all larger than the type never raise it above `formula`.
         """
         seen = self._memory.get(ami)
         if not seen:
@@ -169,9 +169,9 @@ class LearnedCapacityIndex:
         if same:
             return min(same)
         family = instance_type.partition(".")[0]
-        witnesses = [each for each in seen if each.family == family] or seen
-        inferred = min(nominal * each.memory // each.nominal for each in witnesses)
-        if all(each.nominal > nominal for each in witnesses):
+        samples = [each for each in seen if each.family == family] or seen
+        inferred = min(nominal * each.memory // each.nominal for each in samples)
+        if all(each.nominal > nominal for each in samples):
             return min(inferred, formula)
         return inferred
 

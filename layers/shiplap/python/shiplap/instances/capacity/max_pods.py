@@ -49,7 +49,7 @@ def cni_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> 
 
 
 def recommended_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
-    """What max-pods-calculator.sh prints: the ceiling, but at most 110, or 250 on more than 30 vCPUs."""
+    """The figure of max-pods-calculator.sh: the ceiling, but at most 110, or 250 on more than 30 vCPUs."""
     return min(cni_max_pods(kind, cni, reserved_enis), 250 if kind.v_cpu_info.default_v_cpus > 30 else 110)
 
 

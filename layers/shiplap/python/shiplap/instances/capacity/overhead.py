@@ -1,4 +1,4 @@
-"""What kubelet keeps back of a node's capacity: kube-reserved, system-reserved and the eviction thresholds."""
+"""The part of a node's capacity that kubelet keeps back: kube-reserved, system-reserved and the eviction thresholds."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def reserved_memory(pods: int) -> int:
 
 
 def overhead(capacity: Mapping[str, int], v_cpus: int, counted_pods: int, kubelet: KubeletSettings) -> dict[str, int]:
-    """What is kept back of each resource, canonical units.
+    """The amount kept back of each resource, canonical units.
 
     `counted_pods` is the number of pods the memory reserve is sized for; it depends on the AMI family (see
-    `families.Family.eni_limited_overhead`). Percentages are of `capacity`, so a better estimate of that changes them.
+    `AmiFamily.eni_limited_overhead`). Percentages are of `capacity`, so a better estimate of that changes them.
     """
     kept = {
         CPU: reserved_cpu(v_cpus),

@@ -1,4 +1,4 @@
-"""What the AMI families differ in: where they keep pods' data, how they count pods and what their kubelets accept."""
+"""The AMI families: where they keep pods' data, how they count pods and which settings their kubelets accept."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _ALIASES = {name.lower(): name for name in FAMILIES if name != "Custom"}
 
 
 def spec_hash(node_class: EC2NodeClass, ca: str = "") -> str:
-    """The digest by which nodes of an EC2NodeClass remember what it said (`node_class_hash`); raises as `family_of`."""
+    """The digest by which nodes of an EC2NodeClass remember its content (`node_class_hash`); raises as `family_of`."""
     return node_class_hash(node_class, family_of(node_class).name, ca)
 
 

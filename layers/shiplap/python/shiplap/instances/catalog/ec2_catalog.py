@@ -1,4 +1,4 @@
-"""The raw catalogue: what EC2 says about every instance type, before any EC2NodeClass is applied to it."""
+"""The raw catalogue: EC2's description of every instance type, before any EC2NodeClass is applied to it."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Types, where they are sold and for how much, in one region; `refreshed_at` in epoch seconds.
 
     `zones` maps a type to the zones that offer it, `zone_ids` a zone to its id. `on_demand_at` and `spot_at` say when
-    AWS last told prices, which may be long before; 0 means never.
+    AWS last gave prices, which may be long before; 0 means never.
     """
 
     region: str

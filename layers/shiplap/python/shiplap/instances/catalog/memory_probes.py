@@ -1,4 +1,4 @@
-"""Unmeasured types as a NodePool sees them that lets one node find out how much memory they have."""
+"""Unmeasured types for a NodePool that allows one node to find out how much memory they have."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def probes(pool: NodePool) -> bool:
 
 
 def apply(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
-    """The types, those nobody has run with the memory that EC2 states as their estimate; the careful bound stays."""
-    return tuple(map(_hopeful, types))
+    """The types, unmeasured ones with the memory that EC2 states as their estimate; the careful bound stays."""
+    return tuple(map(_with_stated_memory, types))
 
 
 def stated_memory(item: InstanceType) -> int:
-    """What EC2 states, bytes, from the label of the type; 0 if it has none."""
+    """The memory EC2 states, bytes, from the label of the type; 0 if it has none."""
     known = next((entry for entry in item.requirements if entry.key == MEMORY_LABEL), None)
     if known is None or known.complement or len(known.values) != 1:
         return 0
     return int(next(iter(known.values))) * _MEBI
 
 
-def _hopeful(item: InstanceType) -> InstanceType:
+def _with_stated_memory(item: InstanceType) -> InstanceType:
     stated, estimate = stated_memory(item), item.capacity.get(MEMORY, 0)
     if item.verified or stated <= estimate:
         return item

@@ -1,4 +1,4 @@
-"""NodeOverlays: what users say about prices and resources of instance types, as one NodePool sees them.
+"""NodeOverlays: users' prices and resources of instance types, as one NodePool sees them.
 
 The rules are Karpenter's, with one freedom more: `capacity` may name any resource, memory, CPU and pods included. An
 overlay that conflicts with another of equal weight is dropped as a whole.
@@ -34,7 +34,7 @@ def apply(types: Sequence[InstanceType], pool: NodePool, overlays: Sequence[Node
         return tuple(types)
     changes = _Changes(types, pool)
     for overlay in ordered(overlays):
-        changes.add(_Read(overlay))
+        changes.add(_ParsedOverlay(overlay))
     return tuple(changes.applied(kind) for kind in types)
 
 
@@ -50,7 +50,9 @@ def without_conflicts(
     rejected: set[str] = set()
     for pool, types in seen_by:
         changes = _Changes(types, pool)
-        rejected.update(overlay.metadata.name for overlay in ordered(overlays) if not changes.add(_Read(overlay)))
+        rejected.update(
+            overlay.metadata.name for overlay in ordered(overlays) if not changes.add(_ParsedOverlay(overlay))
+        )
     return tuple(overlay for overlay in overlays if overlay.metadata.name not in rejected)
 
 
@@ -60,8 +62,8 @@ def ordered(overlays: Iterable[NodeOverlay]) -> list[NodeOverlay]:
     return sorted(by_name, key=lambda overlay: -overlay.spec.weight)
 
 
-class _Read:
-    """An overlay with its texts read."""
+class _ParsedOverlay:
+    """An overlay with its texts parsed."""
 
     def __init__(self, overlay: NodeOverlay) -> None:
         spec = overlay.spec
@@ -80,7 +82,7 @@ class _Read:
 
 
 class _Changes:
-    """What the overlays accepted so far change for one NodePool."""
+    """The changes of the overlays accepted so far, for one NodePool."""
 
     def __init__(self, types: Sequence[InstanceType], pool: NodePool) -> None:
         self._types = types
@@ -90,7 +92,7 @@ class _Changes:
         self._capacity: dict[str, dict[str, int]] = {}
         self._touched: set[tuple[int, str, int | str]] = set()
 
-    def add(self, overlay: _Read) -> bool:
+    def add(self, overlay: _ParsedOverlay) -> bool:
         """Take an overlay in, unless one of equal weight changes something that it changes too; then False."""
         found = {kind.name: self._matching(kind, overlay) for kind in self._types}
         prices = [(name, index) for name, indexes in found.items() for index in indexes if overlay.adjustment]
@@ -122,7 +124,7 @@ class _Changes:
         estimated = offering.price_estimated and not absolute
         return msgspec.structs.replace(offering, price=price, price_estimated=estimated, overlaid=True)
 
-    def _matching(self, kind: InstanceType, overlay: _Read) -> list[int]:
+    def _matching(self, kind: InstanceType, overlay: _ParsedOverlay) -> list[int]:
         """Indexes of the type's offerings that the overlay is about."""
         name = requirement(labels.INSTANCE_TYPE, "In", (kind.name,))  # catalogues from files need not say it
         given = {name.key: name} | {item.key: item for item in kind.requirements} | self._pool
@@ -154,10 +156,10 @@ def adjusted(price: float, adjustment: str) -> float:
 
 
 def with_capacity(kind: InstanceType, capacity: Mapping[str, int]) -> InstanceType:
-    """The type with some amounts replaced by what a user says; memory said is memory known.
+    """The type with some amounts replaced by those of a user; memory that a user states counts as verified.
 
-    Nothing is promised that a kubelet of exactly this AMI, type and settings has refuted: of a learned amount and an
-    override the smaller one counts.
+    Of a learned amount and an override the smaller one counts: a kubelet of exactly this AMI, type and settings has
+    reported it.
     """
     amounts, kept = dict(kind.capacity), dict(kind.overhead)
     sources, careful = dict(kind.sources), dict(kind.careful)

@@ -1,4 +1,4 @@
-"""Instance types as a NodePool with rules about prices sees them: discounted, and without what is too dear."""
+"""Instance types as a NodePool with price rules sees them: discounted, and without offerings above a ceiling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shiplap.manifests.price_annotations import PriceRules
 def apply(types: Sequence[InstanceType], rules: PriceRules) -> tuple[InstanceType, ...]:
     """The types with discounts taken off; offerings above a ceiling after that are not available. Order is kept.
 
-    Ceilings are about what is paid, so they look at discounted prices, those of NodeOverlays included.
+    Ceilings apply to the price that is paid, so to discounted prices, those of NodeOverlays included.
     """
     if not rules.changes_types:
         return tuple(types)

@@ -73,7 +73,7 @@ class PlacementGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SelectedResources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What nodes of an EC2NodeClass are put into: the ids that its selectors answer with, each tuple sorted."""
+    """The resources that the selectors of an EC2NodeClass match, by id, each tuple sorted."""
 
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class NodeClassProblem(msgspec.Struct, frozen=True):
 class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
     """An EC2NodeClass with its selectors answered by AWS. `amis` in order of preference.
 
-    With `problems` something that nodes need is missing, and nothing can be launched.
+    With `problems`, something that nodes need is missing and nothing can be launched.
     """
 
     name: str
@@ -118,7 +118,7 @@ class ResolvedNodeClass(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def selection(self) -> SelectedResources:
-        """What nodes are put into, whether or not there is room now."""
+        """The matched resources, whether or not they have capacity now."""
         return SelectedResources(
             subnets=tuple(sorted(subnet.id for subnet in self.subnets)),
             security_groups=tuple(sorted(self.security_groups)),

@@ -11,15 +11,15 @@ from shiplap.kubernetes.quantity import HUGE_PAGES, MEMORY
 from shiplap.kubernetes.requirements import Requirement
 
 RESERVED_PRICE_FACTOR = 1e-7
-"""A reservation is paid for whether it is used or not: what is left of the on-demand price only keeps the order."""
+"""Reserved capacity is paid for whether it is used or not: this part of the on-demand price only keeps the order."""
 
 
 class Offering(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to buy an instance type: zone × capacity type (× reservation); price in USD per hour.
 
-    `reservation_capacity` is how many instances the reservation still has room for, whatever their type's other
-    offerings say; `reservation_type` is `default` or `capacity-block`. `overlaid`: a NodeOverlay states the price, of
-    which EC2 knows nothing.
+    `reservation_capacity` is how many instances the reservation can still take, whatever the other offerings of the
+    type say; `reservation_type` is `default` or `capacity-block`. `overlaid`: a NodeOverlay states the price,
+    which EC2 does not know.
     """
 
     zone: str
@@ -58,8 +58,8 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     (AMI, type, kubelet settings) has been seen, and only one node at a time may rely on more than `careful`, a lower
     bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
     `override`, `learned`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead that grows
-    with the capacity (eviction thresholds in per cent). `kubelet_values` is what expressions in the kubelet settings
-    come to: (map, name, quantity).
+    with the capacity (eviction thresholds in per cent). `kubelet_values` holds the values of expressions in the kubelet
+    settings: (map, name, quantity).
     """
 
     name: str
@@ -102,7 +102,7 @@ def huge_pages(capacity: Mapping[str, int]) -> int:
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one kubelet reported for (AMI, instance type, kubelet settings), canonical units.
+    """The report of one kubelet for (AMI, instance type, kubelet settings), canonical units.
 
     `capacity` and `allocatable` are the node's own; `predicted` is the allocatable the plan relied on.
     """
@@ -126,7 +126,7 @@ class Minimum(msgspec.Struct, frozen=True):
 
 
 class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that is remembered of one (AMI, instance type, kubelet settings).
+    """Everything learned about one (AMI, instance type, kubelet settings).
 
     `recent` holds the newest observations, oldest first. `minimum_capacity` and `minimum_allocatable` hold, per
     resource, the smallest amount of the last 60 days, and behind it each amount that is the smallest once the one

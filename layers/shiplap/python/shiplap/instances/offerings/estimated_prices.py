@@ -1,8 +1,8 @@
-"""Prices guessed from hardware, for where AWS has not been asked: planning from files and the demo.
+"""Prices estimated from hardware, for planning from files and the demo, where AWS has not been asked.
 
 A linear model: so much for a vCPU of a maker and generation, a GiB of memory, a GB of local disk, a GiB of GPU memory.
 All coefficients are ≥ 0, so within a family a larger type never costs less. `tools/fit_prices.py` fits them to a price
-list; what is guessed here is marked as an estimate wherever it is shown.
+list; these prices are marked as estimates wherever they are shown.
 """
 
 from __future__ import annotations

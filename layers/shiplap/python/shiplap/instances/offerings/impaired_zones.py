@@ -12,7 +12,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 def without_zones(types: Iterable[InstanceType], zones: Collection[str]) -> tuple[InstanceType, ...]:
     """The same types with no offering available in some zones, given by id or by name.
 
-    The offerings stay: the zone is still one that pods may be spread over, there is only nothing to be had in it.
+    The offerings stay: pods may still be spread over the zone, only nothing can be launched in it.
     """
     if not zones:
         return tuple(types)

@@ -1,4 +1,4 @@
-"""What a node costs: the one place that says so, for tables, pages, pictures and accounts alike."""
+"""The price of a node, computed in one place for tables, pages, pictures and explanations."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         A node that does not say its capacity type is taken to be on-demand. Where its own offering is not known, that
         of its type in another zone stands for it. Both are estimates. A node that is no instance has no price.
         """
-        marks = node.metadata.labels
-        if marks.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
+        node_labels = node.metadata.labels
+        if node_labels.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
             return UNKNOWN_PRICE
         bought = claim or _NO_CLAIM
-        pool = name_of_label(marks.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
-        name = labels.value_of(marks, labels.INSTANCE_TYPE) or bought.instance_type
-        zone = labels.value_of(marks, labels.ZONE) or bought.zone
+        pool = name_of_label(node_labels.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
+        name = labels.value_of(node_labels, labels.INSTANCE_TYPE) or bought.instance_type
+        zone = labels.value_of(node_labels, labels.ZONE) or bought.zone
         return self._paid(pool, name, zone, capacity_type_of(node) or bought.capacity_type, bought.hourly)
 
     def of_claim(self, claim: NodeClaim) -> Price:
@@ -95,8 +95,8 @@ _NO_CLAIM = NodeClaim(cluster="", name="", node_pool="", node_class="")
 
 def offering_price(offered: Iterable[Offering], node: Node) -> float:
     """USD per hour of just the offering that a node's labels name, available or not; 0 when it is not among these."""
-    marks = node.metadata.labels
-    return _exact(offered, marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, "")).hourly
+    node_labels = node.metadata.labels
+    return _exact(offered, node_labels.get(labels.ZONE, ""), node_labels.get(labels.CAPACITY_TYPE, "")).hourly
 
 
 def total_price(prices: Iterable[Price]) -> Price:
@@ -117,8 +117,8 @@ def offerings_by_type(*catalogs: Iterable[InstanceType]) -> OfferingsByType:
 
 def capacity_type_of(node: Node) -> str:
     """As the node's labels say it, Karpenter's or those of a managed node group; empty when they do not."""
-    marks = node.metadata.labels
-    return marks.get(labels.CAPACITY_TYPE) or _OF_MANAGED.get(marks.get(_MANAGED, ""), "")
+    node_labels = node.metadata.labels
+    return node_labels.get(labels.CAPACITY_TYPE) or _OF_MANAGED.get(node_labels.get(_MANAGED, ""), "")
 
 
 def _exact(offered: Iterable[Offering], zone: str, capacity_type: str) -> Price:

@@ -1,6 +1,6 @@
-"""How long an offering that EC2 refused is left alone, how much may be asked of it afterwards, and what rests with it.
+"""How long an offering that EC2 refused is not used, and how many instances may be asked of it afterwards.
 
-Capacity that failed twice in a row deserves a longer rest, and a smaller trial after it.
+Capacity that failed twice in a row gets a longer back-off, and a smaller trial after it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def quota_of(instance_type: str) -> str:
 
 
 def in_placement_group(group: str, instance_type: str) -> str:
-    """An instance type, or ANY, as launches into a placement group want it: what these lack others may well get."""
+    """An instance type, or ANY, for launches into a placement group: others may get capacity that these lack."""
     return f"{group}/{instance_type}" if group else instance_type
 
 
@@ -65,7 +65,7 @@ def after_failure(failures: int, until: float, now: float, first_s: int = FIRST_
     """The failures in a row and the epoch second until which the offering rests, once it failed at `now`.
 
     `failures` and `until` are what was known before (0, 0.0 when nothing was). While it rests, another failure is the
-    same outage seen by somebody else and changes nothing. A failure later than one more wait of the same length
+    same outage seen by another function and changes nothing. A failure later than one more wait of the same length
     after the rest is news, not a repetition, and starts at one.
     """
     if failures and now < until:

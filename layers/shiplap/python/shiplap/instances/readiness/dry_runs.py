@@ -1,7 +1,7 @@
-"""Whether EC2 would let us launch from an EC2NodeClass, tried out before pods depend on it, and remembered.
+"""Dry runs: whether EC2 would launch from an EC2NodeClass, asked before pods depend on it, and remembered.
 
-A missing permission, or an organisation's policy, shows only in EC2's own answer. Asking for it takes a few requests,
-so an answer is kept while the EC2NodeClass stays as it is written; not for ever, for policies change, too.
+A missing permission, or an organisation's policy, shows only in EC2's own answer. A dry run takes a few requests, so
+its answer is kept while the EC2NodeClass is unchanged; not for ever, because policies change, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 ALLOWED_FOR_S = 6 * 3600.0
 """How long a permission is taken to hold, in seconds."""
 REFUSED_FOR_S = 300.0
-"""How long a refusal is, in seconds: somebody may be mending it."""
+"""How long a refusal is taken to hold, in seconds: somebody may be fixing it."""
 
 
 class DryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What EC2 said to launching from an EC2NodeClass whose content has the digest `manifest`.
+    """EC2's answer to launching from an EC2NodeClass whose content has the digest `manifest`.
 
     `reason` and `message` are those of the condition ValidationSucceeded, empty when there is nothing against it.
     From `again_at` on, epoch seconds, EC2 is asked again.
@@ -57,19 +57,19 @@ class DryRuns(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return tuple(item for item in node_classes if (known := self.of(item)) is None or now >= known.again_at)
 
     def with_news(self, fresh: Iterable[DryRun], node_classes: Iterable[EC2NodeClass]) -> DryRuns:
-        """The same with new answers in the place of old ones, and without EC2NodeClasses that are no more."""
+        """The same with new answers in the place of old ones, and without EC2NodeClasses that no longer exist."""
         names = {item.metadata.name for item in node_classes}
         merged = {item.node_class: item for item in (*self.items, *fresh)}
         return DryRuns(tuple(merged[name] for name in sorted(names & merged.keys())))
 
 
 def dry_run(node_class: EC2NodeClass, now: float, problem: NodeClassProblem | None = None) -> DryRun:
-    """What EC2 says to it `now`, epoch seconds."""
+    """EC2's answer `now`, epoch seconds."""
     known_until = now + (ALLOWED_FOR_S if problem is None else REFUSED_FOR_S)
     reason, message = ("", "") if problem is None else (problem.reason, problem.message)
     return DryRun(node_class.metadata.name, manifest_digest(node_class), known_until, reason, message)
 
 
 def untried_dry_run(node_class: EC2NodeClass, now: float) -> DryRun:
-    """There is nothing that could be tried now, because the EC2NodeClass is not ready or its pools launch nothing."""
+    """Nothing can be tried now, because the EC2NodeClass is not ready or its pools launch nothing."""
     return DryRun(node_class.metadata.name, manifest_digest(node_class), now + REFUSED_FOR_S)

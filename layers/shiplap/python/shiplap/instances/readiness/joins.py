@@ -1,4 +1,4 @@
-"""What is known of instances becoming nodes: how long that takes, and on which AMIs and types it never happens.
+"""How instances become nodes: how long that takes, and on which AMIs and types it never happens.
 
 A deadline that suits a Bottlerocket node is too short for Windows, and one that suits both is ten minutes of waiting
 for a node that will never come. An AMI that is broken would be launched, waited for and ended for ever; so after a few
@@ -19,7 +19,7 @@ SAMPLES = 100
 """Times remembered per NodePool, the newest ones."""
 
 FEWEST_SAMPLES = 5
-"""With fewer times nothing is concluded from them."""
+"""Fewer times say nothing."""
 
 DEADLINE_FACTOR = 2.0
 """A node is given up after the 99th percentile of its NodePool's times, times this."""
@@ -128,7 +128,7 @@ class BlockedLaunches(msgspec.Struct, frozen=True):
 
 
 def blocked_launches(history: JoinHistory, joining: Iterable[tuple[str, str]], now: float) -> BlockedLaunches:
-    """What to keep off.
+    """The AMIs, and types on AMIs, to keep off.
 
     Args:
         history: of the cluster.
@@ -138,25 +138,25 @@ def blocked_launches(history: JoinHistory, joining: Iterable[tuple[str, str]], n
     """
     under_way = set(joining)
     trying = {ami for ami, _ in under_way}
-    barred_amis, barred_types = set(), set()
+    blocked_amis, blocked_types = set(), set()
     for item in history.amis:
         until = item.all.pause_until(AMI_FAILURES)
         if until and (now < until or item.ami in trying):
-            barred_amis.add(item.ami)
+            blocked_amis.add(item.ami)
         for name, record in item.types.items():
             until = record.pause_until(TYPE_FAILURES)
             if until and (now < until or (item.ami, name) in under_way):
-                barred_types.add((item.ami, name))
-    return BlockedLaunches(frozenset(barred_amis), frozenset(barred_types))
+                blocked_types.add((item.ami, name))
+    return BlockedLaunches(frozenset(blocked_amis), frozenset(blocked_types))
 
 
-def without_blocked(types: Iterable[InstanceType], barred: BlockedLaunches) -> tuple[InstanceType, ...]:
-    """The same types with no offering available where a bar holds."""
-    if not barred.amis and not barred.types:
+def without_blocked(types: Iterable[InstanceType], blocked: BlockedLaunches) -> tuple[InstanceType, ...]:
+    """The same types with no offering available where launches are blocked."""
+    if not blocked.amis and not blocked.types:
         return tuple(types)
 
     def closed(item: InstanceType) -> InstanceType:
-        if item.ami not in barred.amis and (item.ami, item.name) not in barred.types:
+        if item.ami not in blocked.amis and (item.ami, item.name) not in blocked.types:
             return item
         return replace(item, offerings=tuple(replace(offering, available=False) for offering in item.offerings))
 

@@ -1,4 +1,4 @@
-"""Instances that end before they become nodes: the EC2NodeClass that is left alone then, and advice for people.
+"""Instances that end before they become nodes: their EC2NodeClass is not launched from, and people get advice.
 
 EC2 accepts such a launch and ends the instance seconds later, for example because it may not use the key of a volume.
 The next instance of the same EC2NodeClass would end alike, whatever its type.

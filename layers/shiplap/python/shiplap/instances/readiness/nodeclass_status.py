@@ -1,4 +1,4 @@
-"""What is shown of EC2NodeClasses and NodePools: conditions, and what AWS answered to their selectors."""
+"""The status of EC2NodeClasses and NodePools: conditions, and the resources that their selectors match."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shiplap.instances.readiness.conditions import Condition
 from shiplap.manifests.custom_resources import EC2NodeClass
 
 _TRUSTED_S = 2 * 3600.0
-"""A problem found longer ago than this, seconds, is not held against an EC2NodeClass: nobody has looked since."""
+"""A problem found longer ago than this, seconds, no longer counts: the EC2NodeClass has not been inspected since."""
 
 _FOUND_BY_INSPECTION = (conditions.INSTANCE_PROFILE, conditions.VALIDATION)
 """Conditions that a decision does not look into itself."""
@@ -84,7 +84,7 @@ def manifest_digest(node_class: EC2NodeClass) -> str:
 def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, now: float) -> str:
     """Why nothing should be launched from an EC2NodeClass as it is now written, by its last inspection; empty if none.
 
-    Only what a decision does not find out by itself counts, so that what was mended since does not stay forbidden.
+    Only problems that a decision does not find out by itself count, so that a fixed one does not block launches.
     """
     for status in (item for item in known.clusters if item.cluster == cluster and now < item.checked_at + _TRUSTED_S):
         for item in status.node_classes:

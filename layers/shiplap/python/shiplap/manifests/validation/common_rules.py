@@ -1,7 +1,4 @@
-"""Small checks that the rules of several kinds share.
-
-Checks that the selector terms of an EC2NodeClass share.
-"""
+"""Checks that the rules of several kinds, or several selector terms of an EC2NodeClass, share."""
 
 from __future__ import annotations
 

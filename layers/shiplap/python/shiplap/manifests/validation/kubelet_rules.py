@@ -1,11 +1,8 @@
 """What the open `kubelet` map of an EC2NodeClass must satisfy.
 
-Its fields are the kubelet's own, checked for spelling and type at every depth. Expressions in place of quantities are
-checked as far as that is possible without an instance type.
-
-The fields of the kubelet's configuration file (kubelet.config.k8s.io/v1beta1), so that a misspelt one is noticed.
-
-An EC2NodeClass may set most of them; what a family of AMIs can pass on is checked by `kubelet_rules`.
+Its fields are those of the kubelet's configuration file (kubelet.config.k8s.io/v1beta1), checked for spelling and type
+at every depth. Expressions in place of quantities are checked as far as that is possible without an instance type.
+Fields that the bootstrap of an AMI family cannot pass on are refused.
 """
 
 from __future__ import annotations

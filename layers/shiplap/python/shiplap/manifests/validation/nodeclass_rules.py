@@ -1,7 +1,4 @@
-"""What an EC2NodeClass must satisfy beyond its shape: the rules of Karpenter's CRD and of its checks at run time.
-
-What `blockDeviceMappings` of an EC2NodeClass must satisfy.
-"""
+"""What an EC2NodeClass must satisfy beyond its shape: the rules of Karpenter's CRD and of its checks at run time."""
 
 from __future__ import annotations
 
