@@ -131,7 +131,7 @@ class BucketMemory:
         try:
             return _MEMORY_DECODER.decode(zlib.decompress(document))
         except (zlib.error, msgspec.DecodeError) as error:
-            _LOG.warning("memory cannot be read and begins anew: %s", error, extra={"cluster": cluster, "key": key})
+            _LOG.warning("memory cannot be read and begins again: %s", error, extra={"cluster": cluster, "key": key})
             return DecisionMemory()
 
     def save(self, cluster: str, memory: DecisionMemory) -> None:
@@ -140,7 +140,7 @@ class BucketMemory:
 
 
 class BucketSnapshots:
-    """A SnapshotStore: `clusters/<cluster>`; since when it has its keeper is metadata, which costs no transfer."""
+    """A SnapshotStore: `clusters/<cluster>`; the time its keeper began is metadata, which costs no transfer."""
 
     _KEPT_SINCE = "kept-since"
 
@@ -162,13 +162,13 @@ class BucketSnapshots:
         key = CLUSTERS_PREFIX + cluster
         with store_errors(f"read s3://{self._bucket}/{key}"):
             try:
-                told = self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"]
+                metadata = self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"]
             except ClientError as error:
                 if code_of(error) not in ("404", "NoSuchKey"):
                     raise
                 return 0.0
         try:
-            return float(told.get(self._KEPT_SINCE, "0"))
+            return float(metadata.get(self._KEPT_SINCE, "0"))
         except ValueError as error:
             raise StoreError(f"{key}: {self._KEPT_SINCE} is no time: {error}") from error
 

@@ -23,7 +23,7 @@ _TRIES = 5
 
 
 class EventBridgeBus:
-    """An EventBus on EventBridge. What of a call was refused is sent again by itself; order is not kept."""
+    """An EventBus on EventBridge. Refused events are sent again by themselves; order is not kept."""
 
     def __init__(self, client: EventBridgeClient, bus: str, *, sleep: Sleep = time.sleep) -> None:
         self._client = client

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 REASON = "reason"
-"""Name of the message attribute that says what is wrong."""
+"""Name of the message attribute that holds the reason."""
 
 _LONGEST_REASON = 1000
 
@@ -27,8 +27,8 @@ class SqsDeadLetters:
     def send(self, body: str, reason: str) -> None:
         if not self._queue_url:
             raise StoreError("this function has no dead-letter queue; set SHIPLAP_DEAD_LETTER_QUEUE_URL")
-        told = reason[:_LONGEST_REASON] or "unknown"
-        attribute: MessageAttributeValueTypeDef = {"DataType": "String", "StringValue": told}
+        text = reason[:_LONGEST_REASON] or "unknown"
+        attribute: MessageAttributeValueTypeDef = {"DataType": "String", "StringValue": text}
         with store_errors(f"send to {self._queue_url}"):
             self._client.send_message(
                 QueueUrl=self._queue_url, MessageBody=body or " ", MessageAttributes={REASON: attribute}

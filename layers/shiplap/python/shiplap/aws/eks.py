@@ -1,4 +1,4 @@
-"""The control plane as nodes must know it: endpoint, certificate authority, version and service addresses."""
+"""The control plane's data that nodes need: endpoint, certificate authority, version and service addresses."""
 
 from __future__ import annotations
 

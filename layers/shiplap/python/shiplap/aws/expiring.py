@@ -1,4 +1,4 @@
-"""What AWS said a moment ago, kept for as long as it may be believed, so that warm functions ask less."""
+"""Recent answers of AWS, kept for as long as they may be trusted, so that warm functions ask less."""
 
 from __future__ import annotations
 

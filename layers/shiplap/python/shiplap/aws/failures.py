@@ -1,4 +1,4 @@
-"""What botocore raises when a store refuses, in the words of `shiplap.errors`; the one place that translates it."""
+"""Translates the exceptions that botocore raises for stores into those of `shiplap.errors`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _FILTERS: tuple[FilterTypeDef, ...] = (
     {"Name": "event.code", "Values": list(_EVENTS)},
 )
 _OVER = ("[Completed]", "[Canceled]")
-"""EC2 goes on telling of events that are over for a while, and says so in their description."""
+"""EC2 goes on listing events that are over for a while; their description begins with one of these."""
 
 _PAGE = 1000
 

@@ -1,4 +1,4 @@
-"""Trying again, boundedly and out of step with others who do the same."""
+"""Bounded retries with jitter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def attempts(count: int, *, first_s: float = 0.02, longest_s: float = 0.5, sleep
     """The numbers 0 … count − 1 with a pause before each but the first.
 
     A pause is a random part of `first_s`, doubled each time, of at most `longest_s` seconds ("full jitter"), so that
-    writers who met once do not meet again.
+    writers in conflict once are not in conflict again.
     """
     for number in range(count):
         if number:

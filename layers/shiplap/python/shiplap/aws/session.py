@@ -1,6 +1,6 @@
 """AWS clients: made when first used, kept for the life of the process, all configured alike.
 
-They are botocore's: boto3 would add the transfer of large files and its resources, which nobody here uses and which are
+They are botocore's: boto3 would add the transfer of large files and its resources, which are unused here and are
 a sixth of a cold start. What makes clients is imported inside the functions: a Lambda function that never calls AWS
 does not pay for it, and one that calls DynamoDB only does not load the model of EC2.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 IDLE_S = 240.0
 """Connections that were silent for longer, in seconds, are not used again: NAT gateways, load balancers and interface
-endpoints forget them after 350, and what is sent on one then may be answered by nobody.
+endpoints forget them after 350, and a request on one may stay unanswered.
 """
 
 _LOCK = Lock()  # a session must not make clients in two threads at once

@@ -1,4 +1,4 @@
-"""Tags: by which Shiplap knows its own, and by which users find what it made.
+"""Tags: Shiplap recognises its own resources by them, and users find them.
 
 All keys are our own. Karpenter ends every instance that carries its tags of a NodePool, an EC2NodeClass and the cluster
 but has no NodeClaim object, and deletes launch templates tagged for its cluster; it may run beside us, if only while a
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
 
 INSTALL = "shiplap.dev/install"
-"""Whose it is: an account may have several installs, by mistake even for one cluster, each with tables of its own."""
+"""The owner: an account may have several installs, by mistake even for one cluster, each with tables of its own."""
 CLUSTER = "shiplap.dev/cluster"
 NODE_POOL = "shiplap.dev/nodepool"
 NODE_CLASS = "shiplap.dev/ec2nodeclass"
@@ -68,12 +68,12 @@ def read(tags: list[TagTypeDef]) -> dict[str, str]:
 
 
 def is_foreign(own: Mapping[str, str], install: str) -> bool:
-    """Whether something with these tags is another install's. What has no such tag is older than the tag is."""
+    """Whether a resource with these tags is another install's; untagged ones are older than the tag."""
     return own.get(INSTALL, install) != install
 
 
 def owned_by(cluster: str) -> list[FilterTypeDef]:
-    """Filters for what this cluster's pools own, whichever install they are of: no filter says "ours or without"."""
+    """Filters for the resources of this cluster's pools, whichever install they are of: no filter says "ours or without"."""
     return [
         {"Name": f"tag:{cluster_tag(cluster)}", "Values": [OWNED]},
         {"Name": f"tag:{CLUSTER}", "Values": [cluster]},

@@ -99,7 +99,7 @@ class _WatchLine(msgspec.Struct, frozen=True):
 
 
 class _VersionOrError(msgspec.Struct, frozen=True):
-    """What a bookmark or an error carries."""
+    """The content of a bookmark or an error."""
 
     metadata: _Version = _Version()
     message: str = ""
@@ -142,25 +142,25 @@ class KubernetesClient:
         are listed only when they matter, claims before the volumes they may just have been bound to; so are namespaces,
         and, when `workloads` are asked for, Services and controllers.
         """
-        look = _ViewLists(self._list)
-        nodes = look.items(_READ_NODES, _NODES)
-        pending = look.page(_READ_PODS, _PODS, PENDING_PODS)
-        told = known(len(nodes), pending.version) if known is not None else None
-        bound = look.items(_READ_PODS, _PODS, BOUND_PODS) if told is None else told
+        lists = _ViewLists(self._list)
+        nodes = lists.items(_READ_NODES, _NODES)
+        pending = lists.page(_READ_PODS, _PODS, PENDING_PODS)
+        kept = known(len(nodes), pending.version) if known is not None else None
+        bound = lists.items(_READ_PODS, _PODS, BOUND_PODS) if kept is None else kept
         view = ClusterView(
             pods=merged_pods(pending.items, bound),
             nodes=nodes,
-            daemon_sets=look.items(_READ_DAEMON_SETS, "/apis/apps/v1/daemonsets"),
-            events=look.items(_READ_EVENTS, "/api/v1/events", SCALE_UP_EVENTS),
+            daemon_sets=lists.items(_READ_DAEMON_SETS, "/apis/apps/v1/daemonsets"),
+            events=lists.items(_READ_EVENTS, "/api/v1/events", SCALE_UP_EVENTS),
             version=pending.version,
         )
         if needs_storage_objects(view.pods, nodes, leaving):
-            view = _with_storage(view, look)
+            view = _with_storage(view, lists)
         if needs_namespaces(view.pods):
-            view = msgspec.structs.replace(view, namespaces=look.items(_READ_NAMESPACES, "/api/v1/namespaces"))
+            view = msgspec.structs.replace(view, namespaces=lists.items(_READ_NAMESPACES, "/api/v1/namespaces"))
         if workloads:
-            view = _with_workloads(view, look)
-        return msgspec.structs.replace(view, unreadable=look.unreadable())
+            view = _with_workloads(view, lists)
+        return msgspec.structs.replace(view, unreadable=lists.unreadable())
 
     def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
         """Unfinished pods without a node, sorted by namespace and name; the first `most` in one request, if set."""
@@ -293,7 +293,7 @@ class KubernetesClient:
             pass  # the name is a digest of the event: it is there already
 
     def _list(self, reader: Reader[Item], path: str, selector: str = "") -> Page[Item]:
-        """All pages of a list as one, begun anew once when the server forgets it half way."""
+        """All pages of a list as one, begun again once when the server forgets it half way."""
         try:
             return self._pages(reader, path, selector)
         except ResourceVersionGone:
@@ -322,7 +322,7 @@ class KubernetesClient:
 
 
 class _ViewLists:
-    """The lists of one view, and what could not be read of them."""
+    """The lists of one view, and their unreadable objects."""
 
     def __init__(self, read: Callable[[Reader[Any], str, str], Page[Any]]) -> None:
         self._read = read
@@ -341,23 +341,23 @@ class _ViewLists:
         return tuple(sorted(self._unreadable))
 
 
-def _with_storage(view: ClusterView, look: _ViewLists) -> ClusterView:
+def _with_storage(view: ClusterView, lists: _ViewLists) -> ClusterView:
     return msgspec.structs.replace(
         view,
-        persistent_volume_claims=look.items(_READ_CLAIMS, "/api/v1/persistentvolumeclaims"),
-        persistent_volumes=look.items(_READ_VOLUMES, "/api/v1/persistentvolumes"),
-        storage_classes=look.items(_READ_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
-        csi_nodes=look.items(_READ_CSI_NODES, "/apis/storage.k8s.io/v1/csinodes"),
+        persistent_volume_claims=lists.items(_READ_CLAIMS, "/api/v1/persistentvolumeclaims"),
+        persistent_volumes=lists.items(_READ_VOLUMES, "/api/v1/persistentvolumes"),
+        storage_classes=lists.items(_READ_CLASSES, "/apis/storage.k8s.io/v1/storageclasses"),
+        csi_nodes=lists.items(_READ_CSI_NODES, "/apis/storage.k8s.io/v1/csinodes"),
     )
 
 
-def _with_workloads(view: ClusterView, look: _ViewLists) -> ClusterView:
+def _with_workloads(view: ClusterView, lists: _ViewLists) -> ClusterView:
     return msgspec.structs.replace(
         view,
-        replication_controllers=look.items(_READ_REPLICATION_CONTROLLERS, "/api/v1/replicationcontrollers"),
-        services=look.items(_READ_SERVICES, "/api/v1/services"),
-        replica_sets=look.items(_READ_REPLICA_SETS, "/apis/apps/v1/replicasets"),
-        stateful_sets=look.items(_READ_STATEFUL_SETS, "/apis/apps/v1/statefulsets"),
+        replication_controllers=lists.items(_READ_REPLICATION_CONTROLLERS, "/api/v1/replicationcontrollers"),
+        services=lists.items(_READ_SERVICES, "/api/v1/services"),
+        replica_sets=lists.items(_READ_REPLICA_SETS, "/apis/apps/v1/replicasets"),
+        stateful_sets=lists.items(_READ_STATEFUL_SETS, "/apis/apps/v1/statefulsets"),
     )
 
 
@@ -376,7 +376,7 @@ def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
 
 
 def _change_of(frame: _WatchLine, reader: Reader[Node] | Reader[Pod], before: str) -> WatchEvent:
-    """A change; of an object that cannot be read and has no stand-in only that it is not what it was before."""
+    """A change; an unreadable object without a stand-in counts as deleted."""
     read = reader.one(frame.object)
     about = read.unreadable
     if about is not None:

@@ -42,7 +42,7 @@ class EksToken:
         return self._token
 
     def discard(self) -> None:
-        """Sign anew next time: the credentials behind the token may have changed."""
+        """Sign again next time: the credentials behind the token may have changed."""
         self._token = ""
 
 

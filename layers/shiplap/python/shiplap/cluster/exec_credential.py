@@ -87,7 +87,7 @@ class ExecCredential:
                 check=False,
             )
         except FileNotFoundError as error:
-            hint = f" {plugin.install_hint.strip()}" if plugin.install_hint else " install it, or mend the kubeconfig"
+            hint = f" {plugin.install_hint.strip()}" if plugin.install_hint else " install it, or fix the kubeconfig"
             raise self._refusal(f"the command {plugin.command!r} that gives credentials is not there;{hint}") from error
         except subprocess.TimeoutExpired as error:
             raise self._refusal(f"`{shown}` gave no credentials within {_LONGEST_S} s") from error

@@ -1,6 +1,6 @@
 """A kubeconfig as kubectl reads it: one context of it, with the cluster it names and how its user enters.
 
-Several files are merged as kubectl merges them: what is named twice counts as it is written first. Only people's
+Several files are merged as kubectl merges them: of two entries of one name the first counts. Only people's
 machines have kubeconfigs; functions enter clusters by their settings (see `connect`).
 """
 
@@ -148,7 +148,7 @@ def load(given: Path | None, context: str, *, environment: Mapping[str, str], ho
         context: its name, or empty.
         environment: KUBECONFIG of it counts.
         home: where the file is by default.
-        instead: what could be given in the place of a kubeconfig, for whoever has none.
+        instead: a hint for users without a kubeconfig.
 
     Raises:
         InvalidInput: there is no such file or context, or something in it cannot be used; it says what to do.

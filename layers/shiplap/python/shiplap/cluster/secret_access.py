@@ -1,7 +1,7 @@
 """The way into a cluster whose kubeconfig is a secret: JSON as `kubectl config view --raw --flatten -o json` prints it.
 
 Functions have no YAML and no files, so nothing in it may refer to a file or a command. A token that the API server
-refuses is read anew, so that a rotated secret is found without a deployment.
+refuses is read again, so that a rotated secret is found without a deployment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shiplap.errors import InvalidInput
 from shiplap.ports import Clock
 
 _FILES = "certificate-authority", "client-certificate", "client-key", "tokenFile", "exec"
-"""What a kubeconfig may refer to outside of itself."""
+"""Fields of a kubeconfig that refer to something outside of it."""
 
 
 class _Anything(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Follows the bound pods of a cluster and keeps their compact snapshot in the bucket up to date.
 
-What is kept saves deciding functions a list of all pods; they do without when it is missing, so nothing here has to
-succeed. The keeper goes on from the snapshot of its predecessor, follows changes from the version that stands for, and
-lists all pods only when it cannot: there is none, its version is forgotten, or its last list is an hour old.
+The snapshot saves deciding functions a list of all pods; without it they list them, so nothing here has to succeed. The
+keeper continues the snapshot of its predecessor, follows changes from its version on, and lists all pods only when it
+cannot: there is no snapshot, the API server has forgotten its version, or its last list is an hour old.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class SnapshotKeeper:
         fewest_pods: of a smaller cluster none are kept either.
 
     Attributes:
-        established: to be set when whoever it belongs to stands in for its predecessor, which then retires; nothing is
+        established: set by the owner when it has taken over from its predecessor, which then retires; nothing is
             written before.
         retired: set when a younger keeper has taken over.
-        problems: what went wrong, by metric name, for whoever measures.
+        problems: counts of failures by metric name.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SnapshotKeeper:
     def run(self, deadline_at: float, pause: Callable[[float], None], stop: Event) -> None:
         """Keep the snapshot until the deadline (epoch seconds), `stop`, or a successor; `pause` waits seconds.
 
-        Raises nothing: what goes wrong is logged and counted, and after a pause tried again.
+        Raises nothing: failures are logged and counted, and the round is repeated after a pause.
         """
         failures = 0
         while not (stop.is_set() or self.retired.is_set()) and (now := self._clock.now()) < deadline_at:
@@ -182,7 +182,7 @@ class SnapshotKeeper:
             table, header = PodTable.of(document)
         except InvalidInput as error:
             self.problems["SnapshotsUnreadable"] += 1
-            _LOG.warning("snapshot is made anew: %s", error, extra={"cluster": self._cluster})
+            _LOG.warning("snapshot is made again: %s", error, extra={"cluster": self._cluster})
             return False
         young = self._clock.now() - header.listed_at < RELIST_S
         usable = header.cluster == self._cluster and header.complete and young

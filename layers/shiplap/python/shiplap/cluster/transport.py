@@ -1,9 +1,8 @@
 """Requests to one API server: a kept-alive connection, the token, bounded retries of reads, errors by their status.
 
-For how long requests to an API server may still last: a limit on the thread that serves a cluster.
-
-A server that accepts connections and never answers must not keep an invocation from the other clusters. Whoever serves
-a cluster sets the limit; every request below it ends by then. Threads begun below it have none.
+A server that accepts connections and never answers must not keep an invocation from the other clusters. So the thread
+that serves a cluster sets a time limit (`time_limit`), and every request of it ends by then. Threads started by it have
+no limit.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ class Transport:
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
     may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
-    All requests end within the time limit of the thread that sends them (`shiplap.cluster.transport`).
+    All requests end within the time limit of the thread that sends them.
     """
 
     def __init__(

@@ -1,9 +1,7 @@
-"""Watches a cluster for what may need a decision: pods that become unschedulable, nodes that join or become ready.
+"""Watches a cluster for changes that may need a decision: pods become unschedulable, nodes join or become ready.
 
-What is seen is only a hint that makes things fast; whatever a watch misses, the sweep finds. So nothing here is kept
-beyond the iteration, and a watch that breaks is simply begun anew.
-
-Which pods wait for a node that does not exist yet, as far as a pod itself tells.
+A change is only a hint that makes decisions fast: the sweep finds everything that a watch misses. So nothing is kept
+beyond the iteration, and a broken watch simply begins again.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, *(8 * (30.0,)))
 """Before each new try after a failure; as many failures in a row are borne: a control plane is replaced in minutes."""
 
 _DENIALS = 5
-"""As many in a row are borne; rights that lack are there for people to mend."""
+"""As many in a row are borne; missing permissions are for people to fix."""
 
 GATHER_S = 0.02
 """How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
 
 class ChangeBatch(msgspec.Struct, frozen=True):
-    """What is new: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name."""
+    """Changes: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name."""
 
     pods: tuple[Pod, ...] = ()
     joined: tuple[Node, ...] = ()
@@ -48,7 +46,7 @@ class ChangeBatch(msgspec.Struct, frozen=True):
 
 
 class ListedObjects(msgspec.Struct, frozen=True):
-    """All pending pods or all nodes, at the start of a watch or when it had to begin anew."""
+    """All pending pods or all nodes, at the start of a watch or when it had to begin again."""
 
     kind: str
     objects: tuple[Pod, ...] | tuple[Node, ...]
@@ -90,7 +88,7 @@ class Tracker:
         return bool(self._pods or self._joined or self._ready)
 
     def take(self) -> ChangeBatch:
-        """What became new since the last call."""
+        """The changes since the last call."""
         batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready))
         self._pods, self._joined, self._ready = {}, {}, {}
         return batch
@@ -145,7 +143,7 @@ class KindWatch:
         """One round: a list if there is nothing to continue from, then changes for `timeout_s` seconds.
 
         Raises:
-            ClusterError: or one of its kinds; the next round continues or begins anew, whichever is possible.
+            ClusterError: or one of its kinds; the next round continues or begins again, whichever is possible.
         """
         if not self._version:
             objects, version = self._api.list_for_watch(self.kind)
@@ -177,9 +175,9 @@ def change_batches(
     established: Callable[[], None] | None = None,
     retired: Event | None = None,
 ) -> Iterator[ChangeBatch]:
-    """What is new, as it happens, until `deadline_at` (epoch seconds) or `retired`.
+    """Changes as they happen, until `deadline_at` (epoch seconds) or `retired`.
 
-    Whatever follows within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
+    Every change within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
     are borne for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
     the start.
 

@@ -39,7 +39,7 @@ def picture_of_cluster(
     Args:
         cluster: its name.
         now: epoch seconds.
-        nodes: all of them, whoever owns them.
+        nodes: all of them, foreign ones included.
         pods: bound and pending ones; those that have ended are left out.
         claims: of the cluster; those that are over are left out.
         prices: what nodes and claims cost.
@@ -77,7 +77,7 @@ def picture_of_snapshot(snapshot: Snapshot, prices: NodePrices) -> ClusterPictur
 
 
 def picture_after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> ClusterPicture:
-    """The cluster once a plan has come true: its nodes are there and its pods are on them; who is left out still waits.
+    """The cluster once a plan has come true: its nodes are there with its pods on them; pods left out still wait.
 
     Pods that move away from a node on its way out are drawn where they go, and still where they are.
     """
@@ -102,7 +102,7 @@ def picture_after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> Cl
 def picture_of_claims(
     cluster: str, now: float, claims: Sequence[NodeClaim], pods: Mapping[str, Sequence[Pod]] | None = None
 ) -> ClusterPicture:
-    """A cluster as its claims tell, for those who may not ask it.
+    """A cluster by its claims alone, for readers without access to it.
 
     Without `pods`, by the name of their node, what was planned for each node is taken as used.
     """
@@ -151,10 +151,10 @@ def claim_picture(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Nod
 def _node(
     node: Node, claim: NodeClaim | None, pods: Sequence[Pod], prices: NodePrices, going: frozenset[str]
 ) -> NodePicture:
-    marks = node.metadata.labels
-    kind = labels.value_of(marks, labels.INSTANCE_TYPE) or (claim.instance_type if claim else "")
-    zone = labels.value_of(marks, labels.ZONE) or (claim.zone if claim else "")
-    ours = claim is not None or labels.NODE_POOL in marks
+    node_labels = node.metadata.labels
+    kind = labels.value_of(node_labels, labels.INSTANCE_TYPE) or (claim.instance_type if claim else "")
+    zone = labels.value_of(node_labels, labels.ZONE) or (claim.zone if claim else "")
+    ours = claim is not None or labels.NODE_POOL in node_labels
     capacity_type = capacity_type_of(node) or (claim.capacity_type if claim else "")
     price = prices.of(node, claim)
     drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
@@ -162,7 +162,7 @@ def _node(
     state, note = _state(node, claim, going)
     return NodePicture(
         name=node.metadata.name,
-        pool=(claim.node_pool if claim else marks.get(labels.NODE_POOL, "")) if ours else "",
+        pool=(claim.node_pool if claim else node_labels.get(labels.NODE_POOL, "")) if ours else "",
         tier=claim.tier if claim else 0,
         instance_type=kind,
         zone=zone,

@@ -1,7 +1,7 @@
 """The packing map as a custom widget of a CloudWatch dashboard.
 
 CloudWatch takes HTML with styles and SVG, removes scripts, and tells its theme instead of leaving it to the reader's
-system; links to other views of the widget are its own element `cwdb-action`. What is written here is bounded: a
+system; links to other views of the widget are its own element `cwdb-action`. The size is bounded: a
 dashboard asks again every few minutes, and Lambda gives back no more than 6 MB.
 """
 
@@ -25,14 +25,14 @@ _SMALLEST_ZOOM = 0.55
 
 
 class WidgetLooks(msgspec.Struct, frozen=True):
-    """How it is to look: `theme` is `light` or `dark`, `width` in px."""
+    """The appearance: `theme` is `light` or `dark`, `width` in px."""
 
     theme: str = "light"
     width: float = 1200.0
 
 
 class WidgetCluster(msgspec.Struct, frozen=True):
-    """A cluster to draw; `note` must be known, `failure` says why nothing is known of it, `told` what it rests on."""
+    """A cluster to draw; `note` is a warning, `failure` says why nothing is known of it, `told` names the source."""
 
     picture: ClusterPicture
     note: str = ""
@@ -60,7 +60,7 @@ def widget_html(
 
 
 def problem_html(looks: WidgetLooks, why: str) -> str:
-    """Nothing but the reason why there is nothing."""
+    """A widget with only the reason why there is nothing to show."""
     return _framed(f"<p class=bad>{text(why)}</p>", looks)
 
 

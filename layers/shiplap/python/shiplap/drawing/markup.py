@@ -1,6 +1,6 @@
 """Text into markup: escaping, and numbers as people read them.
 
-Names of pods and nodes come from whoever may create them in a cluster; nothing gets into a page but through `text`.
+Names of pods and nodes are written by users of a cluster, so every text gets into a page through `text`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 NOTHING = "\N{EN DASH}"
-"""What stands where there is no number."""
+"""Stands for a missing number."""
 
 _GIB = 2**30
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))

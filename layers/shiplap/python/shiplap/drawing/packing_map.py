@@ -105,7 +105,7 @@ def _tier(tier: int) -> str:
 
 
 def legend(nodes: Sequence[NodePicture]) -> str:
-    """What the shapes mean, as far as they occur."""
+    """The meaning of the shapes that occur."""
     states = {node.state for node in nodes}
     tiers = {node.tier for node in nodes}
     shown = [
@@ -218,7 +218,7 @@ def pending_table(picture: ClusterPicture) -> str:
 
 
 def missing_list(lines: Sequence[str]) -> str:
-    """What a picture does not show because nobody could see it."""
+    """The list of things that a picture cannot show."""
     items = "".join(f"<li>{text(markup.short(line, 600))}</li>" for line in lines)
     return f"<ul class=unseen>{items}</ul>" if items else ""
 

@@ -1,4 +1,4 @@
-"""What a picture of a cluster shows: nodes with the pods on them, pods that wait, and the money.
+"""The data of a picture of a cluster: nodes with their pods, waiting pods, and prices.
 
 It is plain data, apart from how it is drawn, so that pages, the CloudWatch widget and the terminal show one truth.
 """
@@ -56,7 +56,7 @@ class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `pool` is empty for nodes that are not Shiplap's; `tier` 0 is the preferred one, higher ones are fallbacks. `hourly`
     is what is paid, `estimated` when that is guessed, `list_hourly` the on-demand list price, each 0 when it is not
     known. `used` is what all pods request, also those that are not among `pods`: daemons that are still to come, or
-    pods that nobody has listed. `note` says in words what is special, for example why it leaves. `created_at` in epoch
+    pods that were not listed. `note` says in words what is special, for example why it leaves. `created_at` in epoch
     seconds, 0 if not known.
     """
 

@@ -1,7 +1,7 @@
-"""Table `capacity`: what every (AMI, instance type, kubelet settings) of the account really gave, and who explores one.
+"""Table `capacity`: learned capacity by (AMI, instance type, kubelet settings) of the account, and leases of pilots.
 
-An entry is replaced as a whole, on the condition that it still has the version that was read; whoever comes second
-reads it again and adds to what the first one wrote, so that concurrent observers lose nothing.
+An entry is replaced as a whole, on the condition that it still has the version that was read. A second writer reads it
+again and adds to it, so that concurrent observers lose nothing.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class DynamoCapacity:
         raise StoreThrottled(f"{entry.instance_type} on {entry.ami} is observed by too many at once")
 
     def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
-        doomed = [
+        forgotten = [
             learned
             for learned in self.learned([ami])
             if instance_type in ("", learned.instance_type) and kubelet_hash in ("", learned.kubelet_hash)
         ]
-        for learned in doomed:
+        for learned in forgotten:
             key = _key(ami, f"{learned.instance_type}#{learned.kubelet_hash}")
             with store_errors(f"write table {self._table}"):
                 self._client.delete_item(TableName=self._table, Key=key)
-        return len(doomed)
+        return len(forgotten)
 
     def acquire_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str, now: float) -> bool:
         until = now + PILOT_LEASE_S

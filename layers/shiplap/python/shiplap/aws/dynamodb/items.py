@@ -1,7 +1,7 @@
-"""The few things about DynamoDB that both tables need: attribute values, whole queries, and writes with a condition.
+"""Access to DynamoDB for both tables: attribute values, whole queries, and writes with a condition.
 
-A conditional write whose answer is lost on the way is sent again by botocore, and its condition then fails because of
-itself. So every write here leaves a mark of its own in `write`; a write that finds its own mark has happened.
+botocore repeats a conditional write whose answer is lost, and the condition then fails because of the first one. So
+every write leaves a mark of its own in `write`; a write that finds its own mark has happened.
 """
 
 from __future__ import annotations

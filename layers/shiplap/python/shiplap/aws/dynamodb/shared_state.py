@@ -1,4 +1,4 @@
-"""What all clusters of an account know of EC2 together: offerings that failed, and addresses that launches will take.
+"""State that all clusters of an account share: failed offerings, and addresses and reservations that launches take.
 
 It lies in a partition of table `state` that no cluster can have: names of clusters begin with a letter or a digit.
 Zones and subnets are of one region, so one partition serves all regions.
@@ -40,7 +40,7 @@ ACCOUNT = "@account"
 """The partition."""
 
 OFFERING, ADDRESSES, RESERVED = "OFFERING", "ADDRESSES", "RESERVED"
-"""What sort keys begin with; a `#` and the rest of the key follow."""
+"""Prefixes of sort keys; a `#` and the rest of the key follow."""
 
 _TRIES = 8
 _BATCH = 100
@@ -96,7 +96,7 @@ class DynamoAccount:
         return tuple(marked)
 
     def _mark_together(self, failures: Sequence[OfferingFailure], now: float) -> list[UnavailableOffering] | None:
-        """None when somebody else wrote one of them meanwhile."""
+        """None when another function wrote one of them meanwhile."""
         stored = self._stored([_offering_key(failure.scope) for failure in failures])
         known = [stored.get(failure.scope) for failure in failures]
         marked = [UnavailableOffering.after(old, item, now) for old, item in zip(known, failures, strict=True)]
@@ -139,7 +139,7 @@ class DynamoAccount:
         raise StoreThrottled(f"{failure.instance_type} is being marked by too many at once")
 
     def _replace(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> bool:
-        """Whether what is known was still current, and has been replaced."""
+        """Whether the known item was still current, and has been replaced."""
         item = _offering_item(marked)
         if known is None:
             return put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
@@ -152,7 +152,7 @@ class DynamoAccount:
         self._replace(offering.relieved(), offering)
 
     def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
-        """See `StateStore.take_reserved`: replaced as a whole, on the condition that nobody else did meanwhile."""
+        """See `StateStore.take_reserved`: replaced as a whole, if no other function did meanwhile."""
         key = _key(f"{RESERVED}#{reservation_id}")
         for _ in attempts(_TRIES, sleep=self._sleep):
             stored = get(self._client, self._table, key)

@@ -1,8 +1,8 @@
-"""Items that are found by their stage and remembered by their version: what has not changed is not read again.
+"""Items that are found by their stage and remembered by their version: unchanged items are not read again.
 
-A cluster of thousands of nodes has as many claims of several kilobytes, and every decision has to know them. The index
-on stages tells, consistently, which there are and their versions; a version is one conditional write, so an item of the
-same key and version is the same. A warm function gets the few that have changed, any other gets all of them once.
+A cluster of thousands of nodes has as many claims of several kilobytes, and every decision needs them. The index on
+stages lists their keys and versions consistently. Each conditional write makes a new version, so an item of the same
+key and version is unchanged. A warm function reads only changed items; a cold one reads all of them once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StagedItems(Generic[Record]):
             with self._lock:
                 known = self._known.get(partition, {})
                 same = {key: known[key] for key, version in versions.items() if known.get(key, ("",))[0] == version}
-                # What has gone must not be taken for another of its name; a part of the stages tells nothing of others.
+                # A gone item must not pass for a new one of its name; a query for some stages does not show others.
                 self._known[partition] = known if stage else same
             found += (record for _, record in same.values())
             changed += versions.keys() - same.keys()

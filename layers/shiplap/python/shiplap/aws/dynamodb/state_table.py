@@ -1,7 +1,7 @@
-"""Table `state`: the epoch, the claims, the offerings that failed and the pods that were let down.
+"""Table `state`: the epoch, the claims, the offerings that failed and the pods that were missed.
 
 `tables` describes the layout and why it is so. The epoch is read before the claims: if it is unchanged when a decision
-commits, nobody has decided since, and the claims that were read were all there were.
+commits, no other decision was committed since, and the claims that were read are complete.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ SHARDS = 8
 
 EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
 REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
-"""What sort keys begin with; a `#` and the rest of the key follow, except after EPOCH."""
+"""Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH."""
 
 UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
-"""What keys of the stage index begin with; `#` and the claim's name follow."""
+"""Prefixes of keys of the stage index; `#` and the claim's name follow."""
 
 _BATCH = 25
 _TRIES = 8
@@ -266,7 +266,7 @@ class DynamoState:
             "like": {"S": refusals.like},
             EXPIRY: expiry(refusals.at + REFUSED_FOR_S),
         }
-        # What is newer stays: it was noted by another sweep meanwhile.
+        # A newer item stays: another sweep wrote it meanwhile.
         put_if(self._client, self._table, item, "attribute_not_exists(#at) OR #at <= :at", ["at"], {":at": at})
 
     def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:

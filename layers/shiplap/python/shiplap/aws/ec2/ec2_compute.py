@@ -1,7 +1,4 @@
-"""The port Compute on EC2: selectors answered, fleets launched, instances found and ended, for one cluster.
-
-Which AMIs instances were launched from, whoever launched them.
-"""
+"""The port Compute on EC2: selectors answered, fleets launched, instances found and ended, for one cluster."""
 
 from __future__ import annotations
 
@@ -44,9 +41,6 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest, FleetResult, Instance, OfferingFailure
 from shiplap.settings import ClusterSettings
-
-if TYPE_CHECKING:
-    from types_boto3_ec2 import EC2Client
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -371,14 +365,14 @@ class Ec2Compute:
         return []
 
     def _described(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
-        """What is ours."""
+        """Instances of the cluster that are not those of another install."""
         return (instance for instance in self._tagged(cluster, filters) if not self._is_foreign(instance))
 
     def _is_foreign(self, instance: Instance) -> bool:
         return instance.install not in ("", self._install)
 
     def _tagged(self, cluster: str, filters: list[FilterTypeDef]) -> Iterator[Instance]:
-        """What has the cluster's tags, whichever install launched it."""
+        """Instances with the cluster's tags, whichever install launched them."""
         states: FilterTypeDef = {"Name": "instance-state-name", "Values": list(ALIVE)}
         pages = self._ec2.get_paginator("describe_instances").paginate(
             Filters=[*tags.owned_by(cluster), states, *filters], PaginationConfig={"PageSize": 1000}

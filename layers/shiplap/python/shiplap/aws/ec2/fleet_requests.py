@@ -1,9 +1,8 @@
-"""CreateFleet: one instant fleet for claims that want the same, and what its answer means.
+"""CreateFleet: one instant fleet for claims with equal wishes, and the meaning of its answer.
 
-What EC2 answered to a launch whose answer was lost, when its token must not be asked with again.
-
-EC2 keeps the answer with the fleet, and an instant fleet carries the launch's tag. So what a launch came to is known as
-soon as its fleet is found, long before it is certain that describing instances shows all there are.
+When the answer to a launch was lost, its token must not be used again. EC2 keeps the answer with the fleet, and an
+instant fleet carries the launch's tag. So the outcome of a launch is known as soon as its fleet is found, long before
+describing instances is certain to show all of them.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
 
 if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
     from types_boto3_ec2.type_defs import (
         CreateFleetResultTypeDef,
         FleetDataTypeDef,
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     )
 
     FleetAnswer = CreateFleetResultTypeDef | FleetDataTypeDef
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from types_boto3_ec2 import EC2Client
-    from types_boto3_ec2.type_defs import FleetDataTypeDef
 
 MAX_TYPES = 60
 MAX_OVERRIDES = 300

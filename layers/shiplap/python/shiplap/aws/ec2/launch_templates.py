@@ -1,12 +1,11 @@
 """Launch templates, named after what they hold: equal content is one template, and a change makes a new one.
 
-A template is never altered, so any number of functions may make and use it at the same time without agreeing on
-anything but its name. None is ever deleted here; one that others delete is made again when it is needed.
+A template is never altered, so any number of functions may make and use it at the same time; they agree only on its
+name.
 
-Launch templates that nothing uses any more are deleted, for an account may have no more than 5,000 in a region.
-
-One is in use while an instance that was launched from it lives, or while it is young: whoever made it may be about to
-launch from it. One that is deleted all the same is made again by whoever needs it.
+The sweep deletes unused templates, because an account may have at most 5,000 in a region. A template is in use while an
+instance that was launched from it lives, or while it is young: its maker may be about to launch from it. A template
+that is deleted too early is made again when it is needed.
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2 import EC2Client
     from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
-
-if TYPE_CHECKING:
-    from types_boto3_ec2 import EC2Client
 
 _NAMES_PER_CALL = 200
 
@@ -117,8 +113,8 @@ _ALIVE = ["pending", "running", "stopping", "stopped"]
 def sweep_templates(ec2: EC2Client, cluster: str, now: float, install: str = "") -> int:
     """Delete what nothing uses of a cluster's launch templates, oldest first; returns how many. `now` is epoch seconds.
 
-    Templates of other installs are theirs to delete. One without an install's tag is older than that tag, and whoever
-    finds it unused deletes it: it counts as used while an instance of any install was made from it.
+    Templates of other installs are theirs to delete. One without an install's tag is older than that tag, and any
+    install deletes it when it is unused: it counts as used while an instance of any install was made from it.
 
     Raises:
         AwsThrottled, AwsError: EC2 refused.
@@ -127,15 +123,15 @@ def sweep_templates(ec2: EC2Client, cluster: str, now: float, install: str = "")
     if not old:
         return 0
     used = _used(ec2, cluster)
-    doomed = [template_id for template_id in old if template_id not in used][:MOST_AT_ONCE]
-    for template_id in doomed:
+    unused = [template_id for template_id in old if template_id not in used][:MOST_AT_ONCE]
+    for template_id in unused:
         with aws_errors(f"delete launch template {template_id}"):
             try:
                 ec2.delete_launch_template(LaunchTemplateId=template_id)
             except ClientError as error:
                 if code_of(error) not in TEMPLATE_GONE:
                     raise
-    return len(doomed)
+    return len(unused)
 
 
 def _old(ec2: EC2Client, cluster: str, now: float, install: str) -> list[str]:

@@ -1,7 +1,4 @@
-"""What a launch template holds: everything an EC2NodeClass says about an instance, and what its type and pool add.
-
-Block device mappings of a launch template: the EC2NodeClass's own, else those of its AMI family.
-"""
+"""The content of a launch template: an EC2NodeClass's settings, and those that instance type and pool add."""
 
 from __future__ import annotations
 
@@ -29,16 +26,12 @@ from shiplap.manifests.custom_resources import (
 from shiplap.ports import FleetOverride, FleetRequest
 
 if TYPE_CHECKING:
-    from types_boto3_ec2.type_defs import (
-        LaunchTemplateBlockDeviceMappingRequestTypeDef,
-        LaunchTemplateEbsBlockDeviceRequestTypeDef,
-    )
-
-if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from types_boto3_ec2.type_defs import (
         ConnectionTrackingSpecificationRequestTypeDef,
+        LaunchTemplateBlockDeviceMappingRequestTypeDef,
+        LaunchTemplateEbsBlockDeviceRequestTypeDef,
         LaunchTemplateInstanceMetadataOptionsRequestTypeDef,
         LaunchTemplateInstanceNetworkInterfaceSpecificationRequestTypeDef,
         LaunchTemplatePlacementRequestTypeDef,
@@ -50,7 +43,7 @@ _GIB = 2**30
 
 
 def block_devices(node_class: EC2NodeClass, family: str) -> list[LaunchTemplateBlockDeviceMappingRequestTypeDef]:
-    """The mappings; empty for family Custom without any, where the AMI's own count.
+    """The mappings of the EC2NodeClass, else of its AMI family; empty for Custom, where the AMI's own count.
 
     Raises:
         NodeClassNotReady: a volume size is not a quantity.
@@ -95,7 +88,7 @@ def size_gib(size: str) -> int:
 
 _TENANCY = labels.AWS_PREFIX + "instance-tenancy"
 _ISOLATED = "us-iso"
-"""How Regions without IPv6 for instance metadata begin."""
+"""Prefix of Regions without IPv6 for instance metadata."""
 
 
 def template_data(

@@ -1,7 +1,4 @@
-"""The port CatalogSource: EC2 and the Pricing API, put together to one catalogue.
-
-What EC2 sells in a region: instance types, the zones that offer them, and spot prices.
-"""
+"""The port CatalogSource: instance types, zones and spot prices of EC2, and on-demand prices of the Pricing API."""
 
 from __future__ import annotations
 
@@ -24,9 +21,6 @@ from shiplap.instances.catalog.ec2_catalog import (
     ZonePrice,
     parse_instance_types,
 )
-
-if TYPE_CHECKING:
-    from types_boto3_ec2 import EC2Client
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -121,7 +115,6 @@ def spot_prices(ec2: EC2Client, now: float) -> dict[str, tuple[ZonePrice, ...]]:
     return {name: tuple(zones) for name, zones in prices.items()}
 
 
-_LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 
@@ -144,7 +137,7 @@ class Ec2CatalogSource:
     def fetch(self, previous: Catalog | None) -> Catalog:
         """A fresh catalogue. Prices that cannot be had now, or are missing, stay as they were.
 
-        An isolated VPC or GovCloud reaches no Pricing API; types without any price are estimated by who reads them.
+        An isolated VPC or GovCloud reaches no Pricing API; types without a price get an estimate later.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused to describe its types or their zones.
@@ -176,7 +169,7 @@ class Ec2CatalogSource:
 
 
 def _or_nothing(what: str, fetch: Callable[[], Mapping[str, _Answer]]) -> Mapping[str, _Answer]:
-    """Prices are worth having, not worth failing for: the last known ones do."""
+    """Prices that cannot be fetched are no failure: the last known ones are kept."""
     try:
         return fetch()
     except AwsError as error:

@@ -1,7 +1,4 @@
-"""The subnets and security groups an EC2NodeClass selects: terms are alternatives, tags in a term must all match.
-
-Selector terms of an EC2NodeClass as EC2's Describe filters.
-"""
+"""The subnets and security groups an EC2NodeClass selects: terms are alternatives, tags in a term must all match."""
 
 from __future__ import annotations
 
@@ -12,9 +9,6 @@ from shiplap.aws.ec2_errors import aws_errors
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import SecurityGroup, Subnet
 from shiplap.manifests.custom_resources import EC2NodeClass
-
-if TYPE_CHECKING:
-    from types_boto3_ec2.type_defs import FilterTypeDef
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client

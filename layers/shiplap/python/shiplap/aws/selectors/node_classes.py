@@ -1,4 +1,4 @@
-"""An EC2NodeClass's selectors answered by AWS, each by itself, so that all that is missing can be said at once."""
+"""An EC2NodeClass's selectors answered by AWS, each by itself, so that all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class NodeClassResolver:
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """As far as it can be answered, with a problem for each part that cannot; such parts are empty.
 
-        Beyond what a launch asks for, it is looked whether the instance profile exists.
+        Unlike a launch, it also checks whether the instance profile exists.
 
         Raises:
             AwsThrottled, AwsError: AWS refused.

@@ -1,4 +1,4 @@
-"""AL2: a call of the AMI's bootstrap script, after whatever the user brings."""
+"""AL2: a call of the AMI's bootstrap script, after the user's own part."""
 
 from __future__ import annotations
 

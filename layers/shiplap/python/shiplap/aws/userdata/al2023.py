@@ -1,4 +1,4 @@
-"""AL2023: nodeadm's NodeConfig, after whatever the user brings, so that these values have the last word."""
+"""AL2023: nodeadm's NodeConfig, after the user's own part, so that these values have the last word."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every family's user data is made of: where the cluster is, and how its kubelet must register.
+"""The content of every family's user data: where the cluster is, and how its kubelet must register.
 
-An EC2NodeClass's kubelet map as kubelet flags, for the families whose bootstrap scripts take nothing else.
+For families whose bootstrap scripts take nothing else, the kubelet map becomes kubelet flags.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Bottlerocket: settings in TOML. The user's settings stay, but for those the plan relies on.
+"""Bottlerocket: settings in TOML. The user's settings stay, except those the plan relies on.
 
-Writing TOML, which the standard library only reads: tables and values of the kinds that settings are made of.
+The standard library only reads TOML; `dumps` writes the kinds of tables and values that settings have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows: a PowerShell block that calls the AMI's bootstrap script, after whatever the user brings."""
+"""Windows: a PowerShell block that calls the AMI's bootstrap script, after the user's own part."""
 
 from __future__ import annotations
 
