@@ -52,4 +52,4 @@ def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture) -> No
         client.create_bucket(Bucket="memories", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
         client.put_object(Bucket="memories", Key=f"{MEMORY_PREFIX}blue", Body=b"{}")
         assert BucketMemory(client, "memories").load("blue") == DecisionMemory()
-    assert "begins anew" in caplog.text
+    assert "begins again" in caplog.text

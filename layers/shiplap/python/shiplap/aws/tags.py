@@ -73,7 +73,7 @@ def is_foreign(own: Mapping[str, str], install: str) -> bool:
 
 
 def owned_by(cluster: str) -> list[FilterTypeDef]:
-    """Filters for the resources of this cluster's pools, whichever install they are of: no filter says "ours or without"."""
+    """Filters for the resources of this cluster's pools, of any install: no filter says "ours or without"."""
     return [
         {"Name": f"tag:{cluster_tag(cluster)}", "Values": [OWNED]},
         {"Name": f"tag:{CLUSTER}", "Values": [cluster]},
