@@ -48,7 +48,7 @@ def units(amounts: Amounts) -> tuple[float, float]:
 
 
 def detail_level(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -> DetailLevel:
-    """How much can be drawn of these nodes so that a page stays small and its boxes can be told apart.
+    """How much can be drawn of these nodes so that a page stays small and its boxes can be line apart.
 
     Args:
         nodes: all nodes of all pictures that are drawn alike.
@@ -84,21 +84,21 @@ def box(node: NodePicture, chosen: DetailLevel) -> str:
     length = side(node, chosen)
     cpu, memory = units(node.allocatable)
     share = cpu / (cpu + memory) if cpu + memory else 0.5
-    lanes = _BoxParts(length, (length - _GAP) * min(max(share, 0.15), 0.85))
+    box_parts = _BoxParts(length, (length - _GAP) * min(max(share, 0.15), 0.85))
     classes = ["n", *_classes(node)]
-    drawn = [f'<path class=room d="{lanes.path(0, 0, length, length)}"/>', *_pods(node, chosen, lanes)]
+    drawn = [f'<path class=room d="{box_parts.path(0, 0, length, length)}"/>', *_pods(node, chosen, box_parts)]
     if node.tier:
         fill = "url(#sl-hatch)" if node.tier == 1 else "url(#sl-dots)"
-        drawn.append(f'<path d="{lanes.path(*lanes.filled(node))}" fill="{fill}" class=tier />')
+        drawn.append(f'<path d="{box_parts.path(*box_parts.filled(node))}" fill="{fill}" class=tier />')
     drawn.append(f'<rect class=frame x=".5" y=".5" width="{_px(length - 1)}" height="{_px(length - 1)}" rx="2"/>')
     if node.state is NodePictureState.LEAVING:
         drawn.append(f'<path class=cross d="M1 1L{_px(length - 1)} {_px(length - 1)}"/>')
-    size, told = _px(length), text(summary(node))
-    title = f' title="{told}"' if chosen.listed < 0 else ""  # without a card it is told to whoever points at it
+    size, line = _px(length), text(summary(node))
+    title = f' title="{line}"' if chosen.listed < 0 else ""  # without a card, a tooltip
     label = _label(node) if chosen.labels else ""
     card = _card(node, chosen.listed) if chosen.listed >= 0 else ""
     return (
-        f'<li class="{" ".join(classes)}"><div class=b role=img tabindex=0 aria-label="{told}"{title}>'
+        f'<li class="{" ".join(classes)}"><div class=b role=img tabindex=0 aria-label="{line}"{title}>'
         f'<svg width="{size}" height="{size}" viewBox="0 0 {size} {size}" aria-hidden=true>{"".join(drawn)}</svg></div>'
         f"{label}{card}</li>"
     )
@@ -159,7 +159,7 @@ def _px(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _pods(node: NodePicture, chosen: DetailLevel, lanes: _BoxParts) -> list[str]:
+def _pods(node: NodePicture, chosen: DetailLevel, box_parts: _BoxParts) -> list[str]:
     """The pods from the floor up, those that a plan adds on top; those beyond what is drawn are one piece."""
     ordered = sorted(node.pods, key=lambda pod: (pod.fresh, -max(_fractions(pod, node)), pod.key))
     drawn, cpu, memory = [], 0.0, 0.0
@@ -169,17 +169,17 @@ def _pods(node: NodePicture, chosen: DetailLevel, lanes: _BoxParts) -> list[str]
     for place, pod in enumerate(ordered):
         if place not in kept:
             continue
-        high = lanes.heights(pod.millicores, pod.memory_bytes, node)
+        high = box_parts.heights(pod.millicores, pod.memory_bytes, node)
         rest = Amounts(rest.millicores - pod.millicores, rest.memory_bytes - pod.memory_bytes, rest.pods)
         title = text(f"{markup.short(pod.key, 120)}\n{_asks(pod.millicores, pod.memory_bytes)}")
         kind = "fresh" if pod.fresh else "pod"
-        drawn.append(f'<path class={kind} d="{lanes.path(cpu, memory, *high)}"><title>{title}</title></path>')
+        drawn.append(f'<path class={kind} d="{box_parts.path(cpu, memory, *high)}"><title>{title}</title></path>')
         cpu, memory = cpu + high[0], memory + high[1]
-    high = lanes.heights(rest.millicores, rest.memory_bytes, node)
+    high = box_parts.heights(rest.millicores, rest.memory_bytes, node)
     if max(high) >= 0.1:
         what = counted(rest.pods, "further pod") if rest.pods else "DaemonSets, and pods that are not listed"
         title = f"{what}\n{_asks(rest.millicores, rest.memory_bytes)}"
-        drawn.append(f'<path class=rest d="{lanes.path(cpu, memory, *high)}"><title>{title}</title></path>')
+        drawn.append(f'<path class=rest d="{box_parts.path(cpu, memory, *high)}"><title>{title}</title></path>')
     return drawn
 
 

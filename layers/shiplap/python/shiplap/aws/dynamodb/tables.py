@@ -26,7 +26,7 @@ indexes bind two things for the life of a table: they are made with it, and one 
 10 GB.
 
 Table `capacity`, by `ami` and `item`: `<type>#<kubelet hash>` is learned capacity, as JSON in `learned` with its
-`version`; `PILOT#<type>#<kubelet hash>` is the lease of whoever explores an unverified estimate.
+`version`; `PILOT#<type>#<kubelet hash>` is the lease of the pilot of an unverified estimate.
 """
 
 from __future__ import annotations

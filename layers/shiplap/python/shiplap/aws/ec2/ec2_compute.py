@@ -293,7 +293,7 @@ class Ec2Compute:
         return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
 
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
-        """The AMI of each instance that exists, whoever launched it; each is asked for once.
+        """The AMI of each instance that exists, foreign ones included; each is asked for once.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.

@@ -64,7 +64,7 @@ class LaunchTemplates:
             self._known.add(name)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Look again next time: somebody may have deleted them."""
+        """Look again next time: others may have deleted them."""
         self._known.difference_update(names)
 
     def _existing(self, names: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Requests to EC2 that change something, no faster than EC2 takes them from a whole account, whoever sends them.
+"""Paces requests that change something, so that all functions together stay within EC2's limits of an account.
 
-EC2 gives every account and region a bucket of tokens per action, and refuses requests for which none is left; those of
-people and other tools are refused with ours. Launching and ending draw from a second bucket, one token per instance. So
+EC2 gives every account and region a bucket of tokens per action, and refuses requests when it is empty, also those of
+people and other tools. Launching and ending draw from a second bucket, one token per instance. So
 all functions draw from buckets of their own first, items in table `state`. A function that finds one empty waits a
 little, or leaves the rest for later. The numbers are those of "Request throttling for the Amazon EC2 API".
 """

@@ -18,7 +18,7 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 ALLOWED_FOR_S = 6 * 3600.0
 """How long a permission is taken to hold, in seconds."""
 REFUSED_FOR_S = 300.0
-"""How long a refusal is taken to hold, in seconds: somebody may be fixing it."""
+"""How long a refusal is taken to hold, in seconds: people may be fixing it."""
 
 
 class DryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
