@@ -46,24 +46,24 @@ class FunctionRoles(Construct):
         scope: Construct,
         id_: str,
         *,
-        reach: permissions.PolicyTargets,
+        targets: permissions.PolicyTargets,
         functions: Sequence[str],
         in_network: bool,
         tracing: bool,
     ) -> None:
         super().__init__(scope, id_)
-        self.roles = {name: self._role(name, reach, in_network=in_network, tracing=tracing) for name in functions}
+        self.roles = {name: self._role(name, targets, in_network=in_network, tracing=tracing) for name in functions}
 
-    def _role(self, name: str, reach: permissions.PolicyTargets, *, in_network: bool, tracing: bool) -> iam.Role:
+    def _role(self, name: str, targets: permissions.PolicyTargets, *, in_network: bool, tracing: bool) -> iam.Role:
         role = iam.Role(
             self,
             name.capitalize(),
             description=f"Shiplap's function {name}",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         )
-        statements = _PERMISSIONS[name](reach)
+        statements = _PERMISSIONS[name](targets)
         if name in CLUSTER_FUNCTIONS:
-            statements += permissions.kubeconfigs(reach)
+            statements += permissions.kubeconfigs(targets)
         if in_network:
             statements += permissions.inside_network()
         if tracing:
@@ -85,11 +85,11 @@ class FunctionRoles(Construct):
             "AwsSolutions-IAM5",
             "Instances, volumes, templates and recorded decisions get their ids when they are made: tags or a prefix "
             "bound them instead. Describe actions and the Pricing API know no resources.",
-            *sorted({f"Resource::{self._readable(arn, reach)}" for arn in _wildcards(statements)}),
+            *sorted({f"Resource::{self._readable(arn, targets)}" for arn in _wildcards(statements)}),
         )
         return role
 
-    def _readable(self, arn: str, reach: permissions.PolicyTargets) -> str:
+    def _readable(self, arn: str, targets: permissions.PolicyTargets) -> str:
         """An ARN as cdk-nag writes it in the id of a finding: `<LogicalId.Attribute>` for each reference.
 
         In a nested stack a reference to the bucket, the only one among our patterns, is the name of a parameter.
@@ -98,12 +98,12 @@ class FunctionRoles(Construct):
         if isinstance(resolved, str):
             return resolved
         return "".join(
-            part if isinstance(part, str) else f"<{self._referred(_reference(part), reach)}>"
+            part if isinstance(part, str) else f"<{self._referred(_reference(part), targets)}>"
             for part in resolved["Fn::Join"][1]
         )
 
-    def _referred(self, reference: str, reach: permissions.PolicyTargets) -> str:
-        bucket = reach.storage.bucket.node.default_child
+    def _referred(self, reference: str, targets: permissions.PolicyTargets) -> str:
+        bucket = targets.storage.bucket.node.default_child
         if bucket is None or reference.startswith("AWS::") or Stack.of(self).nested_stack_parent is None:
             return reference
         return f"referenceto{Names.node_unique_id(bucket.node)}Arn"

@@ -55,7 +55,7 @@ class Common(NamedTuple):
         own = self.document
         return RuntimeSettings(None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib)
 
-    def reach(
+    def targets(
         self, clusters: Sequence[ServedCluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
     ) -> permissions.PolicyTargets:
         """What functions that serve these clusters refer to; `timers` are ARNs of lifecycle queues."""
@@ -100,7 +100,7 @@ class NetworkGroup(Construct):
         self.roles = FunctionRoles(
             self,
             "Roles",
-            reach=common.reach(
+            targets=common.targets(
                 clusters,
                 timers=[lifecycle.queue_arn],
                 feeds={"schedule": self.queues.provisioning, "lifecycle": self.queues.lifecycle},

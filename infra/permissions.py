@@ -74,91 +74,93 @@ Statements = list[iam.PolicyStatement | ItemizedStatement]
 _BY_STAGE_AND_INSTANCE = (tables.STAGE_INDEX, tables.INSTANCE_ID_INDEX)
 
 
-def schedule(reach: PolicyTargets) -> Statements:
-    """Reads the world, commits decisions, launches."""
+def schedule(targets: PolicyTargets) -> Statements:
+    """Reads cluster and state, commits decisions, launches."""
     return [
-        *consume(reach.feeds["schedule"]),
-        _allow("Remind", ["sqs:SendMessage"], reach.timers),
-        *_launch(reach),
-        *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
-        _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
+        *consume(targets.feeds["schedule"]),
+        _allow("Remind", ["sqs:SendMessage"], targets.timers),
+        *_launch(targets),
+        *_state(targets, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
+        _capacity(targets, "GetItem", "Query", "PutItem", "DeleteItem"),
         # Before the first refresh of a new install, the first decision asks for the catalogue itself.
-        *_market(reach),
-        _notice_absence(reach),
-        _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
-        _read_snapshots(reach),
-        _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(reach, REHEARSALS_PREFIX)]),
-        _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
-        _publish(reach),
-        *_clusters(reach),
-        *_zonal_shifts(reach),
+        *_market(targets),
+        _notice_absence(targets),
+        _allow("ReadStatus", ["s3:GetObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _read_snapshots(targets),
+        _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(targets, REHEARSALS_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
+        _publish(targets),
+        *_clusters(targets),
+        *_zonal_shifts(targets),
     ]
 
 
-def lifecycle(reach: PolicyTargets) -> Statements:
+def lifecycle(targets: PolicyTargets) -> Statements:
     """Follows instances until they are nodes, learns from them, and ends what did not join."""
     return [
-        *consume(reach.feeds["lifecycle"]),
-        _allow("Remind", ["sqs:SendMessage"], reach.timers),
+        *consume(targets.feeds["lifecycle"]),
+        _allow("Remind", ["sqs:SendMessage"], targets.timers),
         _allow(
             "EndOurInstances",
             ["ec2:TerminateInstances"],
             [f"{_OURS}:instance/*"],
-            _found(reach),
+            _found(targets),
         ),
         _describe("LookAtInstances", "DescribeInstances"),
-        *_state(reach, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE),
-        _capacity(reach, "GetItem", "Query", "PutItem", "DeleteItem"),
-        _publish(reach),
-        *_clusters(reach),
+        *_state(
+            targets, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE
+        ),
+        _capacity(targets, "GetItem", "Query", "PutItem", "DeleteItem"),
+        _publish(targets),
+        *_clusters(targets),
     ]
 
 
-def interrupt(reach: PolicyTargets) -> Statements:
+def interrupt(targets: PolicyTargets) -> Statements:
     """Marks claims whose instances AWS takes away, and reminds `lifecycle`; neither EC2 nor a cluster is asked."""
     return [
-        *consume(reach.feeds["interrupt"]),
-        _allow("Remind", ["sqs:SendMessage"], reach.timers),
-        *_state(reach, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
-        _publish(reach),
+        *consume(targets.feeds["interrupt"]),
+        _allow("Remind", ["sqs:SendMessage"], targets.timers),
+        *_state(targets, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
+        _publish(targets),
     ]
 
 
-def catalog(reach: PolicyTargets) -> Statements:
+def catalog(targets: PolicyTargets) -> Statements:
     """Asks EC2 what it sells and at what price, tries out what EC2NodeClasses say, and writes both down."""
     profiles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:instance-profile/*"
     return [
-        *_market(reach),
-        _notice_absence(reach),
-        *_selectors(reach),
+        *_market(targets),
+        _notice_absence(targets),
+        *_selectors(targets),
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
-        _allow("ReadRehearsals", ["s3:GetObject"], [_objects(reach, REHEARSALS_PREFIX)]),
-        _allow("KeepStatus", ["s3:PutObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
-        *_clusters(reach),
+        _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
+        _allow("KeepStatus", ["s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        *_clusters(targets),
     ]
 
 
-def disrupt(reach: PolicyTargets) -> Statements:
+def disrupt(targets: PolicyTargets) -> Statements:
     """Decides which nodes go and writes it down: it neither launches nor ends anything."""
     return [
-        _allow("Remind", ["sqs:SendMessage"], reach.timers),
-        *_state(reach, "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
+        _allow("Remind", ["sqs:SendMessage"], targets.timers),
+        *_state(targets, "BatchGetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem"),
         # It learns from nodes that have joined before `lifecycle` hears of them.
-        _capacity(reach, "GetItem", "Query", "PutItem"),
-        *_market(reach),
-        *_selectors(reach),
-        _notice_absence(reach),
-        _allow("ReadStatus", ["s3:GetObject"], [reach.storage.bucket.arn_for_objects(STATUS_KEY)]),
-        _read_snapshots(reach),
-        _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(reach, MEMORY_PREFIX)]),
-        _allow("Record", ["s3:PutObject"], [_objects(reach, RECORDS_PREFIX)]),
-        _publish(reach),
-        *_clusters(reach),
-        *_zonal_shifts(reach),
+        _capacity(targets, "GetItem", "Query", "PutItem"),
+        *_market(targets),
+        *_selectors(targets),
+        _notice_absence(targets),
+        _allow("ReadStatus", ["s3:GetObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _read_snapshots(targets),
+        _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(targets, MEMORY_PREFIX)]),
+        _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
+        _publish(targets),
+        *_clusters(targets),
+        *_zonal_shifts(targets),
     ]
 
 
-def _market(reach: PolicyTargets) -> Statements:
+def _market(targets: PolicyTargets) -> Statements:
     return [
         _describe(
             "LookAtTheMarket",
@@ -168,44 +170,44 @@ def _market(reach: PolicyTargets) -> Statements:
             "DescribeSpotPriceHistory",
         ),
         _allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
-        _allow("KeepCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CATALOG_PREFIX)]),
+        _allow("KeepCatalog", ["s3:GetObject", "s3:PutObject"], [_objects(targets, CATALOG_PREFIX)]),
     ]
 
 
-def _notice_absence(reach: PolicyTargets) -> iam.PolicyStatement:
+def _notice_absence(targets: PolicyTargets) -> iam.PolicyStatement:
     """S3 says that an object does not exist only to those who may list; to others, that access is denied.
 
     Without conditions: a request for an object carries no prefix that one could ask for.
     """
-    return _allow("NoticeAbsence", ["s3:ListBucket"], [reach.storage.bucket.bucket_arn])
+    return _allow("NoticeAbsence", ["s3:ListBucket"], [targets.storage.bucket.bucket_arn])
 
 
-def watch(reach: PolicyTargets) -> Statements:
+def watch(targets: PolicyTargets) -> Statements:
     """Watches the clusters, tells the bus, and keeps the clusters' snapshots."""
     return [
-        _publish(reach),
-        _notice_absence(reach),
-        _allow("KeepSnapshots", ["s3:GetObject", "s3:PutObject"], [_objects(reach, CLUSTERS_PREFIX)]),
-        *_clusters(reach),
+        _publish(targets),
+        _notice_absence(targets),
+        _allow("KeepSnapshots", ["s3:GetObject", "s3:PutObject"], [_objects(targets, CLUSTERS_PREFIX)]),
+        *_clusters(targets),
     ]
 
 
-def _read_snapshots(reach: PolicyTargets) -> iam.PolicyStatement:
-    return _allow("ReadSnapshots", ["s3:GetObject"], [_objects(reach, CLUSTERS_PREFIX)])
+def _read_snapshots(targets: PolicyTargets) -> iam.PolicyStatement:
+    return _allow("ReadSnapshots", ["s3:GetObject"], [_objects(targets, CLUSTERS_PREFIX)])
 
 
-def audit(reach: PolicyTargets) -> Statements:
+def audit(targets: PolicyTargets) -> Statements:
     """Tells the bus which pods wait, and asks nobody anything."""
-    return [_publish(reach)]
+    return [_publish(targets)]
 
 
-def widget(reach: PolicyTargets) -> Statements:
+def widget(targets: PolicyTargets) -> Statements:
     """Reads claims and the snapshot of the pods, to draw them."""
-    index = f"{reach.storage.state.table_arn}/index/{tables.STAGE_INDEX.name}"
+    index = f"{targets.storage.state.table_arn}/index/{tables.STAGE_INDEX.name}"
     return [
         _allow("ReadClaims", ["dynamodb:Query"], [index]),
-        _read_snapshots(reach),
-        _notice_absence(reach),
+        _read_snapshots(targets),
+        _notice_absence(targets),
     ]
 
 
@@ -221,9 +223,9 @@ def consume(queue: WorkQueue) -> Statements:
     ]
 
 
-def kubeconfigs(reach: PolicyTargets) -> Statements:
+def kubeconfigs(targets: PolicyTargets) -> Statements:
     """The way into clusters outside EKS. Where a secret has a key of its own, the key's policy must let the role in."""
-    return _listed(reach.kubeconfig_secrets, partial(_allow, "ReadKubeconfigs", ["secretsmanager:GetSecretValue"]))
+    return _listed(targets.kubeconfig_secrets, partial(_allow, "ReadKubeconfigs", ["secretsmanager:GetSecretValue"]))
 
 
 def inside_network() -> Statements:
@@ -248,20 +250,20 @@ def traced() -> Statements:
     return [_allow("Trace", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])]
 
 
-def _launch(reach: PolicyTargets) -> Statements:
+def _launch(targets: PolicyTargets) -> Statements:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    requested = _made(reach)
+    requested = _made(targets)
     template = f"{_OURS}:launch-template/*"
     made = [f"{_OURS}:{kind}/*" for kind in _MADE_BY_FLEET]
     statements: Statements = [
         _allow("LaunchFrom", launch, _REFERRED),
-        _allow("LaunchFromOurTemplates", launch, [template], _found(reach)),
+        _allow("LaunchFromOurTemplates", launch, [template], _found(targets)),
         _allow("LaunchWithOurTags", launch, made, requested),
         _allow(
             "MakeOurTemplates",
             ["ec2:CreateLaunchTemplate"],
             [template],
-            {"StringEquals": _ours(reach, "aws:RequestTag"), "StringLike": {f"aws:RequestTag/{tags.CLUSTER}": "*"}},
+            {"StringEquals": _ours(targets, "aws:RequestTag"), "StringLike": {f"aws:RequestTag/{tags.CLUSTER}": "*"}},
         ),
         _allow(
             "TagWhatIsMade",
@@ -269,7 +271,7 @@ def _launch(reach: PolicyTargets) -> Statements:
             [*made, template],
             {
                 "StringEquals": {
-                    **_ours(reach, "aws:RequestTag"),
+                    **_ours(targets, "aws:RequestTag"),
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 },
                 "StringLike": {f"aws:RequestTag/{tags.CLUSTER}": "*"},
@@ -279,14 +281,14 @@ def _launch(reach: PolicyTargets) -> Statements:
             "SweepOurTemplates",
             ["ec2:DeleteLaunchTemplate"],
             [template],
-            _found(reach),
+            _found(targets),
         ),
         _allow(
             "NameOurInstances",
             ["ec2:CreateTags"],
             [f"{_OURS}:instance/*"],
             {
-                **_found(reach),
+                **_found(targets),
                 "ForAllValues:StringEquals": {"aws:TagKeys": [tags.NAME, tags.NODE_CLAIM]},
             },
         ),
@@ -298,16 +300,16 @@ def _launch(reach: PolicyTargets) -> Statements:
             "DescribeLaunchTemplates",
             "DescribeTags",
         ),
-        *_selectors(reach),
+        *_selectors(targets),
     ]
     passed = {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}}
-    if reach.own_node_roles:
-        statements.append(_allow("GiveNodesOurRoles", ["iam:PassRole"], [reach.own_node_roles], passed))
+    if targets.own_node_roles:
+        statements.append(_allow("GiveNodesOurRoles", ["iam:PassRole"], [targets.own_node_roles], passed))
     give = partial(_allow, "GiveNodesTheirRole", ["iam:PassRole"], conditions=passed)
-    return statements + _listed(reach.node_roles, give) + _volume_keys(reach.volume_keys)
+    return statements + _listed(targets.node_roles, give) + _volume_keys(targets.volume_keys)
 
 
-def _selectors(reach: PolicyTargets) -> Statements:
+def _selectors(targets: PolicyTargets) -> Statements:
     """What answers the selectors of EC2NodeClasses."""
     return [
         _describe(
@@ -324,7 +326,7 @@ def _selectors(reach: PolicyTargets) -> Statements:
             [f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*"],
         ),
         *_listed(
-            [_arn("ssm", f"parameter/{name}", name) for name in reach.image_parameters],
+            [_arn("ssm", f"parameter/{name}", name) for name in targets.image_parameters],
             partial(_allow, "FindOwnImages", ["ssm:GetParameters"]),
         ),
     ]
@@ -374,35 +376,37 @@ def _arn(service: str, resource: str, given: str = "") -> str:
     )
 
 
-def _state(reach: PolicyTargets, *actions: str, indexes: Sequence[tables.Index] = (tables.STAGE_INDEX,)) -> Statements:
-    table = reach.storage.state.table_arn
+def _state(
+    targets: PolicyTargets, *actions: str, indexes: Sequence[tables.Index] = (tables.STAGE_INDEX,)
+) -> Statements:
+    table = targets.storage.state.table_arn
     return [
         _allow("State", [f"dynamodb:{action}" for action in actions], [table]),
         _allow("StateIndexes", ["dynamodb:Query"], [f"{table}/index/{index.name}" for index in indexes]),
     ]
 
 
-def _capacity(reach: PolicyTargets, *actions: str) -> iam.PolicyStatement:
-    return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [reach.storage.capacity.table_arn])
+def _capacity(targets: PolicyTargets, *actions: str) -> iam.PolicyStatement:
+    return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [targets.storage.capacity.table_arn])
 
 
-def _publish(reach: PolicyTargets) -> iam.PolicyStatement:
-    return _allow("Publish", ["events:PutEvents"], [reach.bus_arn])
+def _publish(targets: PolicyTargets) -> iam.PolicyStatement:
+    return _allow("Publish", ["events:PutEvents"], [targets.bus_arn])
 
 
-def _clusters(reach: PolicyTargets) -> Statements:
-    arns = [_arn("eks", f"cluster/{name}") for name in reach.clusters]
+def _clusters(targets: PolicyTargets) -> Statements:
+    arns = [_arn("eks", f"cluster/{name}") for name in targets.clusters]
     return _listed(arns, partial(_allow, "FindApiServers", ["eks:DescribeCluster"]))
 
 
-def _zonal_shifts(reach: PolicyTargets) -> Statements:
+def _zonal_shifts(targets: PolicyTargets) -> Statements:
     """ARC takes no ARN of EKS for a resource; a condition names the clusters instead."""
 
-    def heed(arns: Sequence[str]) -> iam.PolicyStatement:
+    def read_shifts(arns: Sequence[str]) -> iam.PolicyStatement:
         which = {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": list(arns)}}
         return _allow("HeedZonalShifts", ["arc-zonal-shift:GetManagedResource"], ["*"], which)
 
-    return _listed([_arn("eks", f"cluster/{name}") for name in reach.shifting], heed)
+    return _listed([_arn("eks", f"cluster/{name}") for name in targets.shifting], read_shifts)
 
 
 def _describe(sid: str, *actions: str) -> iam.PolicyStatement:
@@ -411,23 +415,23 @@ def _describe(sid: str, *actions: str) -> iam.PolicyStatement:
     return _allow(sid, [f"ec2:{action}" for action in actions], ["*"], condition)
 
 
-def _objects(reach: PolicyTargets, prefix: str) -> str:
-    return reach.storage.bucket.arn_for_objects(f"{prefix}*")
+def _objects(targets: PolicyTargets, prefix: str) -> str:
+    return targets.storage.bucket.arn_for_objects(f"{prefix}*")
 
 
-def _made(reach: PolicyTargets) -> dict[str, Any]:
+def _made(targets: PolicyTargets) -> dict[str, Any]:
     """Conditions on the tags that what is made must be given."""
-    return {"StringEquals": _ours(reach, "aws:RequestTag"), "StringLike": _named("aws:RequestTag")}
+    return {"StringEquals": _ours(targets, "aws:RequestTag"), "StringLike": _named("aws:RequestTag")}
 
 
-def _found(reach: PolicyTargets) -> dict[str, Any]:
+def _found(targets: PolicyTargets) -> dict[str, Any]:
     """Conditions on what is there already."""
-    return {"StringEquals": _ours(reach, "aws:ResourceTag"), "StringLike": _named("aws:ResourceTag")}
+    return {"StringEquals": _ours(targets, "aws:ResourceTag"), "StringLike": _named("aws:ResourceTag")}
 
 
-def _ours(reach: PolicyTargets, context: str) -> dict[str, Any]:
+def _ours(targets: PolicyTargets, context: str) -> dict[str, Any]:
     """The install binds; its clusters are not listed, because a list would outgrow a policy."""
-    return {f"{context}/{tags.INSTALL}": reach.install}
+    return {f"{context}/{tags.INSTALL}": targets.install}
 
 
 def _named(context: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Shiplap(Construct):
             roles=FunctionRoles(
                 self,
                 "Roles",
-                reach=common.reach(
+                targets=common.targets(
                     install.clusters,
                     timers=[queue.queue_arn for queue in lifecycles.values()],
                     feeds={"interrupt": self.events.interruption},

@@ -1,5 +1,5 @@
-"""What EC2 sells and for how much, asked anew every hour, once per region that has a cluster; and, more often, whether
-the EC2NodeClasses of every cluster can be launched from.
+"""Refreshes the instance types and prices of each region that has a cluster, every hour; more often, it inspects
+whether the EC2NodeClasses of every cluster can be launched from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @cache
 def install() -> Install:
-    """What this function has, made at the first invocation and kept."""
+    """The install as this function uses it, made at the first invocation and kept."""
     return Install.of_environment("catalog")
 
 

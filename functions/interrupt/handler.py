@@ -1,4 +1,4 @@
-"""What AWS says about instances in, claims that leave out: the queue `interruption`, fed by the default bus."""
+"""Notices of AWS about instances in, claims that leave out: the queue `interruption`, fed by the default bus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @cache
 def install() -> Install:
-    """What this function has, made at the first invocation and kept."""
+    """The install as this function uses it, made at the first invocation and kept."""
     return Install.of_environment("interrupt")
 
 

@@ -24,7 +24,7 @@ RESERVE_S = 5.0
 
 @cache
 def install() -> Install:
-    """What this function has, made at the first invocation and kept."""
+    """The install as this function uses it, made at the first invocation and kept."""
     return Install.of_environment("watch")
 
 

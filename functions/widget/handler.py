@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @cache
 def install() -> Install:
-    """What this function has, made at the first invocation and kept."""
+    """The install as this function uses it, made at the first invocation and kept."""
     return Install.of_environment("widget")
 
 

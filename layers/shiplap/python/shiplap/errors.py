@@ -7,7 +7,7 @@ ShiplapError
 ├── UnknownCluster               an event names a cluster that is not configured
 ├── ClusterError                 the Kubernetes API answered with a refusal
 │   ├── ClusterUnreachable       no answer, or a 5xx: worth another try later
-│   ├── ClusterDenied            401 or 403: RBAC or the access entry needs mending
+│   ├── ClusterDenied            401 or 403: RBAC or the access entry must be corrected
 │   ├── ClusterGone              EKS knows no cluster of this name any more
 │   ├── ObjectNotFound           404
 │   ├── ObjectConflict           409: somebody else changed the object first

@@ -125,16 +125,16 @@ class _Waiting:
         """Wait a little for all looks."""
         deadline = time.monotonic() + GATHER_S
         while self._looked_at and (left := deadline - time.monotonic()) > 0:
-            self._note(left)
+            self._collect(left)
 
     def next(self) -> Due | None:
         """The one to be served now, after a wait for looks if there is none yet; None when all are."""
         while True:
-            if not self._ready and self._looked_at and not self._note(LOOK_S + 1.0):
+            if not self._ready and self._looked_at and not self._collect(LOOK_S + 1.0):
                 # Even their errors do not come: something below the time limit hangs.
                 self._last += self._looked_at.values()
                 self._looked_at.clear()
-            self._note(0.0)
+            self._collect(0.0)
             for some in (self._ready, self._last):
                 if some:
                     some.sort(key=lambda item: (not item.asked, item.since, item.cluster.name))
@@ -151,8 +151,8 @@ class _Waiting:
             found.append(item)
         return found
 
-    def _note(self, wait_s: float) -> bool:
-        """Take note of looks that are over, after a wait for the first; whether there was any."""
+    def _collect(self, wait_s: float) -> bool:
+        """Collect the looks that have ended, after a wait for the first; whether there was any."""
         noted = False
         while self._looked_at:
             try:

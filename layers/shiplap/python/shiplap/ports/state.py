@@ -247,7 +247,7 @@ class StateStore(Protocol):
         ...
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
-        """Move a claim to a state if it is unchanged since it was read (see `api.nodeclaim.moved`); returns it anew.
+        """Move a claim to a state if it is unchanged since it was read (see `nodeclaim.moved`); returns it as written.
 
         `changes` are fields of NodeClaim; `changed_at` belongs among them, for an ended claim is forgotten by it.
         Raises ConditionFailed.

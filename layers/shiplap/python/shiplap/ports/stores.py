@@ -105,7 +105,7 @@ class MemoryStore(Protocol):
 
 
 class SnapshotStore(Protocol):
-    """The compact snapshot of each cluster's bound pods (`kubernetes.compact`), in the bucket.
+    """The compact snapshot of each cluster's bound pods (`kubernetes.compact_pods`), in the bucket.
 
     Its keeper is the watch function; who keeps it since when is told with it, so that one that has a successor stops.
     """

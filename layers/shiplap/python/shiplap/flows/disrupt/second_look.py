@@ -1,7 +1,7 @@
-"""Looks at the pods of the nodes that are to go, listed fresh: before a disruption is begun, and before it removes.
+"""Lists the pods of nodes that are to be disrupted once more: before a command begins, and before it removes nodes.
 
-Decisions may have seen a node's pods as they were a moment ago (`standing`). What they promise about pods, that none
-is moved which is protected or was not reckoned with, must not rest on that. And until a node is closed, pods come.
+A decision may have read a node's pods from the compact snapshot, which can be out of date. No protected pod may be
+moved because of that, nor one that the decision did not count. Until a node is cordoned, new pods are bound to it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Gathers what a decision looks at, in the order that keeps the decision sound.
+"""Reads the inputs of a decision, in the order that keeps the decision sound.
 
 The epoch is read before the state and the state before the cluster, so that whatever leaves the state for the cluster
-meanwhile is seen at least once. Pilot leases are read before learned capacity: a lease is given up only after its
+meanwhile is read at least once. Pilot leases are read before learned capacity: a lease is given up only after its
 node's truth is stored, so a key can never look both unexplored and unlearned.
 
-The bound pods of a large cluster, from the compact snapshot in the bucket and the changes since, without a list.
-
-Only bound pods come from there. Pending pods, nodes, DaemonSets, volumes and PodDisruptionBudgets are always listed
-fresh, the pods of a node that is emptied or about to be chosen for it as well. So what is out of date here can put a
-pod where it does not fit, or launch a node too many or too late: the next minute's decision mends both.
+Bound pods of a large cluster are not listed: they come from the compact snapshot in the bucket and the changes since.
+Everything else is listed fresh, including the pods of a node that is drained or about to be disrupted. So a snapshot
+that is out of date can put a pod where it does not fit, or launch a node too many or too late. The next minute's
+decision corrects both.
 """
 
 from __future__ import annotations
@@ -140,9 +139,6 @@ def _reached(version: str, wanted: str) -> bool:
     return version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
 
 
-_LOG = logging.getLogger(__name__)
-
-
 class NodeClassSupply(msgspec.Struct, frozen=True):
     """An EC2NodeClass with its selectors answered, or why that is not possible."""
 
@@ -191,7 +187,7 @@ class DecisionInputs(msgspec.Struct, frozen=True):
 
 
 class PricedSnapshot:
-    """One look at everything: the snapshot to decide on, and what it sells to each claim, reckoned once per pool."""
+    """The snapshot to decide on, and the instance types that it sells to each claim, computed once per pool."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot

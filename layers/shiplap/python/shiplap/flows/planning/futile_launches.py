@@ -82,12 +82,12 @@ class NodeVerdicts(msgspec.Struct, frozen=True):
 class HeldBackPods(msgspec.Struct, frozen=True):
     """The view without the pods that no node is to be launched for now.
 
-    `told` is what the users of some of them hear; the others wait for a node that is there or on its way. `paused` are
+    `unschedulable` says why for some of them; the others wait for a node that is there or on its way. `paused` are
     the uids of those that keep no node either.
     """
 
     view: ClusterView
-    told: tuple[Unschedulable, ...] = ()
+    unschedulable: tuple[Unschedulable, ...] = ()
     paused: frozenset[str] = frozenset()
 
 
@@ -361,7 +361,7 @@ def _without(
         return HeldBackPods(view)
     aside = [pod for pod in view.pods if pod.metadata.uid in out and _waits(pod)]
     uids = {pod.metadata.uid for pod in aside}
-    told = tuple(
+    unschedulable = tuple(
         Unschedulable(
             PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid),
             reasons[pod.metadata.uid],
@@ -370,7 +370,7 @@ def _without(
         if pod.metadata.uid in reasons
     )
     return HeldBackPods(
-        replace(view, pods=tuple(pod for pod in view.pods if pod.metadata.uid not in uids)), told, paused
+        replace(view, pods=tuple(pod for pod in view.pods if pod.metadata.uid not in uids)), unschedulable, paused
     )
 
 

@@ -1,9 +1,9 @@
 """How many nodes may be launched for pods of which no node has run any yet: a bound that a cluster may set.
 
-`refusals` learns from nodes in vain. So what is launched first for a new kind of pods is as much as they need, and each
-further kind begins anew. A cluster for which that is too much says how many such nodes it risks within five minutes;
-within an hour it is more, in proportion. All kinds count together, and those launched for pods that have gone meanwhile
-count, too. Pods are of one kind when they are alike (`refusals.pod_kind`). A node that runs one of them proves the
+`futile_launches` learns only from nodes in vain. So the first launch for a new kind of pods is as large as they need,
+and each further kind starts again. A cluster for which that is too much says how many such nodes it risks within five
+minutes; within an hour it is more, in proportion. All kinds count together, and so do nodes launched for pods that have
+gone meanwhile. `futile_launches.pod_kind` says which pods are of one kind. A node that runs one of them proves the
 kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
 """
 
@@ -38,7 +38,7 @@ MOST_KINDS = 1000
 
 
 class UnprovenPodLimit(msgspec.Struct, frozen=True):
-    """At most so many nodes for kinds without proof: by window, in seconds, as `refusals.MOST_IN_WINDOW`.
+    """At most so many nodes for kinds without proof: by window, in seconds, as `MOST_IN_WINDOW`.
 
     `launched_at`: when nodes of the last hour were launched that count, sorted. `tried`: how many of those that are
     still known each kind has had. `proven`: kinds that are not bounded.

@@ -395,7 +395,7 @@ class _Run:
             return inputs.view, ()
         claims = self._context.state.claims(self._settings.name)
         held = hold_back(inputs.view, claims, known, inputs.state.futile, self._context.clock.now())
-        return held.view, held.told
+        return held.view, held.unschedulable
 
     def _orphaned(self, inputs: DecisionInputs) -> list[tuple[NodeClaim, ...]]:
         """Launches that this invocation may resume, without those that it has left pending itself."""

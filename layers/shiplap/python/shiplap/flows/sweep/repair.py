@@ -1,14 +1,12 @@
-"""Nodes too sick to keep are replaced, one after the other and never in droves.
+"""Replaces sick nodes, few at a time, and nodes whose instances AWS has scheduled a change for.
 
-What makes a node sick: EC2's status checks fail, EC2 has scheduled an event for its instance, or a condition of the
-Node has been bad for longer than it deserves. Many sick nodes at once say more about a zone, a network or an API server
-than about the nodes, and replacing them would not help: then nothing is done, and it is told.
+A node is sick when EC2's status checks fail, or a condition of the Node has been bad for longer than is tolerated. Many
+sick nodes at once point to a zone, a network or an API server. Replacing them would not help, so none is replaced, and
+the log says so.
 
-Nodes whose instances AWS will change or end some day leave before that, in turn.
-
-A maintenance is announced for many instances at once, mostly weeks ahead. To empty all their nodes at that moment would
-launch as many replacements and move as many pods; so they leave as the budgets of their NodePools allow, the earliest
-change first, until a change is so near that waiting would let AWS do it.
+AWS announces a maintenance for many instances at once, mostly weeks ahead. To drain all of them at once would launch
+as many replacements and move as many pods. So they are replaced as the budgets of their NodePools allow, the
+earliest change first, until a change is so near that waiting would let AWS do it.
 """
 
 from __future__ import annotations
@@ -85,8 +83,6 @@ def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
     total = leaving + sum(claim.state is ClaimState.INITIALIZED for claim in own)
     return allowance(pool, Reason.DRIFTED, total, leaving, now).nodes
 
-
-_LOG = logging.getLogger(__name__)
 
 IMPAIRED_S = 120.0
 """How long a status check must have failed, in seconds: it may be an instance that boots, or a blip."""
