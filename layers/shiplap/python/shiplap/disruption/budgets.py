@@ -1,6 +1,6 @@
 """How many nodes of a NodePool may be disrupted now, and for which reason.
 
-A budget that cannot be read blocks every disruption of its pool: money can wait, a maintenance window cannot be undone.
+An invalid budget blocks every disruption of its pool: savings can wait, a disruption cannot be undone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNLIMITED = 1 << 31
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """`nodes` more may be disrupted; `blocking` says what holds the next one back."""
+    """`nodes` more may be disrupted; `blocking` says which budget blocks the next one."""
 
     nodes: int
     blocking: str = ""
@@ -45,7 +45,7 @@ def allowance(pool: NodePool, reason: Reason, total: int, disrupting: int, now: 
             active = is_active(budget, now, pool.metadata.annotations.get(DISRUPTION_TIME_ZONE, "UTC"))
             most = _nodes(budget.nodes, total)
         except ValueError as error:
-            # Whatever reasons it names: what was meant is not known.
+            # For all reasons: the intended ones are not known.
             return Allowance(0, f"{name} cannot be read: {error}")
         if not active or (budget.reasons is not None and reason not in budget.reasons):
             continue
@@ -93,7 +93,7 @@ def _moments(cron: Cron, day: date, zone: ZoneInfo) -> Iterable[float]:
 
 
 def _words(written: str, most: int, total: int, disrupting: int) -> str:
-    """What a budget says, for people: how many it allows, and how many of them are used up."""
+    """A budget in words: how many nodes it allows, and how many of them are used up."""
     share = f"{written} of {total} nodes, that is {most}" if written.endswith("%") else f"{most} of {total} nodes"
     if not most:
         return f"allows no disruption now ({written})"

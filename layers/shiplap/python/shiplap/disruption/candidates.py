@@ -1,13 +1,10 @@
-"""Which nodes may be disrupted at all, what each costs, and what disrupting it would cost its pods.
+"""The nodes that may be disrupted, with their price and the cost of disrupting their pods.
 
-What keeps a node from being removed for money: its pool's policy, its own state, and pods that have just changed.
+Consolidation leaves nodes alone because of their pool's policy, their own state, or pods that have just changed. Drift
+and expiration do not check this: they do not depend on cost.
 
-Drift and expiration do not ask: they are about what a node is, not about what it costs.
-
-What speaks against removing a node although a command to do so has begun.
-
-Until the taint is on the node, pods may still come to it, and people may protect pods and nodes at any time. Once it is
-emptied there is no way back, and a pod that must not be disrupted would hold a closed node for ever.
+A command that has begun is checked again once its nodes are tainted: until then pods may still come, and people may
+protect pods and nodes at any time. Draining cannot be undone, and a protected pod would hold a cordoned node for ever.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost with it: no pod has to move, or none whose eviction costs anything."""
+        """Whether no pod has to move whose eviction costs anything."""
         return self.cost <= 1
 
     @property
@@ -83,10 +80,10 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
 
 class CandidateNodes(msgspec.Struct, frozen=True, eq=False):
-    """All nodes of the pools sorted out: candidates by name, and for every other node why it is none.
+    """Candidates by name, and for every other node of the pools why it is none.
 
-    `leaving` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being ended
-    or that no claim is of, as when it has ended and its Node is still there.
+    `leaving` are the nodes that are being disrupted or deleted already, `ending` those whose instance is being
+    terminated or that have no claim, as when the instance is gone and its Node still exists.
     """
 
     candidates: tuple[Candidate, ...]
@@ -98,10 +95,10 @@ class CandidateNodes(msgspec.Struct, frozen=True, eq=False):
 def find_candidates(
     snapshot: DisruptionSnapshot, market: PoolMarket, pdb_limits: PdbLimits, nominated: frozenset[str]
 ) -> CandidateNodes:
-    """Sort the cluster's nodes.
+    """Find the candidates among the cluster's nodes.
 
     Args:
-        snapshot: the decision's world.
+        snapshot: of the decision.
         market: prices of its pools.
         pdb_limits: its PodDisruptionBudgets.
         nominated: names of nodes that pending pods are on their way to.
@@ -160,7 +157,7 @@ def is_reschedulable(pod: Pod) -> bool:
 def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
     """The pods that would need room elsewhere, by the name of their node; each node's by namespace and name.
 
-    A question to ask of pods.
+    For `ClusterView.of_pods`.
     """
     found = {}
     for node, on_node in view.by_node.items():
@@ -178,12 +175,12 @@ def _key(pod: Pod) -> str:
 
 
 def _annotated(pods: Iterable[Pod]) -> list[Pod]:
-    """Those that may protect themselves."""
+    """Pods that may have the annotation do-not-disrupt."""
     return [pod for pod in pods if pod.metadata.annotations]
 
 
 def disruption_cost(moving: Iterable[Pod]) -> float:
-    """What disrupting a node costs with these pods to move: 1 for itself, and what each eviction does."""
+    """The cost of disrupting a node with these pods: 1 for itself, plus the cost of each eviction."""
     return 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving)
 
 
@@ -273,7 +270,7 @@ _OVERDUE = (Reason.DRIFTED, Reason.EXPIRED)
 
 
 def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, has_deadline: bool) -> str:
-    """Why a node must not go after all, or nothing.
+    """Why a node of a command must not be removed, or nothing.
 
     PodDisruptionBudgets are no objection: they come and go with the pods they count, and evictions wait for them.
 

@@ -1,7 +1,7 @@
-"""Commands: which nodes go, what takes their place, and how far each command has come.
+"""Commands: which nodes go and what replaces them.
 
-A command is written before anything is done and moves by conditional writes, so that a function may die between any
-two of its steps: the next one reads where it stands.
+A command is stored before it begins and advances by conditional writes, so that a function may die between any two of
+its steps: the next one reads its state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
     """A command that has been decided and not begun. Money in USD per hour.
 
     `nodes` are sorted by name; `replacements` have to be ready before the nodes go, `placements` are the nodes that
-    stay and take pods. `moved` counts the pods that lose their node; `detail` says in words why.
+    stay and take pods. `moved` counts the pods that lose their node; `detail` is the reason in words.
     """
 
     reason: Reason
@@ -54,17 +54,17 @@ class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Blocked(msgspec.Struct, frozen=True, rename="camel", order=True):
-    """A node that is not disrupted, and what stands in the way."""
+    """A node that is not disrupted, and why not."""
 
     node: str
     reason: str
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """What one disruption decision concluded; commands in the order they are to begin, `blocked` by node.
+    """The result of one disruption decision: commands in the order they begin, `blocked` by node.
 
-    `drifted` names all nodes that have drifted, whether or not anything is done about it now, `overdue` those that have
-    expired and stay because of protected pods.
+    `drifted` names all nodes that have drifted, also those without a command; `overdue` those that have expired and
+    stay because of protected pods.
     """
 
     commands: tuple[DisruptionProposal, ...] = ()

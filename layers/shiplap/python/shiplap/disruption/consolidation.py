@@ -1,12 +1,11 @@
 """Consolidation: m nodes become n cheaper ones, or none, wherever that saves more than moving their pods is worth.
 
 Candidates are ordered by what their removal saves per disruption. Prefixes of that order are tried with the scheduler
-itself; each falls into components that stand on their own, and the prefix whose components gain most wins. Nodes that
-a prefix cannot remove do not spoil it: they are left out and the rest is tried again.
+itself; each splits into independent components, and the prefix whose components gain most wins. Nodes that
+a prefix cannot remove are left out, and the rest is tried again.
 
-When replacements are worth it: what they may cost at most, so that no fallback turns a saving into a loss.
-
-Commands that do not depend on each other: removed nodes belong together only if their pods share a replacement.
+Replacements have a maximum price, so that no fallback turns a saving into a loss. Removed nodes are in one command only
+if their pods share a replacement.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _Options = Mapping[str, tuple[Offering, ...]]
 
 
 class NotWorthwhile(ValueError):
-    """A replacement is not worth it; the text says why. Never leaves this package."""
+    """A replacement is not worth it; the text says why. Caught in this module."""
 
 
 def restrict_to_cheaper(
@@ -48,7 +47,7 @@ def restrict_to_cheaper(
 ) -> tuple[PlannedClaim, ...]:
     """The claims reduced to types with which all of them together cost less than the removed nodes do.
 
-    A type counts with the most it can cost: any of its offerings may be the one that has room. What the removed nodes
+    A type counts with the most it can cost: any of its offerings may be the one with capacity. What the removed nodes
     cost beyond the cheapest choice is shared between the claims in proportion to their prices.
 
     Raises:
@@ -81,7 +80,7 @@ def restrict_to_cheaper(
 def _options(claim: PlannedClaim, market: PoolMarket) -> dict[str, tuple[Offering, ...]]:
     """The claim's types, cheapest first as it lists them; those bought on demand are dropped where others are spot.
 
-    Otherwise a node could be replaced by the dearer fallback of a spot price that nobody gets.
+    Otherwise the dearer fallback of an unavailable spot offering could replace a node.
     """
     wanted = Requirements.of(claim.requirements)
     found = {name: market.buyable(claim.node_pool, name, wanted) for name in claim.instance_types}
@@ -212,14 +211,14 @@ MOST_NODES = 24
 """At most so many nodes go with one command: it is undone as a whole when one of its replacements fails."""
 
 _RESERVED_NODE_VALUE = 1e-6
-"""USD per hour that giving up a node in a reservation counts for: its price is nominal, as the reservation is paid in
+"""USD per hour that removing a node in a reservation saves: its price is nominal, as the reservation is paid in
 any case, and yet its room is of use to others."""
 
 _SELECTION_SHARE = 0.3
-"""The part of the cost search's effort that goes into choosing which nodes go; the rest into what replaces them."""
+"""The part of the cost search's effort for choosing nodes; the rest is for their replacements."""
 
 _MOST_SEARCHED = 512
-"""Prefixes of more nodes are compared by first fit alone: what the search saves is about the same part for all."""
+"""Prefixes of more nodes are compared by first fit alone: the search saves about the same part for all."""
 
 
 class PoolTotals(msgspec.Struct, frozen=True):
@@ -230,7 +229,7 @@ class PoolTotals(msgspec.Struct, frozen=True):
 
 
 class ConsolidationResult(msgspec.Struct, frozen=True, eq=False):
-    """What is worth doing, and for nodes that were tried in vain, why not."""
+    """The proposals, and for nodes that were tried without success, why not."""
 
     proposals: tuple[DisruptionProposal, ...] = ()
     refused: Mapping[str, str] = {}
@@ -270,7 +269,7 @@ class Consolidator:
         )
 
     def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
-        """The proposals of the prefix that gains most, of whatever size; notes in `refused` what cannot go."""
+        """The proposals of the prefix that gains most, of any size; `refused` takes up nodes that cannot go."""
         attempts = _attempts(ordered)
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         best: tuple[float, list[DisruptionProposal]] = (0.0, [])
@@ -285,7 +284,7 @@ class Consolidator:
     def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """Commands of bounded size for nodes that are worth removing, each on the room that those before it leave.
 
-        Where that cannot be reckoned there is only the first; the next decision sees to the others.
+        Where that cannot be computed there is only the first; the next decision proposes the others.
         """
         removed = [item.name for item in going]
         batches = _batches(going)
@@ -299,7 +298,7 @@ class Consolidator:
         return proposals
 
     def _gain(self, proposal: DisruptionProposal) -> float:
-        """What a proposal saves beyond what disturbing its pods is worth, each by its eviction cost; USD per hour."""
+        """The savings of a proposal minus the cost of evicting its pods, each by its eviction cost; USD per hour."""
         if self._reserved.issuperset(proposal.nodes):
             return _RESERVED_NODE_VALUE * len(proposal.nodes)
         eviction_cost = sum(self._eviction_costs[name] for name in proposal.nodes)
@@ -313,7 +312,7 @@ class Consolidator:
         *,
         improve_s: float,
     ) -> tuple[list[DisruptionProposal], Relocation | None]:
-        """The proposals for these nodes; those that cannot go stay, and the others are judged again without them.
+        """The proposals for these nodes; nodes that cannot go stay, and the others are tried again without them.
 
         Args:
             candidates: the nodes.
@@ -390,7 +389,7 @@ def _is_reserved(candidate: Candidate) -> bool:
 
 
 def _merged(proposals: Sequence[DisruptionProposal]) -> list[DisruptionProposal]:
-    """Nodes that go without replacements, so that nothing can fail for the others, in commands of bounded size."""
+    """Merge nodes without replacements into commands of bounded size: none of them can fail for the others."""
     alone = sorted((some for some in proposals if not some.replacements), key=lambda some: some.nodes)
     merged = [some for some in proposals if some.replacements]
     while alone:

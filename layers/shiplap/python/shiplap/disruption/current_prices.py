@@ -1,4 +1,4 @@
-"""What the instance types of each NodePool cost now: of nodes that run, and of claims that might replace them."""
+"""Current prices of the instance types of each NodePool: for running nodes and for claims that might replace them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class PoolMarket(msgspec.Struct, frozen=True, eq=False):
     def price_of(self, pool: str, node: Node) -> float:
         """USD per hour of just the offering a node runs on, as decisions compare it; 0 when the catalogue lacks it.
 
-        What a node costs, for people, is said by `node_prices`.
+        `node_prices` has the prices that people see.
         """
         item = self.type_of(pool, node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
         return offering_price(item.offerings, node) if item is not None else 0.0
 
     def buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
-        """The offerings of a type that a launch under these requirements may get, of the kind that EC2 is asked for.
+        """The offerings of a type that a launch under these requirements may get, of the capacity type requested.
 
         A reservation is taken where there is one, else spot where it is allowed, else on-demand. Cheapest first, then
-        by zone; within the kind any of them may be the one that has room.
+        by zone; any of them may be the one with capacity.
         """
         key = (
             pool,
@@ -75,7 +75,7 @@ def market_of(snapshot: Snapshot) -> PoolMarket:
 
 
 def node_prices(snapshot: Snapshot) -> NodePrices:
-    """What nodes cost in this cluster; nodes of no pool as EC2's prices are, without NodeOverlays."""
+    """The prices of nodes in this cluster; nodes of no pool have EC2's prices, without NodeOverlays."""
     of_pools = {
         pool: {name: item.offerings for name, item in types.items()}
         for pool, types in market_of(snapshot).by_pool.items()

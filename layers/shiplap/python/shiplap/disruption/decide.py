@@ -1,7 +1,7 @@
-"""The disruption decision: which nodes go now, what replaces them, and for every other node what stands in the way.
+"""The disruption decision: which nodes go now, what replaces them, and why every other node stays.
 
 Methods in order: empty nodes, then expired and drifted ones, then consolidation, which waits while the others act. All
-of them draw on one budget per NodePool.
+of them share the budgets of a NodePool.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class _Decider:
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
-        self.blocked |= self.overdue  # what is looked at after it has more to say, but nothing that matters more
+        self.blocked |= self.overdue  # later methods have other reasons, but none that matters more
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
         return Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
 
     def _scale_down(self) -> list[DisruptionProposal]:
-        """Nodes that static pools have too many of: that is what was asked for, so no budget holds it up.
+        """Surplus nodes of static pools. The user asked for fewer replicas, so no budget applies.
 
-        While a node of the pool is being replaced there is one too many for a moment.
+        While a node of the pool is being replaced, the pool has one node too many for a moment.
         """
         by_name = {item.name: item for item in self.candidate_nodes.candidates}
         busy = {claim.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
@@ -116,7 +116,7 @@ class _Decider:
         return [DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
-        """Expired and drifted nodes, whatever it costs, each with its replacements."""
+        """Expired and drifted nodes, at any cost, each with its replacements."""
         reasons = self._outdated(candidates)
         self.drifted = tuple(sorted(name for name, (reason, _) in reasons.items() if reason is Reason.DRIFTED))
         movable = []
@@ -131,7 +131,7 @@ class _Decider:
                 movable.append(item)
         movable.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
         proposals = []
-        # Static pools first: what replaces their nodes is known, and then no moved pod goes to a node that is replaced.
+        # Static pools first: their replacements are known, and then no moved pod goes to a node that is replaced.
         for static, reason in itertools.product((True, False), (Reason.EXPIRED, Reason.DRIFTED)):
             due = [item for item in movable if reasons[item.name][0] is reason]
             due = [item for item in due if (item.pool.spec.replicas is not None) is static]
@@ -185,10 +185,10 @@ class _Decider:
     def _replace_dynamic(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
     ) -> list[DisruptionProposal]:
-        """Commands for these nodes; one whose pods have no place elsewhere stays, and takes nobody's turn.
+        """Commands for these nodes; a node whose pods have no place elsewhere stays and uses up no budget.
 
-        What they need comes on top of what an earlier call found; where that cannot be reckoned they wait for the next
-        decision, as do nodes that are to take moved pods.
+        Their needs add to those of an earlier call. Where that cannot be computed they wait for the next decision, as
+        do nodes that will take moved pods.
         """
         waiting = [item for item in due if self.follows and item.name not in self.receiving]
         self.blocked |= {item.name: "pods of nodes that go now are moved first" for item in due if item not in waiting}
@@ -255,8 +255,7 @@ class _Decider:
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """The first node of a fallback tier whose pods would all get a better tier of its pool now.
 
-        It is changed like a drifted node: it would no longer be made like this. One at a time, as capacity that has
-        just come back may be little.
+        It is replaced like a drifted node. One at a time, as little capacity may have come back.
         """
         after_s = self.snapshot.settings.climb_back_s
         fallen = [
@@ -291,7 +290,7 @@ class _Decider:
         )
 
     def _may_consolidate(self, item: Candidate) -> bool:
-        """Whether the pool's policy lets a node go for money; if not, the reason is noted."""
+        """Whether the pool's policy lets a node be consolidated; if not, the reason is noted."""
         reason = unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
         reason = reason or self._backing_off(item)
         if reason:
@@ -299,7 +298,7 @@ class _Decider:
         return not reason
 
     def _unsettled_nodes(self) -> frozenset[str]:
-        """Nodes that must not take moved pods: they have not settled themselves."""
+        """Nodes that must not take moved pods: they are not initialised, or their pods have just changed."""
         snapshot = self.snapshot
         pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
         histories = {history.node: history for history in snapshot.histories}
@@ -374,7 +373,7 @@ def _pool_counts(
 ) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
-    A node whose instance is being ended, or has ended, is over: it neither counts nor uses up a budget.
+    A node whose instance is being terminated, or is gone, neither counts nor uses up a budget.
     """
     total: Counter[str] = Counter()
     disrupting: Counter[str] = Counter()

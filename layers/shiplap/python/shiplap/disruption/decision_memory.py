@@ -1,4 +1,4 @@
-"""What one disruption decision leaves to the next, per cluster."""
+"""The state that one disruption decision keeps for the next, per cluster."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SECOND_LOOK_S = 15.0
 """How old a proposal must be before it is acted on, in seconds, if it is made again."""
 
 STALE_S = 600.0
-"""A proposal that nobody looked at again for this long, in seconds, starts anew."""
+"""A proposal that was not made again for this long, in seconds, starts over."""
 
 
 class RememberedProposal(msgspec.Struct, frozen=True):
-    """Nodes that were to go, for a reason, first at `since` and last at `seen`, epoch seconds."""
+    """Nodes that were proposed for a reason, first at `since` and last at `seen`, epoch seconds."""
 
     nodes: tuple[str, ...]
     reason: Reason
@@ -26,7 +26,7 @@ class RememberedProposal(msgspec.Struct, frozen=True):
 
 
 class DecisionMemory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Histories by node, and what was proposed and has not begun."""
+    """Histories by node, and proposals that have not begun."""
 
     histories: tuple[NodeHistory, ...] = ()
     proposed: tuple[RememberedProposal, ...] = ()
@@ -35,10 +35,10 @@ class DecisionMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 def confirmed(
     known: Sequence[RememberedProposal], proposals: Sequence[DisruptionProposal], now: float
 ) -> tuple[tuple[DisruptionProposal, ...], tuple[RememberedProposal, ...]]:
-    """The proposals whose nodes were all to go before, and what to remember of the others.
+    """The proposals whose nodes were all proposed before, and the others to remember.
 
-    Each node counts for itself, not the set it is proposed in: where pods come and go, what is best to remove together
-    is another set every minute. Nodes that were empty at both looks may go although others of the proposal may not.
+    Each node counts by itself, not as part of its proposal: where pods come and go, the best set to remove together
+    changes every minute. Nodes that were empty at both looks may go although others of the proposal may not.
 
     Args:
         known: what was remembered.

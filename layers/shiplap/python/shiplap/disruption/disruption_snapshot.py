@@ -1,6 +1,6 @@
-"""The snapshot of a disruption decision: the scheduling snapshot, and what only disruption looks at.
+"""The snapshot of a disruption decision: the scheduling snapshot and the inputs of disruption alone.
 
-The knobs of disruption, as an install sets them for a cluster.
+Also the settings of disruption for a cluster.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shiplap.scheduling.model.snapshot import Snapshot
 
 
 class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
-    """What may be disrupted for money, and how patiently.
+    """What consolidation may disrupt, and how long it waits.
 
     `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
     `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least, `least_saving_share` the part of
-    what nodes cost that replacing them has to save: less is not worth the restarts, and search could find it for ever.
-    `settle_s` how long pods that a
-    command moved are left where they are. `improve_s` is the effort spent on finding cheaper replacements.
-    `climb_back_s` is how old a node of a fallback tier has to be before it may go back to the preferred one.
+    what nodes cost that replacing them has to save: smaller savings are not worth the restarts, and the search could
+    find them without end. `settle_s` is how long pods stay where a command moved them. `improve_s` is the effort spent
+    on finding cheaper replacements. `climb_back_s` is how old a node of a fallback tier has to be before
+    it may go back to the preferred one.
     `expire_protected` lets nodes expire in spite of protected pods, as Karpenter does.
     """
 
@@ -35,7 +35,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     expire_protected: bool = False
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """What is wrong with them: the field as written, and the reason."""
+        """Invalid settings: the field as written, and the reason."""
         if self.least_saving_per_pod < 0:
             yield ("leastSavingPerPod",), f"{self.least_saving_per_pod:g} must not be negative"
         if not 0 <= self.least_saving_share < 1:
@@ -49,7 +49,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
 
 
 class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the objects of the moment do not tell about a node. Times are epoch seconds, 0 where nothing is known.
+    """Facts about a node that its present objects do not have. Times are epoch seconds, 0 where nothing is known.
 
     `last_pod_event_at` is when a pod last came or went, `drifted_at` when the node was first seen to have drifted,
     `moved_in_at` when a disruption command last moved pods onto it, `undone_at` when its last command was given up, the
@@ -70,7 +70,7 @@ class NodeHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One disruption decision's world.
+    """All inputs of one disruption decision.
 
     `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
     under way have taken, as nodes to remove or as replacements.

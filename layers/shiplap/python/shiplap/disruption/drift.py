@@ -1,9 +1,7 @@
-"""Drift: a node that its NodePool, its EC2NodeClass or EC2 itself would no longer make like this.
+"""Drift: nodes that no longer match their NodePool, their EC2NodeClass or EC2's catalogue.
 
-Which hashes the annotations of claims may hold, by the version they were written with, and how old ones are renewed.
-
-Hashes of two versions cannot be compared with each other. So a claim with hashes of an older version is judged by what
-that version makes of the manifests as they are now, and once it has not drifted by them it gets those of today.
+Hashes of two versions cannot be compared. So a claim with hashes of an older version is compared with the hashes that
+this version computes of the present manifests. If it has not drifted by them, it gets hashes of the present version.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None =
 
 
 def renewed_hashes(annotations: Mapping[str, str], pool_hashes: Hashes, class_hashes: Hashes) -> dict[str, str] | None:
-    """A claim's annotations with the hashes of today for those of the version before; None if nothing is to be changed.
+    """A claim's annotations with hashes of the present version instead of the previous one; None without a change.
 
     A hash by which the claim has drifted stays, so that it remains drifted.
     """
@@ -81,13 +79,13 @@ _PLACEMENT_GROUP = labels.AWS_PREFIX + "placement-group-id"
 _EVERY_NODE_HAS = frozenset(
     {labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.ZONE, labels.ZONE_ID, labels.REGION, labels.CAPACITY_TYPE}
 )
-"""Labels whose absence says that their value is not known."""
+"""Labels that every node has: if one is absent, its value is unknown."""
 YOUNG_S = 3600.0
 """How old a claim is before a vanished instance type counts: launching found it a moment ago."""
 
 
 def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> tuple[Tier, ...]:
-    """What the pool's requirements allow, globs matched against the catalogue and the labels of these nodes."""
+    """The pool's requirements by tier, globs matched against the catalogue and the labels of these nodes."""
     name = pool.metadata.name
     values: dict[str, set[str]] = {}
     for item in market.by_pool.get(name, {}).values():
@@ -100,7 +98,7 @@ def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> 
 
 
 class ExpectedNode(msgspec.Struct, frozen=True, eq=False):
-    """What a NodePool makes nodes of now: `tiers` as of `tiers_of`, and what is known of its EC2NodeClass.
+    """What new nodes of a NodePool look like: `tiers` as of `tiers_of`, and the state of its EC2NodeClass.
 
     The hashes are those that the annotations of its claims should have: Shiplap's, and Karpenter's where it wrote one
     on the manifest.
@@ -115,7 +113,7 @@ class ExpectedNode(msgspec.Struct, frozen=True, eq=False):
 def expected_node_of(
     pool: NodePool, snapshot: Snapshot, market: PoolMarket, nodes: Sequence[Candidate]
 ) -> ExpectedNode:
-    """What a NodePool makes nodes of now; `nodes` are those of it that are looked at."""
+    """What new nodes of a NodePool look like; `nodes` are the nodes of the pool to compare."""
     name = pool.spec.template.spec.node_class_ref.name
     known = (catalog for catalog in snapshot.catalogs if catalog.node_class == name)
     catalog = next(known, NodeClassCatalog(name))
@@ -125,10 +123,10 @@ def expected_node_of(
 
 
 def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNode, now: float) -> str:
-    """Why a node has drifted, or nothing. What is not known is no drift.
+    """Why a node has drifted, or nothing. Unknown values are no drift.
 
-    Checked in this order: the pool's template, its requirements, the instance type, then what the EC2NodeClass says and
-    what its selectors answer.
+    Checked in this order: the pool's template, its requirements, the instance type, then the EC2NodeClass and the
+    resources that its selectors select.
 
     Args:
         candidate: the node.
@@ -165,9 +163,9 @@ def _changed(candidate: Candidate, key: str, version: str, wanted: Hashes) -> bo
 
 
 def _labels_of(candidate: Candidate) -> dict[str, str]:
-    """What is known of the node, by label: the Node's word counts more than the claim's labels, those than its fields.
+    """The known labels of the node: labels of the Node win over labels of the claim, and those over its fields.
 
-    An empty value says nothing.
+    Empty values are ignored.
     """
     claim = candidate.claim
     launched = {
@@ -182,7 +180,7 @@ def _labels_of(candidate: Candidate) -> dict[str, str]:
 
 
 def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
-    """Why the instance is in what its EC2NodeClass no longer selects; a class that cannot be answered selects all."""
+    """Why the instance uses something that its EC2NodeClass no longer selects. A class not ready selects all."""
     claim, now, name = candidate.claim, catalog.selection, catalog.node_class
     if now is None or catalog.not_ready:
         return ""

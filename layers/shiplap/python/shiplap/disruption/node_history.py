@@ -1,7 +1,7 @@
-"""What is remembered of each node from one disruption decision to the next.
+"""The history of each node, from one disruption decision to the next.
 
-The API server tells what is, not since when. One object per cluster keeps that, written by the disrupt function alone;
-losing it costs patience, nothing else: a node that is not remembered counts as changed just now.
+The API server has the present state, not since when. One object per cluster keeps that; only the disrupt function
+writes it. If it is lost, disruption only waits longer: a node without history counts as changed just now.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shiplap.scheduling.model.snapshot import ClusterView
 
 FIRST_BACKOFF_S = 900.0
 LONGEST_BACKOFF_S = 4 * 3600.0
-"""How long a node is left alone after its command was given up, in seconds, at first and at most: what kept its
-replacement from coming is seldom over in a minute, and each try costs a node."""
+"""The first and the longest back-off of a node after its command was undone, in seconds: the cause seldom ends within a
+minute, and each try costs a node."""
 
 FORGIVEN_S = 24 * 3600.0
-"""After so many seconds without another, a command that was given up is the first one again."""
+"""After so many seconds without an undone command, the back-off starts over."""
 
 
 def observe_nodes(
@@ -33,7 +33,7 @@ def observe_nodes(
     """The histories of the nodes that exist and are initialised, by name.
 
     Args:
-        known: what was remembered.
+        known: the previous histories.
         view: the cluster as it is.
         claims: all that are not over.
         now: epoch seconds.
@@ -59,7 +59,7 @@ def observe_nodes(
 
 
 def with_drift(known: Sequence[NodeHistory], drifted: Collection[str], now: float) -> tuple[NodeHistory, ...]:
-    """The histories with the moment since when nodes have drifted; one that no longer does begins anew."""
+    """The histories with the time at which nodes drifted; it is reset for a node that no longer drifts."""
     return tuple(
         replace(history, drifted_at=(history.drifted_at or now) if history.node in drifted else 0.0)
         for history in known
@@ -72,7 +72,7 @@ def with_moves(known: Sequence[NodeHistory], taking: Collection[str], now: float
 
 
 def with_undone(known: Sequence[NodeHistory], given_up: Collection[str], now: float) -> tuple[NodeHistory, ...]:
-    """The histories once commands that were to remove these nodes have been given up; long ago counts no more."""
+    """The histories once commands to remove these nodes are undone; undone commands of long ago no longer count."""
     return tuple(
         replace(
             history,
@@ -86,7 +86,7 @@ def with_undone(known: Sequence[NodeHistory], given_up: Collection[str], now: fl
 
 
 def backoff_until(history: NodeHistory) -> float:
-    """Epoch seconds until which a node whose command was given up is not tried again: each time twice as long."""
+    """Epoch seconds at which the back-off of a node after undone commands ends: each time twice as long."""
     if not history.undone:
         return 0.0
     return history.undone_at + min(FIRST_BACKOFF_S * (1 << min(history.undone - 1, 10)), LONGEST_BACKOFF_S)

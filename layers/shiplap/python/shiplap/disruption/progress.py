@@ -1,7 +1,7 @@
-"""How a command comes to its end: the next step of each, read off the states of the claims it concerns.
+"""The progress of commands: the next step follows from the states of the command's claims.
 
-Nothing is remembered between steps but the command and its claims, so that any step may be repeated, and a function
-that dies between two of them leaves a command that the next one understands.
+Only the command and its claims are stored between steps. So any step may be repeated, and if a function dies between
+two steps, the next one continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READY_S = 15 * 60.0
 """How long replacements may take until they are initialised, in seconds, before a command is undone."""
 
 FORGET_AFTER_S = 7 * 24 * 3600.0
-"""How long a command is remembered after it ended, in seconds."""
+"""How long a command is kept after it ended, in seconds."""
 
 
 class CommandState(StrEnum):
@@ -40,7 +40,7 @@ OVER = frozenset({CommandState.DONE, CommandState.UNDONE})
 
 
 class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A proposal that was begun. Times are epoch seconds.
+    """A proposal that has begun. Times are epoch seconds.
 
     `targets` are the claims whose nodes go, `replacements` those that have to be initialised first; `nodes` are the
     Nodes that go, `receiving` those that stay and take pods of theirs. `failure` says why it was undone.
@@ -76,14 +76,14 @@ def advanced(command: DisruptionCommand, to: CommandState, changes: Mapping[str,
 
 
 def forgotten_at(command: DisruptionCommand) -> float | None:
-    """Epoch seconds after which an ended command may be forgotten; None while it has not ended."""
+    """Epoch seconds after which an ended command may be deleted; None while it has not ended."""
     return command.changed_at + FORGET_AFTER_S if command.state in OVER else None
 
 
 class CommandStep(msgspec.Struct, frozen=True):
-    """What to do next: claims to move to a state, and then the command. `why` is the reason of an end.
+    """The next step: state changes of claims, then of the command. `why` is the reason of an end.
 
-    `spared` are targets that the command has nothing to do with any more.
+    `spared` are targets that the command gives up.
     """
 
     to: CommandState
@@ -93,15 +93,15 @@ class CommandStep(msgspec.Struct, frozen=True):
 
 
 def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: float) -> CommandStep:
-    """The step that the states of the claims allow; one that changes nothing when there is none.
+    """The step that the states of the claims allow; without changes when there is nothing to do.
 
-    A target that leaves on its own (an interruption, a person) needs no command any more and holds up no other target.
+    A target that leaves on its own (an interruption, a person) needs no command any more and delays no other target.
     A command is not undone while a launch of a replacement has no outcome: its node would come beside those it
     replaces.
 
     Args:
         command: one that is not over.
-        claims: those of the command, by name; one that is forgotten is over.
+        claims: those of the command, by name; a deleted claim is over.
         now: epoch seconds.
     """
     if command.state is CommandState.REMOVING:
@@ -127,10 +127,10 @@ def next_step(command: DisruptionCommand, claims: Mapping[str, NodeClaim], now: 
 def reconsider_step(
     command: DisruptionCommand, step: CommandStep, claims: Mapping[str, NodeClaim], objections: Mapping[str, str]
 ) -> CommandStep:
-    """What becomes of the step that begins to remove nodes, once their pods have been looked at behind the taint.
+    """The step that begins to remove nodes, after a check of their pods once the nodes are tainted.
 
-    Without replacements each node stands for itself, and only those are spared that something speaks for. Otherwise all
-    go or none does: the replacements are for the pods of all of them.
+    Without replacements each node is independent, and only nodes with an objection stay. With replacements all nodes go
+    or none does: the replacements are for the pods of all of them.
 
     Args:
         command: one that waits.
@@ -152,7 +152,7 @@ def reconsider_step(
 def fields_without(
     command: DisruptionCommand, spared: Collection[str], claims: Mapping[str, NodeClaim]
 ) -> dict[str, Any]:
-    """The fields of a command that change when it lets go of some of its targets."""
+    """The fields of a command that change when it gives up some of its targets."""
     left = [(name, node) for name, node in zip(command.targets, command.nodes, strict=True) if name not in spared]
     unsaved = sum(claims[name].hourly for name in spared)
     return {
@@ -170,7 +170,7 @@ def _remove(command: DisruptionCommand, claims: Mapping[str, NodeClaim]) -> Comm
 
 
 def _undo(command: DisruptionCommand, staying: list[str], claims: Mapping[str, NodeClaim], why: str) -> CommandStep:
-    """Its nodes come back, and what runs of its replacements goes: both together may be more than a limit allows."""
+    """Its nodes return to service and its running replacements go: a limit may not allow both."""
     back = tuple((n, ClaimState.INITIALIZED) for n in staying if claims[n].state is ClaimState.DISRUPTING)
     vain = tuple((n, ClaimState.DRAINING) for n in command.replacements if n in claims and claims[n].state in _RUNNING)
     return CommandStep(CommandState.UNDONE, (*back, *vain), why)

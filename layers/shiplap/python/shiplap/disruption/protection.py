@@ -1,4 +1,4 @@
-"""What keeps a pod, and with it its node, where it is: the do-not-disrupt annotation and PodDisruptionBudgets."""
+"""Protection of pods and thereby of their nodes: the annotation do-not-disrupt and PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -
 
 
 def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
-    """What forbids to evict this pod now, or nothing. Finished and terminating pods are protected by nothing."""
+    """Why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
     if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
         return ""
     if do_not_disrupt(pod, now):

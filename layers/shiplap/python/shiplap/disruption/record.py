@@ -1,11 +1,10 @@
-"""A recorded decision to disrupt, and the reading of records of either kind, whoever wrote them.
+"""Recorded disruption decisions, and reading records of either kind and of any version.
 
-A record may have been written by another version of Shiplap, whose snapshot this one cannot read: then what is plain
-in it (when, of what, which nodes) is shown all the same.
+This version may be unable to read the snapshot of a record that another version wrote. Its outline (time, cluster,
+nodes) can be read in any case.
 
-A recorded decision in one line, for those who watch many: what it launches or removes, not what it looked at.
-
-A record holds a whole cluster; only its decision is decoded, and the rest is skipped. Nothing here loads the planner.
+`headline` describes a decision in one line. It decodes the decision only and skips the snapshot, which holds a whole
+cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Headline(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Lenient(msgspec.Struct, frozen=True, rename="camel"):
-    """Base: of every decision only what a line says, under the names that all versions have used."""
+    """Base: the fields of a decision that a headline needs, under the names that all versions have used."""
 
 
 class _Launch(_Lenient, frozen=True):
@@ -92,7 +91,7 @@ def is_disruption(record_id: str) -> bool:
 
 
 def headline(document: bytes, record_id: str) -> Headline:
-    """A record in a line. What is no record, or one of a version that wrote it otherwise, is said to be so."""
+    """A record in a line. The line says so if this version cannot read the record."""
     kind = DISRUPT if is_disruption(record_id) else SCHEDULE
     try:
         written = _HEADLINE.decode(zlib.decompress(document))
@@ -137,14 +136,14 @@ def _counted(number: int, what: str) -> str:
 
 
 class DisruptionRecord(msgspec.Struct, frozen=True):
-    """What was looked at and what was concluded, as far as a command was begun."""
+    """The snapshot and the decision, with the commands that began."""
 
     snapshot: DisruptionSnapshot
     decision: Decision
 
 
 class _StoredRecord(DisruptionRecord, frozen=True):
-    """As it is stored: `version` is Shiplap's own, of who decided."""
+    """As it is stored: `version` is the version of Shiplap that decided."""
 
     version: str = ""
 
@@ -162,9 +161,9 @@ class OutlinedClaim(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Outline(msgspec.Struct, frozen=True, rename="camel"):
-    """What can be said of a record of any version. `kind` is schedule or disrupt; `at` epoch seconds.
+    """The part of a record that is readable in any version. `kind` is schedule or disrupt; `at` epoch seconds.
 
-    `removed` names the nodes that were to go.
+    `removed` names the nodes to remove.
     """
 
     kind: str
@@ -181,7 +180,7 @@ class Outline(msgspec.Struct, frozen=True, rename="camel"):
 class Recorded(msgspec.Struct, frozen=True):
     """A record as found. `record` is None where this version cannot read it, and `problem` says why.
 
-    `written` is the decision's own encoding in the record; `version` that of who decided, empty when it was not noted.
+    `written` is the decision's own encoding in the record; `version` the version that decided, empty if unknown.
     """
 
     outline: Outline
@@ -192,7 +191,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The scheduling side of what was looked at, if this version can read it."""
+        """The scheduling snapshot, if this version can read it."""
         if isinstance(self.record, DisruptionRecord):
             return self.record.snapshot.scheduling
         return self.record.snapshot if self.record is not None else None
@@ -248,7 +247,7 @@ def read(document: bytes, source: str) -> Recorded:
 
 
 def outline_with(document: bytes, written: bytes) -> Outline:
-    """The outline of a sound record with another decision in the place of its own, by whichever version."""
+    """The outline of a sound record with another decision, of any version, instead of its own."""
     loose = msgspec.msgpack.decode(zlib.decompress(document))
     of_disruption = "decision" in loose
     loose["decision" if of_disruption else "plan"] = msgspec.msgpack.decode(written)
@@ -256,13 +255,13 @@ def outline_with(document: bytes, written: bytes) -> Outline:
 
 
 def decided_again(record: SchedulingRecord | DisruptionRecord) -> bytes:
-    """The decision made anew from what was looked at, encoded as in a record: equal bytes are an equal decision."""
+    """Decide again on the recorded snapshot. It is encoded as in a record: equal bytes are an equal decision."""
     made = plan(record.snapshot) if isinstance(record, SchedulingRecord) else decide(record.snapshot)
     return msgspec.msgpack.encode(made, order="deterministic")
 
 
 def _outline(loose: dict[str, Any], *, of_disruption: bool) -> Outline:
-    """Read by names that every version has used; what is missing or of another shape is left out."""
+    """Read by names that every version has used; missing or malformed fields are left out."""
     looked_at = _mapping(loose.get("snapshot"))
     snapshot = _mapping(looked_at.get("scheduling")) if of_disruption else looked_at
     view = _mapping(snapshot.get("view"))

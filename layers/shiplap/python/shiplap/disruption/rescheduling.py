@@ -1,7 +1,7 @@
-"""What would become of the pods if nodes went: the scheduler's own answer on a world without them.
+"""Simulates where pods would go if nodes were removed: the planner's answer on a snapshot without these nodes.
 
-Pods that wait for room of their own accord are settled first, by the plan that will be made for them anyway, so that a
-disruption is judged by the pods it moves and nothing else.
+Pending pods are placed first, by the plan that will be made for them anyway, so that a disruption is judged only by the
+pods that it moves.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Simulator:
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
             pod.status.nominated_node_name for pod in view.unbound
         )
-        # Without their node the room that CapacityBuffers keep would only be launched anew.
+        # Without their node the room that CapacityBuffers keep would only be launched again.
         self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
         self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
@@ -146,12 +146,12 @@ class Simulator:
         return tuple(claim for claim in more.node_claims if not claim.pods)
 
     def close(self, nodes: Collection[str]) -> None:
-        """Let nodes that a command takes away be no home for the pods of the commands after it."""
+        """Let nodes of a command take no pods of later commands."""
         self._removals.close(nodes)
 
     def follow(self, relocation: Relocation) -> bool:
-        """Let what is simulated from now on come after this relocation; false where that cannot be reckoned."""
-        # Of an estimate that nobody has verified only one claim may make use.
+        """Let later simulations follow this relocation; returns false where that cannot be computed."""
+        # Only one claim may rely on an unverified estimate.
         explores = any(claim.relies_on_estimate for claim in relocation.claims)
         if explores or not self._removals.can_follow(relocation.packing):
             return False

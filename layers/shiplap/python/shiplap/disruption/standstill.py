@@ -1,8 +1,7 @@
-"""A decision that would come out the same is not made again.
+"""Reuses the last decision while nothing has changed.
 
-In most minutes nothing happens to most clusters, while looking for what could go is what takes most of the time. As the
-decision is a pure function of its snapshot, only time can change it once all else is equal, and time acts at moments
-that are known beforehand.
+In most minutes most clusters do not change, and a decision is expensive. A decision is a pure function of its snapshot:
+if nothing else has changed, only time can change it, at moments that are known beforehand.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S
 
 LONGEST_S = 900.0
-"""A decision is made anew after so many seconds in any case: what was overlooked costs that much money at most."""
+"""The longest reuse of a decision, in seconds: it bounds the cost of a mistake in `unchanged_until`."""
 
 _MINUTE_S = 60
 _ROUNDING_S = 0.001
@@ -42,7 +41,7 @@ _PODS_AT_ONCE = 1000
 class LastDecision:
     """Stands in for `decide` for the snapshots of one cluster; keeps the last one, and a digest of what it looked at.
 
-    Decisions that command something are never kept: the one after is their second look, and both are recorded.
+    Decisions with commands are never kept: the next decision confirms them, and both are recorded.
     """
 
     def __init__(self) -> None:
@@ -66,11 +65,11 @@ class LastDecision:
 def unchanged_until(snapshot: DisruptionSnapshot) -> float:
     """Epoch seconds before which time alone does not change the decision; at the earliest the snapshot's own.
 
-    Every moment counts at which some condition on the time may change, as a rule whether or not anything hangs on it.
+    It includes every moment at which a condition on the time may change, also those that decide nothing.
     """
     now, pools = snapshot.scheduling.now, snapshot.scheduling.manifests.node_pools
     if any(pool.spec.replicas is not None for pool in pools):
-        return now  # which nodes of a static pool go first changes with every second of their age
+        return now  # the removal order of a static pool changes with every second of its nodes' age
     return min((moment for moment in _moments(snapshot) if moment >= now), default=now + LONGEST_S) - _ROUNDING_S
 
 
@@ -144,7 +143,7 @@ def _pod_moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
 
 
 def _timed(view: ClusterView) -> list[Pod]:
-    """Pods that may stand for a moment: few do."""
+    """Pods whose state may change with time: few do."""
     return [
         pod
         for pod in view.pods
@@ -153,10 +152,9 @@ def _timed(view: ClusterView) -> list[Pod]:
 
 
 def _digest(snapshot: DisruptionSnapshot) -> bytes:
-    """Of the snapshot without what passes while nothing happens: the time, versions of objects, and the epoch.
+    """Digest of the snapshot without the time, the epoch and the versions of nodes, which change on an idle cluster.
 
-    Pods and claims keep their versions: theirs change only when they do, so nothing else is looked at of one that has
-    a version.
+    Pods and claims count by their version where they have one: it changes whenever they do.
     """
     scheduling = snapshot.scheduling
     claims = [(claim.name, claim.version) if claim.version else claim for claim in scheduling.claims]
@@ -175,7 +173,7 @@ def _view_digest(view: ClusterView) -> bytes:
 
 
 def _pods_digest(view: ClusterView) -> bytes:
-    """They are taken a few at a time, so that a large cluster is not in memory once more."""
+    """Pods are encoded in batches, so that a large cluster is not in memory twice."""
     digest, pods = hashlib.blake2b(digest_size=16), view.pods
     for start in range(0, len(pods), _PODS_AT_ONCE):
         some = [_identity(pod) for pod in pods[start : start + _PODS_AT_ONCE]]
@@ -184,7 +182,7 @@ def _pods_digest(view: ClusterView) -> bytes:
 
 
 def _identity(pod: Pod) -> Pod | tuple[str, str]:
-    """What tells a pod from what it was before: its version, if it was listed; one that is kept lean has none."""
+    """A pod's uid and version where it has both, else the pod itself."""
     meta = pod.metadata
     return (meta.uid, meta.resource_version) if meta.resource_version and meta.uid else pod
 

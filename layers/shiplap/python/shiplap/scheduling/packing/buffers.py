@@ -1,8 +1,8 @@
 """CapacityBuffers: room kept free by planning for pods that do not exist.
 
 Virtual pods are planned after all real ones, so they take nothing from them, and appear in no binding and no
-nomination. Room on nodes that are there counts; what is missing is launched. Once real pods have taken the room, the
-next plan makes it anew.
+nomination. Room on existing nodes counts; missing room is launched. Once real pods have taken the room, the
+next plan makes it again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _buffer(item: CapacityBuffer, templates: _Templates, scalables: _Scalables) 
 def _template(
     item: CapacityBuffer, namespace: str, templates: _Templates, scalables: _Scalables
 ) -> tuple[PodTemplateSpec, int]:
-    """What the buffer's pods look like, and its percentage of a workload's replicas. Raises ValueError."""
+    """The template of the buffer's pods, and its percentage of a workload's replicas. Raises ValueError."""
     spec = item.spec
     if spec.pod_template_ref is not None:
         name = spec.pod_template_ref.name
@@ -130,7 +130,7 @@ def states_of(
     on_nodes: Iterable[tuple[str, Sequence[Pod]]],
     problems: Mapping[int, str],
 ) -> tuple[BufferState, ...]:
-    """What became of each buffer.
+    """The state of each buffer after a plan.
 
     Args:
         buffers: by namespace and name.

@@ -1,4 +1,4 @@
-"""A snapshot compiled to what the packer works on."""
+"""A snapshot compiled for the packer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
-    """Everything a packing needs, none of it changed by one. `taken` are claim names that exist.
+    """Everything a packing needs; a packing changes none of it. `taken` are claim names that exist.
 
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
     """
@@ -57,8 +57,8 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     """Compile a snapshot.
 
     Args:
-        snapshot: all there is.
-        resources: what to reckon with beside what its pods, daemons and limits name.
+        snapshot: of the cluster.
+        resources: names to include beside those of its pods, daemons and limits.
 
     Raises:
         ValueError: a quantity, requirement or timestamp is malformed; the message names it.
@@ -88,8 +88,8 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
 
         buffers = buffers_of(snapshot)
         virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
-        for item in virtual:
-            item.index += len(pod_classes)
+        for pod_class in virtual:
+            pod_class.index += len(pod_classes)
     daemons = daemons_of(view)
     axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
     catalogues = catalogues_of(snapshot, pools, axis)
@@ -127,7 +127,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
 
 
 def anti_affine_pods(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
-    """Pods on nodes that others must keep away from."""
+    """Pods on nodes, or nominated for nodes, that other pods must keep away from."""
     return [*view.of_pods(_running_anti_affine), *_with_anti_affinity(sorted_pods.nominated)]
 
 
@@ -142,18 +142,18 @@ def _with_anti_affinity(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
 
 
 def _node_loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, NodeLoad]:
-    """What the pods on nodes take, unless kube-scheduler has promised nodes to others, or they cannot be read."""
+    """The known loads of nodes; without nodes that kube-scheduler has nominated for other pods."""
     known = view.of_pods(loads)
     promised = sorted_pods.nominated
     return {node: load for node, load in known.items() if node not in promised} if promised else known
 
 
 def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
-    """The terms of pods on nodes that others must keep away from, see `anti_affine_pods`."""
+    """The terms of the pods of `anti_affine_pods`."""
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
         prefer=settings.preference_policy != "Ignore",
-        namespaces={item.metadata.name: item.metadata.labels for item in view.namespaces},
+        namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in view.namespaces},
         defaults=DefaultSpread(settings.default_spread, view) if settings.default_spread else None,
     )
     for pod in keeping:
@@ -162,7 +162,7 @@ def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
 
 
 def counted_pods(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
-    """Pods that topology constraints count, by node: those that are not ending and not planned anew."""
+    """Pods that topology constraints count, by node: those that are not terminating and not pending."""
     moving = {id(pod) for pod in sorted_pods.pending}
     return {
         node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
@@ -173,7 +173,7 @@ def counted_pods(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
 def unavailable_nodes(
     nodes: Iterable[Node], rooms: Iterable[ExistingNode], gone: frozenset[str]
 ) -> list[tuple[ExistingNode, bool]]:
-    """Nodes that take no new pods, by name, and whether they are leaving; the pods on them count all the same."""
+    """Nodes that take no new pods, by name, and whether they are leaving; topology counts include their pods."""
     usable_names = {room.name for room in rooms}
     others = [node for node in nodes if node.metadata.name not in usable_names]
     others.sort(key=lambda node: node.metadata.name)
@@ -187,7 +187,7 @@ def unavailable_nodes(
 
 
 def _volume_needs(storage: PodVolumes, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
-    """What the volumes of pending pods ask for, by `namespace/name`; pods that cannot use theirs become ignored."""
+    """The volume needs of pending pods, by `namespace/name`; pods with unusable volumes are ignored."""
     needs = {}
     pending = []
     for pod in sorted_pods.pending:
@@ -208,18 +208,18 @@ def _request_attachments(pod_classes: Iterable[PodClass], storage: PodVolumes) -
     Claims that several pods share are left out: how many a node needs of them is not known before it is filled.
     """
     limited = {driver for limits in storage.by_type.values() for driver in limits}
-    for item in pod_classes:
-        counted = {ATTACHED + driver: number for driver, number in item.volumes.private if driver in limited}
+    for pod_class in pod_classes:
+        counted = {ATTACHED + driver: number for driver, number in pod_class.volumes.private if driver in limited}
         if counted:
-            item.requests = {**item.requests, **counted}
+            pod_class.requests = {**pod_class.requests, **counted}
 
 
 def _axis(
     pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool], resources: Collection[str]
 ) -> Axis:
     names = set(resources)
-    for item in pod_classes:
-        names.update(item.requests)
+    for pod_class in pod_classes:
+        names.update(pod_class.requests)
     for daemon in daemons:
         names.update(daemon.requests)
     for pool in pools:
@@ -229,7 +229,7 @@ def _axis(
 
 
 def pods_by_node(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
-    """Pods by node, those promised a place by kube-scheduler included."""
+    """Pods by node, including those that kube-scheduler has nominated for it."""
     result = dict(sorted_pods.bound)
     for node, promised in sorted_pods.nominated.items():
         result[node] = [*result.get(node, ()), *promised]

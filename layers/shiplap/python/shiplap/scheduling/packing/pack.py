@@ -4,7 +4,7 @@ Order of targets: nodes that exist or are in flight, claims opened by this decis
 template that can hold the pod. Counts are closed-form per node and claim, so the cost does not grow with the number of
 pods.
 
-How often one decision tries in vain to place pods of a class: counted, so that no pod can keep a decision busy.
+Attempts that place nothing are counted by class, so that no pod can keep a decision busy.
 
 An attempt is one look for room of one kind (nodes, open claims, a new claim) under one set of constraints. Those that
 place something are not counted: pods bound their number. Preferences are given up all at once when their attempts are
@@ -40,17 +40,17 @@ from shiplap.scheduling.topology.followers import after_company
 from shiplap.scheduling.topology.topology_counts import BaseCounts, TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
-"""Vain attempts of one class with preferences held to, and with required constraints alone."""
+"""Failed attempts of one class with its preferences, and with required constraints alone."""
 
 ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
-"""The same of all classes together, who share it equally."""
+"""The same for all classes together; each class has an equal share."""
 
 LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
-"""What every class has, however many there are."""
+"""The least of each class, however many classes there are."""
 
 
 class AttemptBudget:
-    """The vain attempts of one packing, by class."""
+    """The failed attempts of one packing, by class."""
 
     def __init__(self, classes: int) -> None:
         number = max(classes, 1)
@@ -81,9 +81,9 @@ class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, `attempts` how it numbers constraints, `counts` which
-    pods are counted where, and `attempt_budget` how often it tried in vain. `waits`: some pods are left because this
+    pods are counted where, and `attempt_budget` the failed attempts. `waits`: some pods are left because this
     packing gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
-    `floor` is what the claims would surely have cost without the cost search, in USD per hour; infinite when it changed
+    `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
     nothing.
     """
 
@@ -124,7 +124,7 @@ class Packer:
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
-        The classes `last` are placed when nothing more can be done for all others.
+        The classes `last` are placed after all others.
         """
         self._last = last
         self._by_priority = True
@@ -145,8 +145,8 @@ class Packer:
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
 
-        With `bulk`, what the bulk stage understands is placed by it beforehand, spending that effort on cheaper nodes;
-        without, the order is by priority.
+        With `bulk`, the bulk stage first places the pods it understands and spends that effort on cheaper nodes.
+        Without it, the order is by priority.
         """
         classes = list(classes)
         self._by_priority = bulk is None
@@ -228,7 +228,7 @@ class Packer:
         return pods
 
     def _place_evenly(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
-        """Place as many spread pods evenly over their domains as is certain to end well; returns the others."""
+        """Place as many spread pods evenly over their domains as surely keeps the constraints; returns the others."""
         left: list[Pod] = []
         done = 0
         for choice, share in self._even_spread.quotas(attempt, len(pods)):
@@ -396,7 +396,7 @@ class Packer:
         skipped: tuple[Refusal, ...],
         bounds: HostnameBounds | None,
     ) -> list[Pod]:
-        """Open as many claims as can be told to be alike; at least one."""
+        """Open as many claims as are certain to be equal; at least one."""
         limits = self.openings.pool_limits[template.pool.metadata.name]
         empty = np.zeros((1, len(self.axis)), np.int64)
         each = 1 if attempt.pod_class.ports else int(group.room(empty, attempt.requests)[0])
@@ -421,7 +421,7 @@ class Packer:
     def _place_promised(self, classes: Sequence[PodClass]) -> set[int]:
         """Put pods on the claims in flight that were opened for them; returns the identities of those that still fit.
 
-        Otherwise a newcomer could take their room, and they would be launched for a second time.
+        Otherwise another pod could take their room, and Shiplap would launch for them a second time.
         """
         kept: set[int] = set()
         tokens = frozenset().union(*(room.promised for room in self.nodes.all))
@@ -447,7 +447,7 @@ class Packer:
 
 
 def _promised_pods(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
-    """The pods that are promised a place, by the uid or the namespace and name that the promise is given to."""
+    """The pods that are promised a place, by their uid, or by the namespace and name in the promise."""
     found = {}
     by_key = any("/" in token for token in tokens)
     for pod_class in classes:
@@ -467,7 +467,7 @@ def _grouped_by_class(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tupl
 
 
 class _NodeFiller:
-    """What exists already, as the bulk stage fills it."""
+    """Fills existing nodes for the bulk stage."""
 
     def __init__(
         self,

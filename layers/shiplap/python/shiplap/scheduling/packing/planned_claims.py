@@ -38,7 +38,7 @@ class TypeList(msgspec.Struct, frozen=True):
 
 
 def pod_reference(pod: Pod) -> PodReference:
-    """How plans name a pod."""
+    """A pod as plans refer to it."""
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
 
 
@@ -47,7 +47,7 @@ PodName = tuple[str, str, str]
 
 
 def _sorted_names(pods: Iterable[Pod]) -> list[PodName]:
-    """How plans name these pods, sorted; tuples are sorted and joined much quicker than structs."""
+    """These pods as plans refer to them, sorted. Tuples sort and join much faster than structs."""
     named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
     named.sort()
     return named
@@ -67,7 +67,7 @@ def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
 
 
 class _ClaimForm(msgspec.Struct, frozen=True):
-    """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead."""
+    """The common part of claims of one group with the same list of types; `daemons` [resources] is their overhead."""
 
     types: TypeList
     requirements: tuple[RequirementSpec, ...]
@@ -107,9 +107,11 @@ class ClaimWriter:
             return None
         form, requests = loaded
         template, node_template = claim.group.template, claim.group.template.pool.spec.template
-        pods = _sorted_names(pod for item, some in claim.pods if item.index not in self._virtual for pod in some)
+        pods = _sorted_names(
+            pod for pod_class, some in claim.pods if pod_class.index not in self._virtual for pod in some
+        )
         virtual = (
-            _sorted_names(pod for item, some in claim.pods if item.index in self._virtual for pod in some)
+            _sorted_names(pod for pod_class, some in claim.pods if pod_class.index in self._virtual for pod in some)
             if self._virtual
             else []
         )
@@ -183,7 +185,7 @@ class ClaimWriter:
         )
 
     def _smallest_allocatable(self, table: TypeTable, types: TypeList) -> dict[str, int]:
-        """Per resource the least that the plan counts on over the list."""
+        """The smallest allocatable amount of each resource over the list."""
         lists = [self._allocatable(table, row) for row in types.rows.tolist()]
         # A resource that some type lacks cannot be counted on.
         common = sorted(set(lists[0]).intersection(*lists[1:]))
@@ -191,7 +193,7 @@ class ClaimWriter:
         return {resource: amount for resource, amount in smallest.items() if amount > 0}
 
     def _allocatable(self, table: TypeTable, row: int) -> dict[str, int]:
-        """What the plan counts on of one row; most rows are in many lists."""
+        """The allocatable resources of one row; most rows are in many lists."""
         key = (id(table), row)
         known = self._amounts.get(key)
         if known is None:
@@ -212,7 +214,7 @@ def _suffix(digest: int) -> str:
 
 
 def _kubelet_resources(amounts: Mapping[str, int]) -> dict[str, int]:
-    """What a kubelet counts of an amount per column: volumes are counted by their drivers."""
+    """The resources that a kubelet counts; CSI drivers count volumes."""
     return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
 
 
@@ -265,7 +267,7 @@ def _needed_for_minimums(group: ClaimGroup, columns: Sequence[int]) -> list[int]
 
 
 def _narrowed(group: ClaimGroup, types: TypeList) -> Requirements:
-    """The claim's requirements with type, zone and capacity type reduced to what can be bought now."""
+    """The claim's requirements with type, zone and capacity type reduced to available offerings."""
     table = group.template.table
     places = table.row_type[types.rows]
     buyable = np.isfinite(table.prices[places]) & table.cells(group.requirements)

@@ -1,7 +1,7 @@
 """Static pools: NodePools with `replicas` keep a number of nodes, whatever pods there are.
 
-Missing nodes are planned like claims for nothing, each in the first tier that can open one; what there is too many of
-is named in the order in which it should go. Pods take part only in that order, and use the nodes like any other.
+Missing nodes are planned like claims without pods, each in the first tier that can open one. Surplus nodes are named in
+the order in which they should go. Pods matter only for that order; they use the nodes like any other.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ _STAYING_OWNERS = ("DaemonSet", "Node")
 
 
 class StaticPoolInputs(msgspec.Struct, frozen=True):
-    """What there is: all nodes, the names of those that leave, claims by node name and claims without a node, and the
-    pods on each node.
-    """
+    """All nodes, names of those that leave, claims by node name, claims without a node, and the pods on each node."""
 
     nodes: Sequence[Node]
     gone: frozenset[str]
@@ -52,7 +50,7 @@ class StaticPoolInputs(msgspec.Struct, frozen=True):
 
 
 class StaticPlan(msgspec.Struct, frozen=True, eq=False):
-    """`claims` to open with the load of each [claims, resources]; `units` is what reservations have left then."""
+    """`claims` to open with the load of each [claims, resources]; `units` is what reservations have left afterwards."""
 
     claims: list[OpenClaim]
     used: Ints
@@ -67,7 +65,7 @@ def static_pools(pools: Sequence[NodePool]) -> list[NodePool]:
 
 
 def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPoolInputs) -> StaticPlan:
-    """What static pools lack and have too much of. Raises ValueError for malformed quantities and annotations."""
+    """The missing and surplus nodes of static pools. Raises ValueError for malformed quantities and annotations."""
     pools = static_pools(snapshot.manifests.node_pools)
     names = {resource for daemon in daemons for resource in daemon.requests}
     for pool in pools:
@@ -143,7 +141,7 @@ class _StaticClaimOpener:
         )
 
     def launch(self, pool: str, number: int) -> tuple[int, str]:
-        """Open up to so many claims of a pool; how many there are now, and why no more."""
+        """Open up to `number` claims of a pool; returns how many, and why no more."""
         templates = [template for template in self.openings.templates if template.tier.pool == pool]
         opened = place = 0
         reason = "" if templates else "no tier of it can be met"
