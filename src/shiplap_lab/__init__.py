@@ -1,4 +1,4 @@
-"""Everything that imitates the world: fakes of the ports, clusters, AWS, and the simulation.
+"""Imitations of the outside: fakes of the ports, simulated clusters, emulated AWS, and the simulation.
 
 The layer of the Lambda functions never imports it.
 """

@@ -1,4 +1,4 @@
-"""Who may do what: RBAC rules as a ClusterRole writes them."""
+"""RBAC rules as a ClusterRole writes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a node's boot scripts make of its user data: the labels, taints and kubelet settings it registers with.
+"""Parses user data as a node's boot scripts do: the labels, taints and kubelet settings that the node registers with.
 
-Reads what nodeadm (AL2023), Bottlerocket and the EKS bootstrap scripts (AL2, Windows) read, so that user data that a
-real node would not understand leaves a simulated one without labels, too.
+It reads the formats of nodeadm (AL2023), Bottlerocket and the EKS bootstrap scripts (AL2, Windows). User data that a
+real node would not understand leaves a simulated node without labels, too.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class DaemonSetController:
 
 
 class ReplicaController:
-    """Makes a pod anew when one that names a ReplicaSet or StatefulSet as its owner is deleted."""
+    """Recreates a deleted pod whose owner is a ReplicaSet or StatefulSet."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -81,7 +81,7 @@ class ReplicaController:
         try:
             changes, self._version = self._server.changes("pods", self._version)
         except ResourceVersionGone:
-            self._version = self._server.resource_version  # what was deleted meanwhile cannot be known any more
+            self._version = self._server.resource_version  # deletions in between cannot be recovered
             return
         for change in changes:
             owners = change.object["metadata"].get("ownerReferences", [])

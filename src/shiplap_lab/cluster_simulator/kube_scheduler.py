@@ -1,11 +1,9 @@
-"""A kube-scheduler: binds pods that fit somewhere and marks the others Unschedulable.
+"""A kube-scheduler: binds pods that fit on a node and marks the others Unschedulable.
 
-It looks at the whole cluster in every step and does nothing while nothing changes. Preemption is left out.
+Each step considers the whole cluster and does nothing while nothing changes. Preemption is left out.
 
-The pods that wait for the kube-scheduler, in the order in which it takes them.
-
-Each step begins at the front again, and most pods are like others that nothing fits: they are passed over together, so
-that a step costs what it tries, not what waits.
+Each step begins at the front of its queue. Pods of the same shape that fit nowhere are skipped together, so that the
+time of a step depends on the pods it tries, not on those that wait.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ class Scheduler:
                 chosen, message = self._decide(needs, hopeless)
                 if chosen is not None:
                     bound += self._bind(needs, chosen)
-                elif self._is_to_be_told(needs.pod, now):
+                elif self._is_first_try(needs.pod, now):
                     self._mark_unschedulable(needs.pod, message, now)
                     self._waiting.put(key, needs, self._tried.get(needs.pod.metadata.uid, 0.0))
                 else:
@@ -90,7 +88,7 @@ class Scheduler:
             hopeless[needs.shape] = message
         return chosen, message
 
-    def _is_to_be_told(self, pod: Pod, now: float) -> bool:
+    def _is_first_try(self, pod: Pod, now: float) -> bool:
         first = pod.metadata.uid not in self._tried
         if self._most and first:
             self._tried[pod.metadata.uid] = now
@@ -129,7 +127,7 @@ class Scheduler:
             self._waiting.put(key, needs, self._tried.get(pod.metadata.uid, 0.0))
 
     def _look_again(self) -> None:
-        """Count anew what nodes hold that have changed, with those nominated to them."""
+        """Recompute the usage of changed nodes, with the pods nominated to them."""
         for name in sorted(self._stale):
             self._rankings.changed(name)
             self._nodes.pop(name, None)
@@ -236,11 +234,11 @@ _Order = tuple[int, float, str, str]
 """The most important first, then those tried longest ago, then the oldest; the key decides between equals."""
 
 _NOMINATED = b""
-"""The line of pods that are nominated somewhere; all others stand in line with those of their shape."""
+"""The line of nominated pods; all others are in the line of their shape."""
 
 
 class SchedulingQueue:
-    """Pods by key, each in a line of its like."""
+    """Pods by key, in one line per shape."""
 
     def __init__(self) -> None:
         self._needs: dict[str, PodInfo] = {}
@@ -265,7 +263,7 @@ class SchedulingQueue:
         return self._needs.pop(key, None)
 
     def pass_over(self, needs: PodInfo) -> None:
-        """Nothing fits pods of this shape: of those being taken, leave out its like that have been tried before."""
+        """No node fits this shape: in this step, skip pods of the shape that were tried before."""
         if _line_of(needs) != _NOMINATED:
             self._hopeless.add(needs.shape)
 

@@ -146,13 +146,13 @@ class Kubelets:
                 "pods", pod.metadata.name, patch, pod.metadata.namespace, strategic=True, subresource="status"
             )
         except (ObjectConflict, ObjectNotFound):
-            pass  # deleted, or made anew, since this step began
+            pass  # deleted or recreated since this step began
 
     def _delete(self, plural: str, name: str, namespace: str = "") -> None:
         try:
             self._server.delete(plural, name, namespace, grace_s=0)
         except ObjectNotFound:
-            pass  # somebody else was faster
+            pass  # already deleted
 
 
 def node_object(machine: Machine, hardware: Hardware, version: str, now: float) -> dict[str, Any]:
@@ -164,14 +164,14 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
         InvalidInput: the machine's boot script would fail on its user data.
     """
     moment = rfc3339(now)
-    told = registration(machine.user_data)
-    found = hardware(machine, told)
+    registered = registration(machine.user_data)
+    found = hardware(machine, registered)
     not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": moment}
     return {
         "metadata": {
             "name": machine.node_name,
             "labels": {
-                **told.labels,
+                **registered.labels,
                 labels.HOSTNAME: machine.node_name,
                 labels.INSTANCE_TYPE: machine.instance_type,
                 labels.ZONE: machine.zone,
@@ -182,7 +182,7 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
         },
         "spec": {
             "providerID": machine.provider_id,
-            "taints": [*msgspec.to_builtins(told.taints), not_ready],
+            "taints": [*msgspec.to_builtins(registered.taints), not_ready],
         },
         "status": {
             "capacity": format_resources(found.capacity),
@@ -193,7 +193,7 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
                 "kubeletVersion": version,
                 "architecture": found.architecture,
                 "operatingSystem": found.os,
-                "osImage": told.family,
+                "osImage": registered.family,
             },
         },
     }

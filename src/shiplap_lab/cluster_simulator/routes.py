@@ -1,4 +1,4 @@
-"""What a request to the Kubernetes API is about, read from its method and URL."""
+"""Parses the method and URL of a request to the Kubernetes API."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 LeastAllocated and BalancedAllocation spread pods over the emptiest nodes; preferred node affinity and PreferNoSchedule
 taints weigh in. The weights are the defaults of its profile.
 
-Which node a kube-scheduler prefers for pods of one shape, kept from step to step: only nodes that changed are judged
-again. It chooses what looking at every node for every pod would choose, in time that thousands of nodes allow.
+Ranks are kept per shape of pod from step to step, and only changed nodes are ranked again. The choice is the same as if
+every node were scored for every pod, but fast enough for thousands of nodes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _LONGEST_LOG = 200_000
 
 
 class Rankings:
-    """The nodes of a cluster as pods of each shape see them. `nodes` is shared; who changes one says so."""
+    """The nodes of a cluster as pods of each shape see them. `nodes` is shared; call `changed` after each change."""
 
     def __init__(self, nodes: dict[str, NodeInfo]) -> None:
         self._nodes = nodes

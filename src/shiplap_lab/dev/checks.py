@@ -1,4 +1,4 @@
-"""Whether what a step of a scenario promises has come about."""
+"""Checks the expectations of a scenario's step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shiplap_lab.dev.observation import ENDED, ClusterObservation, RegionObserva
 
 
 def unmet(expectation: Expectation, world: RegionObservation, cluster: str) -> tuple[str, ...]:
-    """What is not yet (or no longer) as expected, one line each; empty when all of it holds."""
+    """Every difference from the expectation, one line each; empty when all of it holds."""
     seen = world.cluster(cluster)
     return (
         *_counts(expectation, seen),

@@ -46,7 +46,7 @@ class DevReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summarize(scenario: str, world: RegionObservation, verdicts: dict[str, bool]) -> DevReport:
-    """Everything a reader wants to know at the end. `verdicts` are invariants and the steps' expectations."""
+    """The report of a played scenario. `verdicts` are invariants and the steps' expectations."""
     nodes = tuple(node for cluster in world.clusters for node in _nodes(cluster))
     workload = [pod for cluster in world.clusters for pod in cluster.workload]
     claims = [claim for cluster in world.clusters for claim in cluster.launched]

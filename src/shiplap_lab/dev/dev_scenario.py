@@ -1,8 +1,8 @@
-"""What a scenario file may say.
+"""The format of a scenario of `shiplap dev`.
 
 A scenario is a folder under `scenarios`: `scenario.yaml` (this module's `DevScenario`) and folders of manifests. It
-describes clusters, what nodes of the played world really yield, and steps; it names no timing, so that it plays on the
-emulator in real time and on twins in virtual time alike.
+describes clusters, the real memory of nodes, and steps. It names no timing, so that it can be played in real time on
+the emulator and in virtual time on fakes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import read_file
 
 INTERRUPTIONS = ("spot", "rebalance")
-"""What AWS may say: the warning before spot takes an instance back, and the advice to leave one."""
+"""Events of EC2: the spot interruption warning and the rebalance recommendation."""
 
 FOLDER = Path(__file__).parent / "scenarios"
 
@@ -27,7 +27,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class NodeMemoryRule(_Part, frozen=True):
-    """What nodes of some types (globs) on some AMIs (globs) really report; the last rule that matches counts.
+    """The memory that nodes of some types (globs) on some AMIs (globs) really report; the last matching rule counts.
 
     `memory` is the capacity as a quantity, else `overhead_percent` of EC2's figure is missing from it.
     """
@@ -91,7 +91,7 @@ class Outage(_Part, frozen=True):
 
 
 class Interruption(_Part, frozen=True):
-    """AWS says something about the instances of the first `nodes` nodes, by name, that pods of a group run on.
+    """An event of EC2 for the instances of the first `nodes` nodes, by name, that pods of a group run on.
 
     `kind` is one of INTERRUPTIONS. An instance that spot takes back goes on running in the played world: what matters
     is that it is empty in time.

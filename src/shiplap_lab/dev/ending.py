@@ -30,16 +30,16 @@ def ended_by_signals() -> Iterator[None]:
 
 def _end(number: int, _frame: FrameType | None) -> None:
     for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # taking everything down is not to be interrupted
+        signal.signal(each, signal.SIG_IGN)  # the cleanup must not be interrupted
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     if number == signal.SIGHUP:
-        _speak_to_nobody()
+        _redirect_to_devnull()
     raise SystemExit(128 + number)
 
 
-def _speak_to_nobody() -> None:
-    """Writing to a terminal that is gone fails, and would end what takes everything down."""
+def _redirect_to_devnull() -> None:
+    """Redirect output: writing to a closed terminal fails and would end the cleanup."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

@@ -1,7 +1,4 @@
-"""What can be seen of a played world from outside, gathered once and judged by pure functions.
-
-The promises of the design, as far as one look at a played world can tell whether they are kept.
-"""
+"""The state of a played Region as seen from outside, and the invariants that one such observation can check."""
 
 from __future__ import annotations
 
@@ -55,12 +52,12 @@ class RegionObservation(msgspec.Struct, frozen=True):
     dead_letters: int = 0
 
     def cluster(self, name: str) -> ClusterObservation:
-        """The cluster of this name; an empty one when nothing was seen of it yet."""
+        """The cluster of this name; an empty one if it was not observed yet."""
         return next((cluster for cluster in self.clusters if cluster.name == name), ClusterObservation(name))
 
 
 def check_invariants(world: RegionObservation, *, may_wait: frozenset[str]) -> dict[str, bool]:
-    """Each promise by name, and whether it holds. `may_wait` holds `cluster/namespace/pod` allowed to stay pending."""
+    """Whether each invariant holds, by name. `may_wait`: pods (`cluster/namespace/name`) that may stay pending."""
     clusters = world.clusters
     return {
         "no pod is stranded": all(_nobody_stranded(cluster, may_wait) for cluster in clusters),

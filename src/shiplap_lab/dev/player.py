@@ -1,6 +1,6 @@
-"""Plays a scenario step by step on a stage and reports what came of it.
+"""Plays a scenario step by step on a region and reports what came of it.
 
-The stage is whatever lets the world live: the emulated AWS with simulated clusters in real time, or twins in virtual
+The region is whatever lets the world live: the emulated AWS with simulated clusters in real time, or twins in virtual
 time. The player only pushes, looks and judges.
 """
 
@@ -28,11 +28,11 @@ _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
 _DISRUPT_S = 8.0
 _HELD_BACK_S = 6.0
-"""Nothing happening must be watched for longer than something having happened."""
+"""It takes longer to make sure that nothing happens than that something has happened."""
 
 
 class ScenarioRegion(Protocol):
-    """A world to play in. `let_time_pass` returns after a moment of that world's time; `now` is its clock."""
+    """A Region to play a scenario in. `let_time_pass` returns after a moment of its time; `now` is its clock."""
 
     def now(self) -> float: ...
 
@@ -57,19 +57,19 @@ Show = Callable[[str, RegionObservation], None]
 """Called with the step's text and the newest observation, as often as there is something new to look at."""
 
 
-def play(name: str, scenario: DevScenario, stage: ScenarioRegion, show: Show) -> DevReport:
-    """Play every step; each expectation and each promise becomes a verdict of the report."""
+def play(name: str, scenario: DevScenario, region: ScenarioRegion, show: Show) -> DevReport:
+    """Play every step; each expectation and each invariant becomes a verdict of the report."""
     verdicts: dict[str, bool] = {}
-    ends_at = stage.now() + scenario.time_limit_s
-    world = stage.observe()
+    ends_at = region.now() + scenario.time_limit_s
+    world = region.observe()
     truth = scenario.truth
     for step in scenario.steps:
         truth = (*truth, *step.truth)
-        _move(step, truth, stage)
+        _move(step, truth, region)
         if not step.settle:
-            show(step.say, stage.observe())
+            show(step.say, region.observe())
             continue
-        missing, world = _settle(step, stage, show, min(ends_at, stage.now() + _limit_s(step)))
+        missing, world = _settle(step, region, show, min(ends_at, region.now() + _limit_s(step)))
         verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
     return summarize(name, world, {**verdicts, **check_invariants(world, may_wait=_may_wait(scenario))})
 
@@ -79,22 +79,22 @@ def _limit_s(step: ScenarioStep) -> float:
     return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
 
 
-def _move(step: ScenarioStep, truth: Sequence[NodeMemoryRule], stage: ScenarioRegion) -> None:
+def _move(step: ScenarioStep, truth: Sequence[NodeMemoryRule], region: ScenarioRegion) -> None:
     for outage in step.outages:
-        stage.outage(outage)
+        region.outage(outage)
     for interruption in step.interruptions:
-        for instance_id in _instances_of(interruption, stage.observe().cluster(step.cluster)):
-            stage.interrupt(instance_id, interruption.kind)
-    stage.truth(truth)
+        for instance_id in _instances_of(interruption, region.observe().cluster(step.cluster)):
+            region.interrupt(instance_id, interruption.kind)
+    region.truth(truth)
     if step.delete:
-        for pod in stage.observe().cluster(step.cluster).workload:
+        for pod in region.observe().cluster(step.cluster).workload:
             if any(fnmatchcase(pod.key, glob) for glob in step.delete):
-                stage.remove(step.cluster, pod)
+                region.remove(step.cluster, pod)
     for item in step.objects:
-        stage.apply(step.cluster, item)
+        region.apply(step.cluster, item)
     for group in step.pods:
         for index in range(group.count):
-            stage.apply(step.cluster, pod_of(group, index))
+            region.apply(step.cluster, pod_of(group, index))
 
 
 def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[str]:
@@ -105,28 +105,28 @@ def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[
 
 
 def _settle(
-    step: ScenarioStep, stage: ScenarioRegion, show: Show, ends_at: float
+    step: ScenarioStep, region: ScenarioRegion, show: Show, ends_at: float
 ) -> tuple[list[tuple[Expectation, tuple[str, ...]]], RegionObservation]:
     """Look until every expectation has held for a while, or time is up."""
     hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
     met_since: float | None = None
     disrupted_at = float("-inf")
     while True:
-        world = stage.observe()
+        world = region.observe()
         missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
         show(_text(step, missing), world)
         if any(reasons for _, reasons in missing):
             met_since = None
         elif met_since is None:
-            met_since = stage.now()
-        if met_since is not None and stage.now() - met_since >= hold_s:
+            met_since = region.now()
+        if met_since is not None and region.now() - met_since >= hold_s:
             return missing, world
-        if stage.now() >= ends_at:
+        if region.now() >= ends_at:
             return missing, world
-        if step.disrupt and stage.now() - disrupted_at >= _DISRUPT_S:
-            disrupted_at = stage.now()
-            stage.disrupt(step.cluster)
-        stage.let_time_pass()
+        if step.disrupt and region.now() - disrupted_at >= _DISRUPT_S:
+            disrupted_at = region.now()
+            region.disrupt(step.cluster)
+        region.let_time_pass()
 
 
 def _text(step: ScenarioStep, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:

@@ -1,7 +1,7 @@
-"""Runs a command and ends it, with everything it started, when whoever asked for it is gone.
+"""Runs a command and ends it, with everything it started, when its parent process is gone.
 
 `python -m shiplap_lab.emulated_aws.guard COMMAND…` lives as long as its standard input is open. The other end of that
-pipe closes however the parent ends, by an error, by Ctrl-C or killed outright, so no emulator outlives its run.
+pipe closes when the parent ends, by an error, by Ctrl-C or killed outright, so no emulator outlives its run.
 """
 
 from __future__ import annotations

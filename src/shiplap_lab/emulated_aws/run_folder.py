@@ -1,7 +1,7 @@
-"""The folder of one run of the emulators: held while the run lives, removed afterwards, whoever has to do it.
+"""The folder of one run of the emulators: locked while the run lives, and removed by it or by a later run.
 
-A run holds a lock on a file in its folder. The kernel releases it however the process ends, so that a lock which can be
-taken proves the run dead, and what it left is removed by the next one.
+A run holds a lock on a file in its folder. The kernel releases the lock however the process ends, so a free lock proves
+that the run is dead, and the next run removes its folder.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _lives(name: str) -> bool:
 
 
 def _remove(item: Path, ended: Path) -> None:
-    """Away with it under another name, so that it is gone at once; what is left of it the next run removes."""
+    """Rename the item, so that it is gone at once, then delete it; the next run deletes any remains."""
     try:
         item.rename(ended)
     except FileNotFoundError:  # another run was faster

@@ -1,6 +1,6 @@
-"""What moto's EC2 lacks and a node provisioner depends on: capacity that runs out, client tokens, time and faults.
+"""Behaviour of EC2 that moto lacks: capacity that runs out, client tokens, time and faults.
 
-The state lives here and is changed through the control API; `patches` consults it inside moto's answers.
+The state lives here and is changed through the control API; `moto_patches` reads it inside moto's answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an account holds before the first node: a network per cluster, AMIs and the SSM parameters that name them.
+"""Prepares an account before its first node: a network per cluster, AMIs and the SSM parameters that name them.
 
 The network is made through boto3 like anybody's would be. AMI ids are chosen by the scenario and public parameters
 cannot be written through SSM, so those two go through the control API of the emulated EC2, which plays SSM too.

@@ -1,4 +1,4 @@
-"""What the bucket holds, in memory: the instance-type catalogue and the recorded decisions."""
+"""The contents of the bucket in memory: the instance-type catalogue and the recorded decisions."""
 
 from __future__ import annotations
 

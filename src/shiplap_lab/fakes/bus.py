@@ -27,7 +27,7 @@ class FakeBus:
 
 
 class Reminder(msgspec.Struct, frozen=True, order=True):
-    """A timer that was set; `due_at` in epoch seconds of the twin's clock."""
+    """A timer that was set; `due_at` in epoch seconds of the fake's clock."""
 
     due_at: float
     cluster: str

@@ -1,4 +1,4 @@
-"""Time that moves only when it is told to, and a meter that remembers."""
+"""A clock that moves only on request, and a meter that keeps its values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ClusterApi in memory: the port over an API server's store, without HTTP, with faults before and after each effect.
 
-A watch yields what has happened and ends: in a test or a simulation nothing can happen while somebody reads, and time
-moves only when it is told to.
+A watch yields all changes so far and ends: in a test or a simulation nothing changes during a read, and time moves only
+on request.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class FakeCompute:
         reservations: what selectors of capacity reservations match.
         placement_group: what a selector of one matches.
         security_groups: what selectors of security groups match.
-        install: whose eyes and hands this is; see `beside`.
+        install: the install that uses the account; see `beside`.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class FakeCompute:
         return tuple(found for found in self._instances.values() if found.state not in _GONE)
 
     def add(self, instance: Instance) -> None:
-        """Put an instance there that no launch of this twin made."""
+        """Put an instance there that no launch of this fake made."""
         self._instances[instance.id] = instance
 
     def lose(self, instance_id: str, code: str = "", kind: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Faults on purpose: every effect of every twin passes through here before and after it happens.
+"""Faults on purpose: every effect of every fake passes through here before and after it happens.
 
 A test lets a run die between any two effects, lets one effect fail, or slips another actor in between:
 
@@ -35,7 +35,7 @@ class _Rule(msgspec.Struct):
 
 
 class Faults:
-    """Shared by all twins of a test. `points` lists `before NAME` and `after NAME` in the order they were passed."""
+    """Shared by all fakes of a test. `points` lists `before NAME` and `after NAME` in the order they were passed."""
 
     def __init__(self) -> None:
         self.points: list[str] = []
@@ -51,17 +51,17 @@ class Faults:
         self._crash_at = point
 
     def clear(self) -> None:
-        """Forget faults that have not happened and start counting points anew."""
+        """Forget faults that have not happened and count points from 0 again."""
         self.points.clear()
         self._rules.clear()
         self._crash_at = None
 
     def before(self, effect: str) -> None:
-        """Called by a twin when an effect is about to happen."""
+        """Called by a fake when an effect is about to happen."""
         self._pass("before", effect)
 
     def after(self, effect: str) -> None:
-        """Called by a twin when an effect has happened and its caller does not know yet."""
+        """Called by a fake when an effect has happened and its caller does not know yet."""
         self._pass("after", effect)
 
     @contextmanager
@@ -73,7 +73,7 @@ class Faults:
 
     @contextmanager
     def locked_effect(self, name: str, lock: Lock) -> Iterator[None]:
-        """The same with a lock held during the effect itself only: what a fault calls may use the twin."""
+        """The same with a lock held during the effect itself only: what a fault calls may use the fake."""
         self.before(name)
         with lock:
             yield

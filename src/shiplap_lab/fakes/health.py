@@ -1,4 +1,4 @@
-"""HealthSource in memory: everything is well until a test says otherwise."""
+"""HealthSource in memory: all is healthy until a test sets ailments."""
 
 from __future__ import annotations
 

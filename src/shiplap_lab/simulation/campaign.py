@@ -1,6 +1,6 @@
-"""Many seeds of one scenario, in processes side by side; and for one that fails, the fewest faults that still do it.
+"""Runs of a scenario with many seeds in parallel processes, and comparisons of two sets of manifests.
 
-Two sets of manifests in the same play: what a change of a NodePool would have cost, and who would have waited.
+For a seed that fails, the fewest faults that still break the same invariant are found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_seed(play: Play, seed: int, *, hours: float | None = None, faults: Seque
 
 
 def with_fewest_faults(play: Play, outcome: RunOutcome, *, hours: float | None = None) -> RunOutcome:
-    """The run with the fewest faults that breaks the same promise: faults are left out one by one while it does."""
+    """The run with the fewest faults that breaks the same invariant: faults are left out one by one."""
     promise = outcome.violations[0].promise
     best, tries, progress = outcome, 0, True
     while progress and tries < _MOST_TRIES:
@@ -58,7 +58,7 @@ def run_seeds(name: str, seeds: Iterable[int], *, processes: int, mutant: str = 
 
 
 class MutantResult(msgspec.Struct, frozen=True):
-    """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which promise."""
+    """How a planted defect was found: after how many seeds (0: not at all), in which scenario, by which invariant."""
 
     mutant: str
     seeds: int = 0
@@ -67,7 +67,7 @@ class MutantResult(msgspec.Struct, frozen=True):
 
 
 def first_failure(mutant: str, seeds: Iterable[int]) -> MutantResult:
-    """How many seeds it takes, each played with all of the defect's scenarios, until a promise is broken."""
+    """How many seeds it takes, each played with all of the defect's scenarios, until an invariant is broken."""
     for number, seed in enumerate(seeds, start=1):
         for name in MUTANTS[mutant].scenarios:
             outcome = _one(name, mutant, seed)
@@ -94,9 +94,9 @@ def _loaded(name: str) -> Play:
 
 
 class RunFigures(msgspec.Struct, frozen=True, rename="camel"):
-    """One run until `hours` of virtual time; USD. `pod_hours_pending` adds up what all pods waited.
+    """One run until `hours` of virtual time; money in USD. `pod_hours_pending` is the sum of all pods' waiting times.
 
-    `bound_dollars` is what the pods that had nodes cost at least, None when nothing can be bought.
+    `bound_dollars` is a lower bound of the cost of nodes for the bound pods, None when nothing can be bought.
     """
 
     trace: str
@@ -112,7 +112,7 @@ class RunFigures(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ComparedRun(NamedTuple):
-    """One of the two: in figures, and over time until the moment at which the sooner of both ended."""
+    """One of two compared runs: its figures and its timeline, both until the earlier end of the two."""
 
     figures: RunFigures
     outcome: RunOutcome
@@ -122,7 +122,7 @@ class ComparedRun(NamedTuple):
 def compare_manifests(
     play: Play, other: Manifests, seed: int, hours: float | None = None
 ) -> tuple[ComparedRun, ComparedRun]:
-    """The play with its own manifests and with others, same seed and faults, both until the sooner of their ends."""
+    """The play with its own manifests and with others, same seed and faults, both until the earlier of their ends."""
     faults = draw_faults(play.scenario, seed)
     runs = [run_with_timeline(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
     until = min(outcome.ended_at for outcome, _ in runs)

@@ -1,4 +1,4 @@
-"""Faults drawn from a seed: what goes wrong, when, for how long and how badly."""
+"""Faults drawn from a seed: their kind, moment, duration and severity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
 from shiplap_lab.virtual_time.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
 
 ANY = "any"
-"""What a scenario says that leaves placement to the seed."""
+"""The value of `placement` that leaves the choice to the seed."""
 
 _QUEUES = ("provisioning", "lifecycle", "interruption", "*")
 _FUNCTIONS = ("schedule", "schedule", "lifecycle", "lifecycle", "interrupt", "disrupt")
@@ -52,7 +52,7 @@ def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
 
 
 def placement(scenario: Scenario, seed: int) -> str:
-    """How pods are steered: what the scenario says, or in half of all runs as the product does where nobody chooses."""
+    """How pods are steered: as the scenario says; for `any`, the product's default in half of all runs."""
     if scenario.placement != ANY:
         return scenario.placement
     chance = Random(f"{seed}:placement")  # noqa: S311 - repeatable chance
@@ -89,7 +89,7 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "api-down": lambda _: 1.0,
     "taint": lambda _: 1.0,
 }
-"""How bad a fault is; a probability for all others."""
+"""The amount of each kind of fault; all other kinds take a probability."""
 
 _TARGETS: dict[str, tuple[str, ...]] = {
     "lose": _QUEUES,

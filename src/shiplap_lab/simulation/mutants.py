@@ -1,4 +1,4 @@
-"""Defects planted on purpose: what the campaign must find. Each one is a mistake that somebody could make."""
+"""Planted defects that a campaign must find. Each is a mistake that a developer could make."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Patch = tuple[Any, str, Any]
 
 
 def _acknowledges_first() -> list[Patch]:
-    """Messages are done with although their flow did not come to its end, and nothing else looks."""
+    """Messages are deleted although their flow did not finish, and there is no sweep."""
     return [(batch, "_completes", _serves_whatever(batch._completes)), (schedule, "sweep", lambda *_, **__: {})]
 
 
@@ -57,7 +57,7 @@ def _drops_the_token() -> list[Patch]:
 
 
 def _skips_the_epoch() -> list[Patch]:
-    """A decision is committed whoever decided meanwhile."""
+    """A decision is committed even if another was committed meanwhile."""
     commit = WatchedState._commit_group
 
     def act(self: WatchedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
@@ -67,7 +67,7 @@ def _skips_the_epoch() -> list[Patch]:
 
 
 def _forgets_conditions() -> list[Patch]:
-    """Claims are written whatever version was read."""
+    """Claims are written without regard to the version that was read."""
     advance, advance_all = WatchedState.advance, WatchedState.advance_all
 
     def unread(self: WatchedState, claim: NodeClaim) -> NodeClaim:
@@ -84,7 +84,7 @@ def _forgets_conditions() -> list[Patch]:
 
 
 def _never_resumes() -> list[Patch]:
-    """What an invocation that died has begun is left as it is."""
+    """Launches of an invocation that died are not resumed."""
     return [(schedule, "orphans", lambda *_: [])]
 
 
@@ -100,7 +100,7 @@ def _resumes_at_once() -> list[Patch]:
 
 
 def _forgets_garbage() -> list[Patch]:
-    """Instances that no claim has are nobody's business."""
+    """Instances without a claim are never terminated."""
     return [(InstanceOwners, "is_garbage", lambda *_: False)]
 
 
@@ -119,7 +119,7 @@ def _never_gives_up() -> list[Patch]:
 
 
 def _forgets_the_vanished() -> list[Patch]:
-    """Instances that end by themselves are never noticed where no event tells of it."""
+    """The end of an instance is not noticed unless an event reports it."""
     never = lambda *_: False  # noqa: E731
     return [
         (lifecycle, "has_vanished", never),
@@ -143,12 +143,12 @@ def _terminates_before_writing() -> list[Patch]:
 
 
 def _does_not_learn() -> list[Patch]:
-    """What nodes really have is not stored."""
+    """Observed capacity of nodes is not stored."""
     return [(FakeCapacity, "observe", lambda _, observation: with_observation(None, observation))]
 
 
 def _forgets_pilots() -> list[Patch]:
-    """Everybody may explore the same estimate."""
+    """Any number of claims may explore the same estimate."""
     nobody: Callable[..., frozenset[str]] = lambda *_: frozenset()  # noqa: E731
     return [
         (FakeCapacity, "acquire_pilot", lambda *_: True),
@@ -188,7 +188,7 @@ def _deletes_instead() -> list[Patch]:
 
 
 def _forgets_what_is_sold_out() -> list[Patch]:
-    """What EC2 has refused is asked for again and again."""
+    """Offerings that EC2 refused are requested again at once."""
     return [(WatchedState, "mark_unavailable", lambda *_: ())]
 
 
@@ -211,17 +211,17 @@ def _stale_state() -> list[Patch]:
 
 
 def _leaves_taints() -> list[Patch]:
-    """Nodes are taken into service without being opened to pods."""
+    """Nodes are initialized but keep the taint that closes them to pods."""
     return [(registration, "open_to_pods", lambda _, node, __: node)]
 
 
 def _adopts_nothing() -> list[Patch]:
-    """Who resumes a launch does not look which instances there are, and lets it be overdue."""
+    """A resumed launch does not adopt the instances that exist."""
     return [(resume, "_resume", lambda claims, *_: launch.LaunchOutcome(pending=tuple(claims)))]
 
 
 def _charges_nothing() -> list[Patch]:
-    """Nothing that runs or is launched is taken off the limits of its NodePool."""
+    """Running and launched nodes do not count towards the limits of their NodePool."""
     return [(PoolLimits, "charge", lambda *_: None)]
 
 
@@ -231,7 +231,7 @@ def _ignores_budgets() -> list[Patch]:
 
 
 def _knows_no_install() -> list[Patch]:
-    """What has the cluster's tags is ours, whoever launched it."""
+    """Instances with the cluster's tags are taken for our own, even if another install launched them."""
     return [(FakeCompute, "_is_foreign", lambda _, __: False)]
 
 
@@ -273,7 +273,7 @@ MUTANTS: dict[str, Mutant] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Have a defect in the flows meanwhile; none for an empty name. Raises InvalidInput when there is none of it."""
+    """Plant a defect while the block runs; none for an empty name. Raises InvalidInput for an unknown name."""
     if name and name not in MUTANTS:
         raise InvalidInput("mutant", f"no defect {name!r}; known are {', '.join(MUTANTS)}")
     patches = MUTANTS[name].patches() if name else []

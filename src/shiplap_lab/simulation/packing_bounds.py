@@ -1,4 +1,4 @@
-"""What no packing of some pods can undercut: their sum, poured into the cheapest mixture of what may be launched."""
+"""A lower bound of the price of any packing: the pods' total, spread over the cheapest mixture of offerings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Watches a run for a report: numbers every few seconds, the packing now and then, what happened. It changes nothing.
+"""Records a run for a report: samples of figures, events, and pictures of the cluster. It does not change the run.
 
-A month and a minute make records of the same size: where there is too much, every other entry is dropped and from then
-on half as often recorded.
-
-What a report over time is drawn from: samples, happenings, and the cluster at some moments.
+Records of a minute and of a month have the same size: when there are too many entries, every other one is dropped and
+the interval doubles.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _MOST_FRAMES = 100
 _MOST_HAPPENINGS = 20_000
 _MIB = 2**20
 
-_TOLD = {
+_TITLES = {
     "wave": "replicas change",
     "fault": "fault",
     "launched": "launched",
@@ -51,10 +49,10 @@ _TOLD = {
     "answer lost": "answer lost",
     "settled": "all at rest",
 }
-"""Which lines of a trace a report shows, and what it calls them."""
+"""The lines of a trace that a report shows, with their titles."""
 
 _BAD = frozenset({"fault", "will not join", "spot warning", "died", "refused", "answer lost"})
-"""Those of them that are no part of a good day."""
+"""Those of them that are faults or their consequences."""
 
 _STEPS = {
     "launched": "launch",
@@ -64,13 +62,13 @@ _STEPS = {
     "instance ended": "lifecycle",
     "node gone": "lifecycle",
 }
-"""Those of them that are told beside the recorded decisions, and of which kind they are."""
+"""Those of them that are listed among the recorded decisions, with their kind."""
 
 Entry = TypeVar("Entry")
 
 
 class Recording:
-    """What is seen of one run; `timeline` is all of it."""
+    """Records one run; `timeline` returns everything recorded."""
 
     def __init__(self, simulation: Simulation, play: Play) -> None:
         self._simulation = simulation
@@ -86,7 +84,7 @@ class Recording:
         simulation.observers.append(self.look)
 
     def look(self) -> None:
-        """Record what there is now, where it is due."""
+        """Take a sample and a picture, each if it is due."""
         if self._looks % self._sample_every == 0:
             self._samples.append(self._sample())
             if len(self._samples) > _MOST_SAMPLES:
@@ -98,8 +96,8 @@ class Recording:
         self._looks += 1
 
     def timeline(self, outcome: RunOutcome) -> Timeline:
-        """Everything recorded until the end, and what the trace of the outcome tells."""
-        last, happenings = self._frame(), _happenings(outcome)
+        """Everything recorded until the end, with the events of the outcome's trace."""
+        last, happenings = self._frame(), _timeline_events(outcome)
         frames = [frame for frame in self._frames if frame.at_s < last.at_s]
         return Timeline(
             ends_s=max(outcome.ended_at, last.at_s),
@@ -194,7 +192,7 @@ class Recording:
 def run_recorded(
     play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None
 ) -> tuple[RunOutcome, Recording]:
-    """A run with these faults, and who watched it; the outcome is that of the same run unwatched."""
+    """A run with these faults and its recording; the outcome is the same as without a recording."""
     simulation = Simulation(play, seed, faults, play.scenario.hours if hours is None else hours)
     recording = Recording(simulation, play)
     return simulation.play(), recording
@@ -203,7 +201,7 @@ def run_recorded(
 def run_with_timeline(
     play: Play, seed: int, faults: Sequence[Fault], hours: float | None = None
 ) -> tuple[RunOutcome, Timeline]:
-    """As `run_recorded`, with what was seen."""
+    """As `run_recorded`, with the timeline."""
     outcome, recording = run_recorded(play, seed, faults, hours)
     return outcome, recording.timeline(outcome)
 
@@ -233,7 +231,7 @@ def _every_other(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _offers(manifests: Manifests) -> Offers | None:
-    """What is sold, with all the memory that EC2 states: nodes never have more, so the bound is one."""
+    """All types with the memory that EC2 states: nodes never have more, so the result is a lower bound."""
     sold = catalog()
     nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
     setting = cluster_setting(ClusterSettings(name="bound", region=REGION), ())
@@ -246,18 +244,18 @@ def _offers(manifests: Manifests) -> Offers | None:
     return offers_of(Snapshot(cluster="bound", now=0.0, manifests=manifests, catalogs=tuple(catalogs)))
 
 
-def _happenings(outcome: RunOutcome) -> tuple[TimelineEvent, ...]:
+def _timeline_events(outcome: RunOutcome) -> tuple[TimelineEvent, ...]:
     broken = "promise broken"
     found = [TimelineEvent(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
     for line in outcome.lines:
         facts: dict[str, Any] = msgspec.json.decode(line)
         what, at_s = str(facts.pop("what")), float(facts.pop("t"))
-        if what in _TOLD and len(found) < _MOST_HAPPENINGS:
-            found.append(TimelineEvent(at_s, _TOLD[what], _told(facts), bad=what in _BAD))
+        if what in _TITLES and len(found) < _MOST_HAPPENINGS:
+            found.append(TimelineEvent(at_s, _TITLES[what], _fact_text(facts), bad=what in _BAD))
     return tuple(sorted(found, key=lambda event: event.at_s))
 
 
-def _told(facts: dict[str, Any]) -> str:
+def _fact_text(facts: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in _known(facts))
 
 
@@ -277,7 +275,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TimelineEvent(msgspec.Struct, frozen=True):
-    """Something that happened: `kind` is its row in the picture, `text` says what exactly; `bad` if nobody wants it."""
+    """One event: `kind` is its row in the picture, `text` the details; `bad` for faults and their consequences."""
 
     at_s: float
     kind: str
@@ -303,7 +301,7 @@ class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def thinned(samples: Sequence[Sample], most: int) -> tuple[Sample, ...]:
-    """At most so many samples, each for a stretch of them: the last one's, with the most pods that waited meanwhile."""
+    """At most so many samples, each for a stretch: its last values and its largest number of pending pods."""
     if len(samples) <= most:
         return tuple(samples)
     chosen = []

@@ -1,4 +1,4 @@
-"""One run: a scenario, a seed and its faults in; what came of it out."""
+"""One run of the simulation: takes a scenario, a seed and its faults, and returns the outcome."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _STATE = "EC2 Instance State-change Notification"
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a run. Seconds since the start; money in USD; `settled_at` -1 when it never came to rest."""
+    """The outcome of a run. Times in seconds since the start; money in USD; `settled_at` is -1 if it never settled."""
 
     scenario: str
     seed: int
@@ -75,7 +75,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation:
-    """A world of its own; `play` runs it once. `observers` are called every ten seconds and change nothing."""
+    """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds."""
 
     def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
         scenario = play.scenario
@@ -125,7 +125,7 @@ class Simulation:
         self.observers: list[Callable[[], object]] = []
 
     def _new_checker(self) -> InvariantChecker:
-        """Of one install."""
+        """The invariant checker of one install."""
         made = InvariantChecker(
             self._play.manifests,
             now=self.loop.now,
@@ -142,7 +142,7 @@ class Simulation:
 
     @property
     def checkers(self) -> tuple[InvariantChecker, ...]:
-        """What is known of each install."""
+        """The invariant checker of each install."""
         return tuple(install.checker for install in self.installs.values())
 
     @property
@@ -153,7 +153,7 @@ class Simulation:
         return next(checker for checker in self.checkers if instance_id in checker.instances)
 
     def _violated(self, promise: str, detail: str) -> None:
-        """By the simulated account as a whole."""
+        """Note a violation that belongs to no single install."""
         self.checkers[0].violated(promise, detail)
 
     def _expire(self, install: SimulatedInstall) -> None:
@@ -204,7 +204,7 @@ class Simulation:
     def _broke_down(self, traceback: str) -> None:
         self._violated("no flow breaks down", traceback[-1500:])
 
-    # What is seen
+    # Periodic checks
 
     def _unrest(self) -> list[str]:
         pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
@@ -234,7 +234,7 @@ class Simulation:
             observe()
 
     def _watch(self, kube: Kube) -> None:
-        """What the watch function sees and tells."""
+        """Send the hints that the watch function would send."""
         if self.faults.active_of("api-down"):
             return
         seen = self._seen[kube.name]
@@ -259,7 +259,7 @@ class Simulation:
             for install in self.installs.values():
                 install.functions.route(event)
 
-    # What happens
+    # Events
 
     def _kube(self, name: str) -> Kube:
         return Kube(
@@ -298,7 +298,7 @@ class Simulation:
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
 
     def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
-        """The default bus is the account's: every install hears."""
+        """Send an event of EC2 to every install: all share the account's default bus."""
         for install in self.installs.values():
             install.functions.ec2_event(detail_type, instance_id, **detail)
 
@@ -356,13 +356,13 @@ class Simulation:
         self._adjust()
 
     def _restart(self) -> None:
-        """Another version is in service: what runs dies, and what processes remembered is gone."""
+        """Another version is in service: running functions die, and their processes' memory is lost."""
         self.faults.kill_all()
         for install in self.installs.values():
             install.functions.forget()
 
     def _adjust(self) -> None:
-        """Have the twin of EC2 know what it lacks and how late it shows things."""
+        """Apply the active faults to the fake of EC2: capacity, quotas and delays of describing."""
         for install in self.installs.values():
             lags = (fault.amount for _, fault in self.faults.active_of("describe-lag"))
             install.compute.describe_lag_s = max(lags, default=0.0)
@@ -385,7 +385,7 @@ class Simulation:
         return [item for item in self.compute.alive() if capacity_type in ("", item.capacity_type)]
 
     def _interrupt(self, number: int, fault: Fault) -> None:
-        """The share of spot instances that is taken back, one after the other within the fault's minutes."""
+        """Interrupt the fault's share of spot instances, one after the other within its minutes."""
         chance = self.faults.random_of(number)
         for instance in self._alive("spot"):
             if chance.random() < fault.amount:
@@ -403,7 +403,7 @@ class Simulation:
             self._lose(instance.id)
 
     def _stray(self, number: int, fault: Fault) -> None:
-        """Instances of a launch that nobody remembers, as after table `state` was restored from a backup."""
+        """Add instances of an unknown launch, as after a restore of table `state` from a backup."""
         pools = [pool for pool in sorted(self._class_of) if fault.target in ("*", pool)]
         for index in range(int(fault.amount) if pools else 0):
             instance = Instance(
@@ -461,7 +461,7 @@ class Simulation:
 
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Next to nothing here is garbage in cycles, and a collector that looks for it sees a whole cluster each time."""
+    """Collect garbage less often: there are hardly any cycles, and each collection walks a whole cluster's objects."""
     usual = gc.get_threshold()
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTED, usual[1], usual[2])
     try:
@@ -472,7 +472,7 @@ def _seldom_collected() -> Iterator[None]:
 
 @contextmanager
 def _listening(found: Callable[[str], object]) -> Iterator[None]:
-    """Logs of the flows are not printed meanwhile; what breaks down is told."""
+    """Do not print the logs of flows meanwhile; report unexpected errors."""
     logger = logging.getLogger("shiplap")
     handlers, level, propagate = logger.handlers, logger.level, logger.propagate
     logger.handlers = [TracebackHandler(found)]
@@ -487,7 +487,7 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
 
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
-    """Each EC2NodeClass has an AMI of its own, the one called default the twin's."""
+    """Each EC2NodeClass has its own AMI; `default` has that of the fake."""
     names = (item.metadata.name for item in play.manifests.node_classes)
     return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
 

@@ -1,9 +1,8 @@
-"""Virtual time: one queue of events, taken in the order of their moments, and of their making where these are equal.
+"""Virtual time: one queue of events, ordered by their moment and, where moments are equal, by when they were added.
 
-Somebody who waits in the middle of something lets the loop go on until the wait is over. That is how invocations
-overlap: what a function does not see while it waits for an answer is what others do meanwhile. Each has a thread of its
-own only because Python can leave off in the middle of plain calls in no other way: never do two of them run, and who is
-next follows from the moments alone. Threads are used again, until the loop is closed.
+A task that waits lets the loop go on until the wait is over. That is how invocations overlap: others work while a
+function waits for an answer. Each task has its own thread, because plain Python calls cannot be suspended otherwise.
+Only one thread runs at a time, and the moments alone decide which one. Threads are reused until the loop is closed.
 """
 
 from __future__ import annotations
@@ -19,35 +18,37 @@ Action = Callable[[], object]
 
 
 class _Task:
-    """Something that runs until it waits, and goes on from there. `back` is what sleeps until it, or who it hands over
-    to, leaves off."""
+    """Code that runs until it waits, and continues from there.
 
-    def __init__(self, act: Action, carrier: _Worker, ended: Callable[[_Task], object]) -> None:
+    `back` is released when the task, or the task it hands over to, waits or ends.
+    """
+
+    def __init__(self, act: Action, worker: _Worker, ended: Callable[[_Task], object]) -> None:
         self.back = Lock()
         self.error: BaseException | None = None
-        self.carrier = carrier
+        self.worker = worker
         self._act, self._ended = act, ended
         self._turn = Lock()
         self._turn.acquire()
         self._begun = False
 
     def go_on(self) -> None:
-        """Let it run; it does at once what the others have left to it."""
+        """Let it run, until it waits or ends."""
         if not self._begun:
             self._begun = True
-            self.carrier.carry(self)
+            self.worker.run_task(self)
         else:
             self._turn.release()
 
     def sleep(self) -> None:
-        """Called by what runs: until it is to go on."""
+        """Called by the task itself: block until it may continue."""
         self._turn.acquire()
 
     def run(self) -> None:
-        """What its carrier does."""
+        """Called in the worker's thread."""
         try:
             self._act()
-        except BaseException as error:  # noqa: BLE001 - raised again where the strand was let run
+        except BaseException as error:  # noqa: BLE001 - raised again in the loop
             self.error = error
         finally:
             self._ended(self)
@@ -55,49 +56,49 @@ class _Task:
 
 
 class _Worker:
-    """A thread that runs one strand after the other: to start a thread takes longer than many a strand."""
+    """A thread that runs one task after the other: starting a thread takes longer than many tasks."""
 
     def __init__(self) -> None:
         self._thread = Thread(target=self._run, daemon=True)
-        self._strand: _Task | None = None
+        self._task: _Task | None = None
         self._turn = Lock()
         self._turn.acquire()
 
-    def carry(self, strand: _Task) -> None:
-        """Run a strand; called when the one before has ended."""
-        self._strand = strand
+    def run_task(self, task: _Task) -> None:
+        """Run a task; called when the previous one has ended."""
+        self._task = task
         if self._thread.ident is None:
             self._thread.start()
         else:
             self._turn.release()
 
     def end(self) -> None:
-        """Called when it carries nothing."""
-        self._strand = None
+        """End the thread; called while no task runs in it."""
+        self._task = None
         self._turn.release()
         self._thread.join()
 
     def _run(self) -> None:
-        while (strand := self._strand) is not None:
-            strand.run()
-            del strand
+        while (task := self._task) is not None:
+            task.run()
+            del task
             self._turn.acquire()
 
 
 class _Resume:
-    """The event that somebody who waits goes on."""
+    """The event that a waiting task continues."""
 
-    __slots__ = ("_loop", "strand")
+    __slots__ = ("_loop", "task")
 
-    def __init__(self, loop: EventLoop, strand: _Task) -> None:
-        self._loop, self.strand = loop, strand
+    def __init__(self, loop: EventLoop, task: _Task) -> None:
+        self._loop, self.task = loop, task
 
     def __call__(self) -> None:
-        self._loop.wake(self.strand)
+        self._loop.wake(self.task)
 
 
 class EventLoop:
-    """Events to come. `steps` counts those that have happened; `stopped` lets no further one happen."""
+    """Future events. `steps` counts those that have happened. While `stopped` is set, no further event happens."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -105,9 +106,9 @@ class EventLoop:
         self.stopped = False
         self._events: list[tuple[float, int, Action]] = []
         self._numbers = count()
-        self._strand: _Task | None = None
+        self._task: _Task | None = None
         self._waiting: dict[int, _Task] = {}
-        # The one that the loop itself has let go on, so that nothing is left to do behind it but the next event.
+        # The task that the loop itself resumed: when it waits, only the next event is left to do.
         self._woken: _Task | None = None
         self._ended: list[_Task] = []
         self._idle: list[_Worker] = []
@@ -118,24 +119,24 @@ class EventLoop:
         return self.clock.now()
 
     def at(self, moment: float, act: Action) -> None:
-        """Have something happen at a moment, epoch seconds; what lies in the past happens next."""
+        """Add an event at a moment, epoch seconds; one in the past happens next."""
         heapq.heappush(self._events, (moment, next(self._numbers), act))
 
     def after(self, seconds: float, act: Action) -> None:
-        """Have something happen so many seconds from now."""
+        """Add an event so many seconds from now."""
         self.at(self.now() + seconds, act)
 
     def every(self, seconds: float, act: Action, *, first_s: float = 0.0) -> None:
-        """Have something happen again and again, for the first time in `first_s` seconds."""
+        """Add an event that repeats, for the first time in `first_s` seconds."""
 
-        def again() -> None:
-            self.after(seconds, again)
+        def repeat() -> None:
+            self.after(seconds, repeat)
             act()
 
-        self.after(first_s, again)
+        self.after(first_s, repeat)
 
     def run_until(self, moment: float) -> None:
-        """Let everything happen that is due until a moment, epoch seconds, and let time pass until then."""
+        """Process all events up to a moment, epoch seconds, and advance the clock to it."""
         self._horizon = moment
         while self._events and self._events[0][0] <= moment and not self.stopped:
             due, _, act = heapq.heappop(self._events)
@@ -147,39 +148,39 @@ class EventLoop:
             self.clock.set(moment)
 
     def begin(self, act: Action) -> None:
-        """Do something that may wait; the loop goes on when it first does."""
-        carrier = self._idle.pop() if self._idle else _Worker()
-        self._let(_Task(act, carrier, self._ended.append))
+        """Start a task; returns when it first waits, or ends."""
+        worker = self._idle.pop() if self._idle else _Worker()
+        self._let(_Task(act, worker, self._ended.append))
 
     def wait(self, seconds: float) -> None:
-        """Called in what was begun: let others go on for so many seconds."""
-        strand = self._strand
-        if strand is None:
-            raise RuntimeError("only what was begun may wait")
+        """Called in a task: let others run for so many seconds."""
+        task = self._task
+        if task is None:
+            raise RuntimeError("only a task may wait")
         if self.stopped:
             return
         moment = self.now() + seconds
-        # As nothing is left to do behind it but the next event, it may do itself what the loop would do.
-        foremost = self._woken is strand
+        # Only the next event is left to do, so the task may do it in place of the loop: switching threads takes time.
+        foremost = self._woken is task
         if foremost and moment <= self._horizon and not (self._events and self._events[0][0] <= moment):
             self._pass_to(moment)
             return
-        self._waiting[id(strand)] = strand
-        self.at(moment, _Resume(self, strand))
-        if not (foremost and self._handed_over(strand)):
-            strand.back.release()
-        strand.sleep()
+        self._waiting[id(task)] = task
+        self.at(moment, _Resume(self, task))
+        if not (foremost and self._handed_over(task)):
+            task.back.release()
+        task.sleep()
 
-    def wake(self, strand: _Task) -> None:
-        """Let who has waited go on, as an event of its own."""
-        self._woken = strand
+    def wake(self, task: _Task) -> None:
+        """Resume a task that has waited, as an event of its own."""
+        self._woken = task
         try:
-            self._let(strand)
+            self._let(task)
         finally:
             self._woken = None
 
     def close(self) -> None:
-        """Stop; whoever still waits goes on at once, in a world in which nothing happens any more."""
+        """Stop, and resume every waiting task at once, so that it can end: no further event happens."""
         self.stopped = True
         while self._waiting:
             self._let(next(iter(self._waiting.values())))
@@ -191,32 +192,32 @@ class EventLoop:
         if moment > self.now():
             self.clock.set(moment)
 
-    def _handed_over(self, strand: _Task) -> bool:
-        """Whether the next thing that happens is that somebody else goes on, who then has been let."""
+    def _handed_over(self, task: _Task) -> bool:
+        """Resume the task whose turn is the next event; False if the next event is something else."""
         if self.stopped or self._events[0][0] > self._horizon:
             return False
         due, _, act = self._events[0]
-        if not isinstance(act, _Resume) or act.strand is strand:
+        if not isinstance(act, _Resume) or act.task is task:
             return False
         heapq.heappop(self._events)
         self._pass_to(due)
-        after = act.strand
+        after = act.task
         self._waiting.pop(id(after), None)
-        after.back = strand.back
-        self._strand = self._woken = after
+        after.back = task.back
+        self._task = self._woken = after
         after.go_on()
         return True
 
-    def _let(self, strand: _Task) -> None:
-        self._waiting.pop(id(strand), None)
-        outer, self._strand = self._strand, strand
-        back = strand.back = Lock()
+    def _let(self, task: _Task) -> None:
+        self._waiting.pop(id(task), None)
+        outer, self._task = self._task, task
+        back = task.back = Lock()
         back.acquire()
-        strand.go_on()
+        task.go_on()
         back.acquire()
-        self._strand = outer
+        self._task = outer
         while self._ended:
             ended = self._ended.pop()
-            self._idle.append(ended.carrier)
+            self._idle.append(ended.worker)
             if ended.error is not None:
                 raise ended.error

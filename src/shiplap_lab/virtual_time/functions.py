@@ -1,4 +1,4 @@
-"""The Lambda functions of the simulated install: what each handler does, around the same flows, in the same limits."""
+"""The Lambda functions of the simulated install: each runs the same flow as its handler, under the same limits."""
 
 from __future__ import annotations
 
@@ -75,37 +75,37 @@ class SimulatedFunctions:
         feed = DeliverySettings(size, window_s, _VISIBILITY_FACTOR * TIMEOUT_S[function], at_once)
         return SimulatedQueue(name, self._loop, self._faults, self._trace, deliver, feed)
 
-    # What calls them
+    # Triggers
 
     def start(self, later_s: float = 0.0) -> None:
-        """The schedules begin."""
+        """Begin the schedules."""
         for number, cluster in enumerate(self._settings.clusters):
             self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number + later_s)  # type: ignore[misc]
             self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number + later_s)  # type: ignore[misc]
             self._loop.every(3600.0, lambda cluster=cluster: self._catalog(cluster), first_s=1800.0)  # type: ignore[misc]
 
     def forget(self) -> None:
-        """New processes know nothing of what the old ones remembered."""
+        """Lose the memory of all processes, as when they are replaced."""
         self._last_decisions.clear()
 
     def sweep(self, cluster: ClusterSettings) -> None:
-        """What EventBridge Scheduler sends every minute."""
+        """Send the message that EventBridge Scheduler sends every minute."""
         body = {"kind": "sweep", "cluster": cluster.name, "time": rfc3339(self._loop.now())}
         self._queues["provisioning"].send(json.dumps(body))
 
     def route(self, event: BusEvent) -> None:
-        """What the rules of the bus do."""
+        """Send an event to the queue that the rules of the bus name."""
         queue = _HINTS.get(event.detail_type)
         if queue is not None:
             body = {"detail-type": event.detail_type, "source": event.source, "detail": event.detail}
             self._queues[queue].send(json.dumps(body))
 
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
-        """A timer was set."""
+        """Send a timer's message with its delay."""
         self._queues["lifecycle"].send(json.dumps({"cluster": cluster, "claim": claim, "step": step}), delay_s)
 
     def ec2_event(self, detail_type: str, instance_id: str, **detail: str) -> None:
-        """An event of EC2 on the default bus."""
+        """Send an event of EC2 from the default bus."""
         body = {
             "source": "aws.ec2",
             "detail-type": detail_type,
@@ -119,7 +119,7 @@ class SimulatedFunctions:
         """Messages that came to the dead letters after too many deliveries."""
         return sum(queue.dead for queue in self._queues.values())
 
-    # What they do
+    # Invocations
 
     def _invoke(self, function: str, act: Callable[[Invocation], None]) -> bool:
         self._invocations += 1
@@ -184,7 +184,7 @@ class SimulatedFunctions:
             settings=self._settings,
             dead_letters=self._dead_letters,
             meter=context.meter,
-            turns=Turns(context.clock, invocation.deadline),  # without looks: threads would not be the same each time
+            turns=Turns(context.clock, invocation.deadline),  # without reading ahead: threads would make runs differ
         )
 
     def _interrupt(self, due: list[tuple[str, str]]) -> set[str] | None:
@@ -206,7 +206,7 @@ class SimulatedFunctions:
             except ShiplapError as error:
                 self._trace.record("disrupt failed", error=type(error).__name__)
                 return
-            except Exception:  # noqa: BLE001 - Lambda logs what breaks down, and so is it told here
+            except Exception:  # noqa: BLE001 - Lambda logs unexpected errors; `TracebackHandler` reports them
                 _LOG.exception("a flow broke down")
                 return
             if report.begun or report.done or report.undone:
@@ -232,13 +232,13 @@ class SimulatedFunctions:
 
 
 class TracebackHandler(logging.Handler):
-    """Catches what flows log when they break down on an error that nobody had thought of."""
+    """Reports the traceback of each unexpected error that a flow logs."""
 
-    def __init__(self, found: Callable[[str], object]) -> None:
+    def __init__(self, report: Callable[[str], object]) -> None:
         super().__init__(logging.ERROR)
-        self._found = found
+        self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell of it with its traceback."""
+        """Report the traceback, if the record has one."""
         if record.exc_info and record.exc_info[1] is not None:
-            self._found(logging.Formatter().formatException(record.exc_info))
+            self._report(logging.Formatter().formatException(record.exc_info))

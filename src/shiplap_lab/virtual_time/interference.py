@@ -1,4 +1,4 @@
-"""Faults that are going on, and the time that effects take: every effect of every twin passes through here."""
+"""The active faults, and the time that effects take: every effect of every fake passes through here."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Invocation(msgspec.Struct):
 
 
 class FaultInjector(Faults):
-    """Knows which faults are on. Only what functions do is interfered with: `current` is the one at work.
+    """Applies the active faults to the effects of functions; `current` is the invocation that runs now.
 
-    `on_point` are told of every moment at which a function could die, before it does.
+    Each of `on_point` is called at every moment at which a function could die, before it does.
     """
 
     def __init__(self, loop: EventLoop, trace: Trace, seed: int) -> None:
@@ -58,11 +58,11 @@ class FaultInjector(Faults):
         self._chances: dict[int, Random] = {}
 
     def random_of(self, number: int) -> Random:
-        """The chance of one fault, its own, so that leaving out another does not change it."""
+        """The random numbers of one fault: leaving out another fault does not change them."""
         return self._chances.setdefault(number, Random(f"{self._seed}:{number}"))  # noqa: S311
 
     def active_of(self, kind: str, name: str = "") -> list[tuple[int, Fault]]:
-        """The faults of a kind that are on and mean `name`, with their numbers."""
+        """The active faults of a kind whose target matches `name`, with their numbers."""
         if not self.active:
             return []
         return [
@@ -76,7 +76,7 @@ class FaultInjector(Faults):
         return any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))
 
     def run(self, invocation: Invocation, act: Callable[[], object]) -> bool:
-        """Have a function run to its end, or to its death; whether it lived."""
+        """Run a function to its end or its death; True if it ended."""
         planned = self.crashes.get(invocation.function)
         if planned:
             invocation.dies_at = planned.pop(0)
@@ -94,12 +94,12 @@ class FaultInjector(Faults):
         return True
 
     def kill_all(self) -> None:
-        """Every function at work dies before it does anything more."""
+        """Every running function dies before its next effect."""
         for invocation in self._at_work.values():
             invocation.deadline = self._loop.now()
 
     def before(self, effect: str) -> None:
-        """Time passes, the function may die, or be refused."""
+        """Let time pass; the function may die, or the effect may be refused."""
         invocation = self.current
         if invocation is None:
             return
@@ -114,7 +114,7 @@ class FaultInjector(Faults):
             raise _refusal(effect)
 
     def after(self, effect: str) -> None:
-        """The function may die, or never hear that it happened."""
+        """The function may die, or the answer may be lost."""
         invocation = self.current
         if invocation is None:
             return
@@ -128,7 +128,7 @@ class FaultInjector(Faults):
         return sum(fault.amount for _, fault in self.active_of("slow", effect))
 
     def _wait(self, seconds: float) -> None:
-        """Let others go on meanwhile."""
+        """Let other invocations run meanwhile."""
         own, self.current = self.current, None
         self._loop.wait(seconds)
         self.current = own
@@ -146,7 +146,7 @@ class FaultInjector(Faults):
 
 
 def _refusal(effect: str) -> ShiplapError:
-    """What the adapter behind an effect raises when it is refused for a while."""
+    """The error that the adapter raises when AWS or the cluster refuses the request for now."""
     if effect.startswith(_CLUSTER):
         return ClusterUnreachable("503 Service Unavailable", status=503)
     if effect.startswith(("compute.", "health.")):
@@ -155,7 +155,7 @@ def _refusal(effect: str) -> ShiplapError:
 
 
 def _silence(effect: str) -> ShiplapError:
-    """What the adapter raises when a request has been carried out and nobody said so."""
+    """The error that the adapter raises when a request was carried out but its answer was lost."""
     if effect.startswith(_CLUSTER):
         return ClusterUnreachable("connection reset")
     if effect.startswith("compute."):

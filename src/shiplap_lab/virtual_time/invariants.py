@@ -1,4 +1,8 @@
-"""The promises, checked at every write, launch, end and join: whoever breaks one is caught in the act."""
+"""The invariants, checked at every write, launch, end and join.
+
+The checker counts effects, not plans: once a pool is over its limit, nothing more is planned for it, so a check of
+plans would never see the breach.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ _COMMANDS = frozenset(str(reason) for reason in Reason)
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken; `at` in seconds since the start."""
+    """An invariant that did not hold; `at` in seconds since the start."""
 
     promise: str
     detail: str
@@ -37,11 +41,11 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class InvariantChecker:
-    """Everything a witness sees of one install.
+    """Checks the invariants of one install.
 
     Attributes:
         claims: every claim as it was last written, by cluster and name.
-        violations: in the order they were seen.
+        violations: in the order they were found.
         is_held_up: whether a node that drains has nothing left but pods that must not be disrupted, and no deadline.
         pods_of: the pods that are on a claim's node now.
         was_in_service: whether a claim's Node was there, and initialised, at a moment or since.
@@ -95,7 +99,7 @@ class InvariantChecker:
         self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
         self._found()
 
-    # What is written
+    # Writes
 
     def claim_written(self, claim: NodeClaim) -> None:
         """A claim is durable."""
@@ -111,7 +115,7 @@ class InvariantChecker:
             self._tokens[claim.token] += 1
             if claim.owner:  # replacements are written with their command, and stand beside what they replace
                 self._check_limit(claim.cluster, claim.node_pool)
-            self._check_twin(claim)
+            self._check_duplicate(claim)
         elif _is_taken(claim) and not _is_taken(before):
             for pod in self.pods_of(claim):
                 self._taken_from.setdefault(pod.metadata.uid, set()).add(key)
@@ -127,7 +131,7 @@ class InvariantChecker:
             self._check_launched(claim)
 
     def _index(self, claim: NodeClaim) -> None:
-        """Claims that are over concern nobody who looks at pods, nodes or pools."""
+        """Update the indexes by pod, node and pool; claims that have ended leave them."""
         if claim.state in LEAVING:
             self._leaves_since.setdefault((claim.cluster, claim.name), self._now())
         else:
@@ -157,7 +161,7 @@ class InvariantChecker:
             for pool in sorted({claim.node_pool for claim in made if claim is not None}):
                 self._check_limit(command.cluster, pool, without=command.targets)
 
-    # What happens
+    # Events
 
     def launched(self, instance: Instance, request: FleetRequest) -> None:
         """EC2 has started an instance."""
@@ -205,7 +209,7 @@ class InvariantChecker:
         return bool(instance.launch) and waiting >= free
 
     def evicted(self, pod: Pod, *, forced: bool) -> None:
-        """A function has a pod deleted; `forced`: whatever its PodDisruptionBudgets say."""
+        """A function deletes a pod; `forced`: without regard to its PodDisruptionBudgets."""
         now = self._now()
         claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
         if claim is None:
@@ -226,10 +230,10 @@ class InvariantChecker:
         if claim is not None:
             self._judge(claim)
 
-    # What is looked at now and then
+    # Periodic checks
 
     def look(self, *, calm: bool) -> None:
-        """Instances without claims, claims without instances; the clock of both stands still unless all is calm."""
+        """Check for instances without claims and claims without instances; their time counts once `calm`."""
         now = self._now()
         missing: dict[str, str] = {}
         for instance_id in self.instances.keys() - self.ended.keys():
@@ -248,7 +252,7 @@ class InvariantChecker:
                 return
 
     def unfinished(self) -> list[str]:
-        """What is still under way, one line each; a node that only waits for its users has come as far as it may."""
+        """Everything under way, one line each, without nodes that only wait for pods that must not be disrupted."""
         held_up = {
             claim.name
             for claim in self.claims.values()
@@ -303,17 +307,18 @@ class InvariantChecker:
             self._check_nodes_of(pod)
 
     def _given_back(self, cluster: str) -> set[str]:
-        """Claims whose room commands that are under way have counted as free."""
+        """Claims whose capacity unfinished commands have counted as free."""
         live = (known for known in self.commands.values() if known.state not in OVER and known.cluster == cluster)
         return {name for command in live for name in command.targets}
 
     def _check_nodes_of(self, pod: PodReference) -> None:
-        """What is taken from a pod has to be made up for, whether it was launched for it or only had it.
+        """Count the nodes launched for a pod. A node that the pod lost, launched for it or not, may be replaced once.
 
-        Where pods are not steered, kube-scheduler gives a new node to who has waited longest, such as pods whose own
-        nodes never join: nothing that was decided keeps it from giving away one after the other.
-        A command that has moved a pod has made another of it, so one that is still there was moved by none or is about
-        to be moved by one; what is left of the others are replacements of commands that were given up.
+        Where pods are not steered, kube-scheduler gives a new node to the pods that have waited longest, for example
+        pods whose own nodes never join. No decision of Shiplap can prevent that, so such nodes do not count.
+        A command that moves a pod deletes it, and its controller creates another pod. A pod that still exists was
+        therefore moved by no command, or is about to be moved by one; other replacements belong to commands that were
+        undone.
         """
         nodes = self._nodes_of[pod.uid]
         moved = [key for key in nodes if key in self._command_of]
@@ -354,8 +359,9 @@ class InvariantChecker:
             )
 
     def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
-        """Nodes that go for good are expected to be replaced, and instances that have ended are no capacity, whether or
-        not their claims know; nodes that a command may give back count."""
+        """Check a pool's limit. Nodes that leave for good do not count, nor do instances that have ended, even if their
+        claim does not say so yet; nodes that a command may give back count.
+        """
         limit = self._limits.get(pool)
         if limit is None:
             return
@@ -374,8 +380,8 @@ class InvariantChecker:
             self._cpu[claim.instance_type] = self._capacity(claim).get(CPU, 0)
         return self._cpu[claim.instance_type]
 
-    def _check_twin(self, claim: NodeClaim) -> None:
-        """Somebody who had seen the other claim would not have made this one; commands replace what runs already."""
+    def _check_duplicate(self, claim: NodeClaim) -> None:
+        """Check that no open claim serves these pods already. Replacements are exempt: their pods still run."""
         if not claim.owner:
             return
         pods = {pod.uid for pod in claim.pods}
@@ -392,7 +398,7 @@ class InvariantChecker:
             # All types it may become may have turned out too small for its pods meanwhile.
             if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
                 continue
-            # What it was launched as may be reckoned smaller by now: its siblings have reported meanwhile.
+            # What it was launched as may be computed to be smaller by now: its siblings have reported meanwhile.
             if known.instance_id and shortfall(known.requests, known.allocatable):
                 continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
@@ -400,8 +406,9 @@ class InvariantChecker:
                 return
 
     def _check_budgets(self, command: DisruptionCommand) -> None:
-        """As upstream counts: a node in service that leaves for whatever reason uses a budget up; one whose instance is
-        being ended is over. What the command was decided on is what was there when its decision began."""
+        """Check budgets as Karpenter counts them: each node in service that leaves, for any reason, uses the budget; a
+        node whose instance is terminating does not count. Compare with the state at which the decision began.
+        """
         live = (
             known for known in self.commands.values() if known.state not in OVER and known.cluster == command.cluster
         )
@@ -426,12 +433,12 @@ class InvariantChecker:
 
 
 def _is_taken(claim: NodeClaim) -> bool:
-    """Whether its pods have lost it, or will, by no decision of anybody's."""
+    """Whether its pods have lost the node, or will, through no decision of Shiplap."""
     return claim.missed or (bool(claim.failure) and claim.failure not in _COMMANDS)
 
 
 def _allowed(pool: NodePool, reason: str, nodes: int) -> int:
-    """How many nodes the budgets without a schedule let go at once."""
+    """How many nodes the budgets without a schedule allow to leave at once."""
     counts = [nodes]
     for budget in pool.spec.disruption.budgets:
         if budget.schedule or (budget.reasons and reason not in budget.reasons):

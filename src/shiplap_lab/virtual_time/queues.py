@@ -18,7 +18,7 @@ _TRANSIT_S = 0.1
 
 
 class DeliverySettings(msgspec.Struct, frozen=True):
-    """How a queue feeds its function: the largest batch, how long one is gathered, and how many run at once."""
+    """How a queue's messages reach its function: batch size, batching window, visibility timeout, concurrency."""
 
     batch_size: int
     window_s: float
@@ -61,7 +61,7 @@ class SimulatedQueue:
         return len(self._messages)
 
     def send(self, body: str, delay_s: float = 0.0) -> None:
-        """Put a message in, as often as the faults that are on will have it."""
+        """Add a message: once, twice or never, as the active faults have it."""
         if self._faults.hits("lose", self.name):
             self._trace.record("message lost", queue=self.name)
             return
@@ -113,11 +113,11 @@ class SimulatedQueue:
     def _hand_over(self, names: list[str]) -> None:
         self._busy += 1
         try:
-            again = self._deliver([(name, self._messages[name].body) for name in names])
+            failed = self._deliver([(name, self._messages[name].body) for name in names])
         finally:
             self._busy -= 1
-        if again is not None:
-            for name in set(names) - again:
+        if failed is not None:
+            for name in set(names) - failed:
                 self._messages.pop(name, None)
         self._plan_next()
 

@@ -1,4 +1,4 @@
-"""One install in the simulation: its functions and state, its hands in the shared account, and its own witness."""
+"""One install in the simulation: its functions, its state, its access to the shared account, its invariant checker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shiplap_lab.virtual_time.watched import QueueTimers, RoutingBus, WatchedClu
 
 
 class SimulationContext(NamedTuple):
-    """What all installs share: time, chance and what is sold."""
+    """Shared by all installs: the event loop, the faults, the trace, the catalogue and the meter."""
 
     loop: EventLoop
     faults: FaultInjector
@@ -37,7 +37,7 @@ class SimulationContext(NamedTuple):
 
 
 class SimulatedInstall:
-    """Tables, queues and functions of an install of its own; clusters and EC2 are everybody's."""
+    """An install with its own tables, queues and functions; clusters and EC2 are shared."""
 
     def __init__(
         self, settings: Settings, stage: SimulationContext, compute: WatchedCompute, checker: InvariantChecker
@@ -59,7 +59,7 @@ class SimulatedInstall:
         )
 
     def connect(self, kubes: Mapping[str, Kube]) -> None:
-        """Its functions may reach these clusters."""
+        """Give the functions access to these clusters."""
         loop, faults, _, sold, meter = self._stage
         capacity, joins = FakeCapacity(faults), FakeJoins(faults)
         for name, kube in kubes.items():

@@ -1,4 +1,4 @@
-"""What EC2 sells in the simulated region, and what nodes of each type really have."""
+"""The instance types that EC2 sells in the simulated Region, and the capacity that their nodes really have."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def catalog() -> Catalog:
 
 
 class FixedCatalogSource:
-    """A CatalogSource that always finds the same."""
+    """A CatalogSource that always returns the same catalogue."""
 
     def __init__(self, sold: Catalog) -> None:
         self._sold = sold
@@ -78,7 +78,7 @@ class FixedCatalogSource:
 
 
 class SimulatedHardware:
-    """What a node of a type really has: memory somewhere between the careful bound and what EC2 states."""
+    """The real capacity of nodes by type: memory lies between the careful bound and the figure that EC2 states."""
 
     def __init__(
         self, sold: Catalog, manifests: Manifests, settings: ClusterSettings, memory: tuple[float, float], seed: int

@@ -1,4 +1,4 @@
-"""What happened, line by line: two runs are the same when their traces are."""
+"""The events of a run, one line each: two runs are the same when their traces are."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything told so far."""
+        """SHA-256 of all lines so far."""
         return self._hash.hexdigest()

@@ -1,8 +1,8 @@
-"""The version before this one: what it does not know of records and messages, and so neither reads nor writes.
+"""The previous version: the fields of records and messages that it does not know, and so neither reads nor writes.
 
-An alias is moved forward while messages and claims are under way, and moved back when something is wrong. Both versions
-then work on the same table and the same queues for a while. Whoever adds a field to a stored record names it here until
-the next release, so that the simulation plays that release with it.
+An alias moves forward while messages and claims are under way, and moves back when something is wrong. Both versions
+then work on the same table and the same queues for a while. A new field of a stored record is listed here until the
+next release, so that the simulation covers that release.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
     NodeClaim: ("answered_at", "change_at", "cordoned", "event_id", "first_event_at", "security_groups", "subnet"),
     DisruptionCommand: ("detail", "receiving"),
 }
-"""What the version before has never heard of."""
+"""Fields that the previous version does not know."""
 
 _NEW_IN_DETAILS = ("id", "pods", "providerID", "reason", "time")
 _FOREIGN = "ofAnotherVersion"
@@ -30,14 +30,14 @@ _Record = TypeVar("_Record", NodeClaim, DisruptionCommand)
 
 
 def as_previous_version(record: _Record) -> _Record:
-    """A record as the version before leaves it when it writes it."""
+    """A record as the previous version writes it."""
     known: dict[str, Any] = msgspec.to_builtins(record)
     kept = {name: value for name, value in known.items() if name not in NEW_FIELDS[type(record)]}
     return msgspec.json.decode(msgspec.json.encode({**kept, _FOREIGN: True}), type=type(record))
 
 
 def message_of_previous_version(body: str) -> str:
-    """A message as the version before sends it, with something besides that only it knows."""
+    """A message as the previous version sends it, with a field that only that version knows."""
     message = json.loads(body)
     if "detail" in message:
         detail = {name: value for name, value in message["detail"].items() if name not in _NEW_IN_DETAILS}

@@ -1,4 +1,4 @@
-"""Fakes that show the witness what happens in them."""
+"""Fakes that report their effects to the invariant checker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shiplap_lab.virtual_time.versions import as_previous_version
 
 
 class WatchedState(FakeState):
-    """Shows each claim and command as soon as it is durable; its index of instances may lag."""
+    """Reports each claim and command as soon as it is durable; its index of instances may lag."""
 
     def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
         super().__init__(faults)
@@ -28,7 +28,7 @@ class WatchedState(FakeState):
         self._indexed_at: dict[str, float] = {}
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
-        """As the twin's, unless the index has not caught up with the instance's launch."""
+        """As the fake, unless the index has not caught up with the instance's launch."""
         found = super().claim_of_instance(instance_id)
         lag = max((fault.amount for _, fault in self._interference.active_of("index-lag")), default=0.0)
         late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
@@ -52,7 +52,7 @@ class WatchedState(FakeState):
                 self._checker.command_written(item)
 
     def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
-        """As the twin's; what is durable is shown even if its writer is never told."""
+        """As the fake; a durable write is reported even if its writer gets no answer."""
         try:
             return super().advance_command(command, to, **changes)
         finally:
@@ -60,7 +60,7 @@ class WatchedState(FakeState):
 
 
 class WatchedCompute(FakeCompute):
-    """Shows what is ended; `pods_of` gives the pods of an instance, `ended` is told of its end."""
+    """Reports terminations; `pods_of` gives the pods of an instance, `ended` is called when it has ended."""
 
     def __init__(
         self,
@@ -73,16 +73,16 @@ class WatchedCompute(FakeCompute):
         install: str,
     ) -> None:
         super().__init__(clock, faults=faults, amis=amis, install=install)
-        self.checker, self._pods_of, self._tell_ended = checker, pods_of, ended
+        self.checker, self._pods_of, self._on_end = checker, pods_of, ended
 
     def of(self, install: str, checker: InvariantChecker) -> Self:
-        """The same account in the hands of another install, under the eyes of its own witness."""
+        """The same account as another install uses it, with that install's checker."""
         other = self.beside(install)
         other.checker = checker
         return other
 
     def terminate(self, cluster: str, *instance_ids: str) -> None:
-        """As the twin's, one after the other."""
+        """As the fake, one after the other."""
         for instance_id in instance_ids:
             self._terminate(cluster, instance_id)
 
@@ -96,7 +96,7 @@ class WatchedCompute(FakeCompute):
             super().terminate(cluster, instance_id)
         finally:
             if found is not None and found.cluster == cluster and instance_id not in self.running:
-                self._tell_ended(instance_id)
+                self._on_end(instance_id)
 
     @property
     def running(self) -> set[str]:
@@ -105,19 +105,19 @@ class WatchedCompute(FakeCompute):
 
 
 class WatchedCluster(FakeCluster):
-    """Shows which pods are asked to leave."""
+    """Reports evictions and deletions of pods."""
 
     def __init__(self, server: ApiServer, faults: Faults, checker: InvariantChecker) -> None:
         super().__init__(server, faults=faults)
         self._checker = checker
 
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
-        """As the twin's."""
+        """As the fake."""
         super().evict(pod, grace_s)
         self._checker.evicted(pod, forced=False)
 
     def delete_pod(self, pod: Pod, grace_s: int) -> None:
-        """As the twin's."""
+        """As the fake."""
         super().delete_pod(pod, grace_s)
         self._checker.evicted(pod, forced=True)
 
