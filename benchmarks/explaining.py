@@ -25,7 +25,7 @@ from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap_cli.explain.account import account_of
+from shiplap_cli.explain.pod_account import pod_account_of
 from tests.conformance.catalogues import incrementing_types
 
 _BAR_PERCENT = 2.0
@@ -95,7 +95,7 @@ def main() -> None:
     decided = plan(out)
     left_out, placed = decided.unschedulable[0].pod, decided.node_claims[0].pods[0]
     for kind, pod in (("left out", left_out), ("placed", placed)):
-        seconds = best_s(lambda pod=pod: account_of(out, decided, pod.key), 1)  # type: ignore[misc]
+        seconds = best_s(lambda pod=pod: pod_account_of(out, decided, pod.key), 1)  # type: ignore[misc]
         table.add_row(f"explain pod, one that is {kind}", "", "", f"{seconds:.3f}", "")
     Console(width=120).print(table)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from shiplap_cli.command_tree import Command, Parameter, commands
+from shiplap_cli.command_tree import CliCommand, Parameter, commands
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 
@@ -29,7 +29,7 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(command: Command) -> Iterator[str]:
+def _section(command: CliCommand) -> Iterator[str]:
     yield f"## shiplap {command.name}"
     yield ""
     arguments = [_argument(item) for item in command.parameters if not item.names]

@@ -24,7 +24,7 @@ class Parameter(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-class Command(msgspec.Struct, frozen=True):
+class CliCommand(msgspec.Struct, frozen=True):
     """A command as it is called, `explain pod` or `plan`; `help` is its whole text."""
 
     name: str
@@ -32,23 +32,25 @@ class Command(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
 
 
-def commands() -> tuple[Command, ...]:
+def commands() -> tuple[CliCommand, ...]:
     """Every command that can be called, by name."""
     from shiplap_cli.main import COMMANDS, application  # noqa: PLC0415 - main imports this module when it is asked to
 
-    return tuple(found for name in COMMANDS for found in _of(name, typer.main.get_command(application(name))))
+    return tuple(
+        found for name in COMMANDS for found in _callable_commands(name, typer.main.get_command(application(name)))
+    )
 
 
-def _of(name: str, command: Any) -> Iterator[Command]:
+def _callable_commands(name: str, command: Any) -> Iterator[CliCommand]:
     inner = getattr(command, "commands", {})
     if not inner:
         shown = (item for item in command.params if not item.hidden)
-        yield Command(name, _unwrapped(command.help or ""), tuple(map(_parameter, shown)))
+        yield CliCommand(name, _unwrapped_text(command.help or ""), tuple(map(_parameter_of, shown)))
     for word in sorted(inner):
-        yield from _of(f"{name} {word}", inner[word])
+        yield from _callable_commands(f"{name} {word}", inner[word])
 
 
-def _parameter(item: Any) -> Parameter:
+def _parameter_of(item: Any) -> Parameter:
     option = item.param_type_name == "option"
     default = item.default() if callable(item.default) else item.default
     choices = tuple(str(entry.value) for entry in type(default)) if isinstance(default, Enum) else ()
@@ -57,7 +59,7 @@ def _parameter(item: Any) -> Parameter:
         name=item.name,
         names=(*item.opts, *item.secondary_opts) if option else (),
         kind="" if switch else item.metavar or "|".join(choices) or item.name.upper(),
-        help=_unwrapped(item.help or ""),
+        help=_unwrapped_text(item.help or ""),
         default=_default(default),
         choices=choices,
         required=item.required,
@@ -72,6 +74,6 @@ def _default(value: Any) -> str:
     return str(value.value) if isinstance(value, Enum) else str(value)
 
 
-def _unwrapped(text: str) -> str:
+def _unwrapped_text(text: str) -> str:
     """Paragraphs on one line each."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from shiplap.errors import AwsError, ShiplapError, StoreError
 
-_WHO = "see who is asking by `aws sts get-caller-identity`"
+_WHO_ASKS = "see who is asking by `aws sts get-caller-identity`"
 _LOG_IN = "log in (`aws sso login`, `aws configure`) or set AWS_PROFILE"
 _NONE = f"no AWS credentials were found: {_LOG_IN}"
 _EXPIRED = f"the AWS credentials have expired: {_LOG_IN}"
-_UNKNOWN = f"AWS does not know these credentials: {_LOG_IN}; {_WHO}"
-_MISSING = f"the permission named is missing; docs/security.md lists what each command reads; {_WHO}"
-_ELSEWHERE = f"it is not in this account and region: check AWS_PROFILE and AWS_REGION; {_WHO}"
+_UNKNOWN = f"AWS does not know these credentials: {_LOG_IN}; {_WHO_ASKS}"
+_MISSING = f"the permission named is missing; docs/security.md lists what each command reads; {_WHO_ASKS}"
+_NOT_HERE = f"it is not in this account and region: check AWS_PROFILE and AWS_REGION; {_WHO_ASKS}"
 _UNREACHED = "AWS was not reached: check AWS_REGION, the network and any proxy"
 _BY_CODE = {
     **dict.fromkeys(("NoCredentials", "NoCredentialsError", "PartialCredentialsError"), _NONE),
@@ -19,7 +19,7 @@ _BY_CODE = {
     **dict.fromkeys(("InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"), _UNKNOWN),
     **dict.fromkeys(("SignatureDoesNotMatch", "AuthFailure", "CredentialRetrievalError"), _UNKNOWN),
     **dict.fromkeys(("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"), _MISSING),
-    **dict.fromkeys(("ResourceNotFoundException", "NoSuchBucket", "404"), _ELSEWHERE),
+    **dict.fromkeys(("ResourceNotFoundException", "NoSuchBucket", "404"), _NOT_HERE),
     **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"), _UNREACHED),
     **dict.fromkeys(("ProxyConnectionError", "SSLError"), _UNREACHED),
     "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
@@ -28,7 +28,7 @@ _BY_CODE = {
 """By the service's error code or the name of botocore's exception."""
 
 
-def advised(error: ShiplapError) -> str:
+def with_hint(error: ShiplapError) -> str:
     """The error, and what would help where that is known."""
     text = str(error)
     hint = _hint(error)

@@ -15,7 +15,7 @@ import typer
 
 from shiplap import __version__
 from shiplap.errors import InvalidInput, ShiplapError
-from shiplap_cli.hints import advised
+from shiplap_cli.hints import with_hint
 from shiplap_cli.output import fail
 
 COMMANDS = {
@@ -108,7 +108,7 @@ def _answer(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except ShiplapError as error:
-        fail(advised(error))
+        fail(with_hint(error))
         return 2 if isinstance(error, InvalidInput) else 1
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         return _left()

@@ -55,19 +55,19 @@ class Money:
 
 def dollars(price: Price) -> str:
     """`$0.0960`; `~$0.0960` when it is estimated."""
-    return f"{mark(price)}${price.hourly:.4f}"
+    return f"{estimate_mark(price)}${price.hourly:.4f}"
 
 
-def figure(price: Price) -> str:
+def dollar_figure(price: Price) -> str:
     """The same without the sign, for columns of dollars."""
-    return f"{mark(price)}{price.hourly:.4f}"
+    return f"{estimate_mark(price)}{price.hourly:.4f}"
 
 
-def mark(price: Price) -> str:
+def estimate_mark(price: Price) -> str:
     """What stands before an estimate."""
     return "~" if price.estimated else ""
 
 
-def shown(price: Price) -> str:
+def hourly_text(price: Price) -> str:
     """`$0.0960/h`, or that it is not known."""
     return f"{dollars(price)}/h" if price.known else "its price is not known"

@@ -10,7 +10,7 @@ import pytest
 from shiplap.kubernetes.objects import PodSpec
 from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
 from shiplap.scheduling.planner import solve
-from shiplap_cli.explain.smallest_changes import Proposal, proposals
+from shiplap_cli.explain.smallest_changes import ChangeProposal, change_proposals
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, node, pod, pods, pool, rule
 
@@ -21,9 +21,9 @@ ONLY = [fake_type("only", cpu="4", memory="8Gi")]
 """Allocatable: 3900m and 8182Mi."""
 
 
-def asked(outcome: Outcome, name: str = "pod") -> tuple[Proposal, ...]:
+def asked(outcome: Outcome, name: str = "pod") -> tuple[ChangeProposal, ...]:
     assert outcome.home(name) == ""
-    return proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}")
+    return change_proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}")
 
 
 def spread(key: str = ZONE) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def test_a_pod_that_cannot_be_read_or_has_a_place_gets_no_proposal() -> None:
     assert asked(given(pod(selector={"kubernetes.io/hostname": "x"}))) == ()
     outcome = given(pod())
     for name in ("nobody", "pod"):
-        assert proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}") == ()
+        assert change_proposals(outcome.snapshot, *solve(outcome.snapshot), f"default/{name}") == ()
 
 
 def test_pods_with_overhead_and_init_containers_shrink_as_a_whole() -> None:

@@ -11,7 +11,7 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.planner import solve
-from shiplap_cli.explain.smallest_changes import proposals
+from shiplap_cli.explain.smallest_changes import change_proposals
 from tests.conformance.catalogues import fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool
 
@@ -187,7 +187,7 @@ def test_the_lesson_of_a_probe_settles_it() -> None:
 
 def test_explanations_propose_the_probe_and_the_overlay_that_would_do() -> None:
     outcome = given(pod(memory="8.5Gi"), types=[stated()])
-    found = proposals(outcome.snapshot, *solve(outcome.snapshot), "default/pod")
+    found = change_proposals(outcome.snapshot, *solve(outcome.snapshot), "default/pod")
     texts = [text for proposal in found for text in proposal.changes]
     assert "annotate pool default with shiplap.dev/probe-unmeasured-types: on, so that one node finds out" in texts
     assert "a NodeOverlay that states 8714Mi memory as the capacity of new, if you have measured it" in texts

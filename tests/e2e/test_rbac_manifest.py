@@ -11,8 +11,8 @@ import pytest
 import urllib3
 import yaml
 
-from shiplap_cli.doctor.cluster_checks import Right, rbac, rights_of
-from shiplap_cli.doctor.findings import Verdict
+from shiplap_cli.doctor.check_results import CheckVerdict
+from shiplap_cli.doctor.cluster_checks import RbacPermission, permissions_of, rbac
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.control_plane import ADMINISTRATOR, SHIPLAP, ControlPlane
@@ -24,9 +24,9 @@ DOCUMENTS = list(yaml.safe_load_all(RBAC.read_text()))
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 OF_EVERYBODY = {
-    Right("create", "authentication.k8s.io", "selfsubjectreviews"),
-    Right("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
-    Right("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
+    RbacPermission("create", "authentication.k8s.io", "selfsubjectreviews"),
+    RbacPermission("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
+    RbacPermission("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
 }
 """What Kubernetes grants to everyone who is authenticated."""
 
@@ -100,24 +100,24 @@ def test_the_server_accepts_each_object_as_it_is(server: Server, document: dict[
 
 
 def test_the_functions_group_may_do_all_that_is_written(applied: Server) -> None:
-    (finding,) = rbac(applied.review, "real", rights_of(RBAC), myself=False)
+    (finding,) = rbac(applied.review, "real", permissions_of(RBAC), myself=False)
 
-    assert finding.verdict is Verdict.OK, finding
+    assert finding.verdict is CheckVerdict.OK, finding
 
 
 def test_the_functions_group_may_do_nothing_else_that_the_server_serves(applied: Server) -> None:
-    granted = set(rights_of(RBAC)) | OF_EVERYBODY
+    granted = set(permissions_of(RBAC)) | OF_EVERYBODY
     served = applied.resources()
-    others = {Right(verb, group, name) for group, name in served for verb in _VERBS} - granted
+    others = {RbacPermission(verb, group, name) for group, name in served for verb in _VERBS} - granted
 
     assert [right for right in sorted(others) if _granted(applied, right)] == []
     assert len(others) > 400
     assert {(right.group, right.resource) for right in granted} <= served
 
 
-def _granted(server: Server, right: Right) -> bool:
+def _granted(server: Server, right: RbacPermission) -> bool:
     (finding,) = rbac(server.review, "real", [right], myself=False)
-    return finding.verdict is Verdict.OK
+    return finding.verdict is CheckVerdict.OK
 
 
 def test_requests_of_the_functions_group_have_a_priority_level_of_their_own(applied: Server) -> None:

@@ -74,7 +74,7 @@ def capacity(
 ) -> Iterator[Command]:
     if request.param == "file":
         file = tmp_path / "learned.json"
-        file.write_bytes(learned_file.dump(()))
+        file.write_bytes(learned_file.dump_learned(()))
         yield Command(["--file", str(file)], capsys)
         return
     monkeypatch.setattr(session, "_CLIENTS", {})
@@ -87,7 +87,7 @@ def capacity(
 def exported(tmp_path: Path) -> Callable[..., str]:
     def write(*observations: Observation) -> str:
         file = tmp_path / f"export-{len(observations)}.json"
-        file.write_bytes(learned_file.dump(learned(*observations)))
+        file.write_bytes(learned_file.dump_learned(learned(*observations)))
         return str(file)
 
     return write
@@ -154,7 +154,7 @@ def test_an_export_can_be_imported(capacity: Command, exported: Callable[..., st
     file.write_text(capacity("export"))
     read, expected = (
         [msgspec.structs.replace(entry, version=0) for entry in entries]
-        for entries in (learned_file.read(file), learned(*OBSERVATIONS))
+        for entries in (learned_file.read_learned(file), learned(*OBSERVATIONS))
     )
     assert read == expected, "an entry is imported by one write, so its version is lower"
 
@@ -162,7 +162,7 @@ def test_an_export_can_be_imported(capacity: Command, exported: Callable[..., st
 def test_an_import_brings_amounts_smaller_than_all_observations_of_the_file(capacity: Command, tmp_path: Path) -> None:
     least = msgspec.structs.replace(seen("small"), allocatable={"memory": 7000 * MI}, observed_at=NOW - 1)
     file = tmp_path / "export.json"
-    file.write_bytes(learned_file.dump(learned(least, *(seen(f"n{number}") for number in range(12)))))
+    file.write_bytes(learned_file.dump_learned(learned(least, *(seen(f"n{number}") for number in range(12)))))
     capacity("import", str(file))
     (entry,) = capacity.json("show", "ami-1")
     assert entry["allocatable"]["memory"] == "7000Mi"
@@ -189,7 +189,7 @@ def test_what_is_no_export_is_bad_input_and_changes_nothing(capacity: Command, t
 
 def test_an_observation_under_another_entry_is_bad_input(capacity: Command, tmp_path: Path) -> None:
     file = tmp_path / "mixed.json"
-    file.write_bytes(learned_file.dump([LearnedCapacity("ami-9", "m5.large", "k1", (seen("a"),), 1, 1)]))
+    file.write_bytes(learned_file.dump_learned([LearnedCapacity("ami-9", "m5.large", "k1", (seen("a"),), 1, 1)]))
     assert "ami-9 m5.large k1 holds an observation of ami-1" in capacity("import", str(file), code=2)
     assert capacity.json("list") == []
 
@@ -255,5 +255,5 @@ def test_the_file_wins_over_the_environment(
 ) -> None:
     monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "capacity")
     file = tmp_path / "learned.json"
-    file.write_bytes(learned_file.dump(learned(seen("a"))))
+    file.write_bytes(learned_file.dump_learned(learned(seen("a"))))
     assert len(Command(["--file", str(file)], capsys).json("list")) == 1

@@ -167,11 +167,11 @@ def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(session.session(), "create_client", lambda *_, **__: Lambda())
     monkeypatch.setattr(deployed, "_content", archive)
-    assert deployed.settings_of(find_install.Install("b", OUTPUTS)) == written
+    assert deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS)) == written
     assert asked == [{"FunctionName": "schedule", "Qualifier": "live"}]
     contents["settings"] = {deployed._DOCUMENT: b'{"clusters": 7}'}
     with pytest.raises(AwsError, match="of a version that this one cannot read"):
-        deployed.settings_of(find_install.Install("b", OUTPUTS))
+        deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
     del contents["settings"][deployed._DOCUMENT]
     with pytest.raises(AwsError, match="no layer with settings"):
-        deployed.settings_of(find_install.Install("b", OUTPUTS))
+        deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS))

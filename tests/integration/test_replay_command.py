@@ -19,8 +19,8 @@ from shiplap.disruption.record import DisruptionRecord
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.decision_sources import read
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
+from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from tests.integration.contracts.in_process_aws import aws_in_process
@@ -81,7 +81,7 @@ def sources(tmp_path: Path) -> Sources:
 
 @pytest.fixture
 def snapshot(sources: Sources) -> Snapshot:
-    return read(sources).snapshot
+    return load_inputs(sources).snapshot
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_pool_of_a_class_that_was_not_recorded_launches_nothing(says: Says, re
 
 
 def test_a_decision_to_disrupt(says: Says, sources: Sources, tmp_path: Path) -> None:
-    looked_at = disruption_snapshot(read(sources))
+    looked_at = disruption_snapshot(load_inputs(sources))
     decision = decide(looked_at)
     assert decision.commands
     file = tmp_path / "disruption"

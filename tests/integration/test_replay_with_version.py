@@ -16,7 +16,7 @@ import shiplap
 from shiplap import __version__
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
@@ -52,7 +52,7 @@ def record(tmp_path: Path) -> Path:
         catalog=tmp_path / "catalog.json",
         now="2026-01-31T12:00:00Z",
     )
-    snapshot = read(sources).snapshot
+    snapshot = load_inputs(sources).snapshot
     path = tmp_path / "record.bin"
     path.write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     return path
@@ -170,6 +170,6 @@ def test_what_is_no_version(
 def test_a_version_that_never_ends(
     record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiplap_cli.installs.other_version._PATIENCE_S", 0.01)
+    monkeypatch.setattr("shiplap_cli.installs.other_version._TIMEOUT_S", 0.01)
     assert run(["replay", str(record), "--with-version", str(version(tmp_path))]) == 2
     assert "has not decided within 0 s" in capsys.readouterr().err

@@ -20,10 +20,10 @@ from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, Subne
 from shiplap.instances.readiness.conditions import conditions, unknown_conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
 from shiplap_cli.commands import status as command
-from shiplap_cli.installs.install_metrics import Failure, Function, PoolUse, Queue, Vitals
+from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
 from shiplap_cli.main import run
 from shiplap_cli.render.html_status import status_report
-from shiplap_cli.render.status_page import StatusShown
+from shiplap_cli.render.status_page import StatusDocument
 from shiplap_lab.dev import running
 from tests.integration.contracts.in_process_aws import aws_in_process
 
@@ -221,13 +221,13 @@ def test_a_page_shows_conditions_and_says_which_nodes_it_cannot_see(install: Ins
 
 def test_a_page_draws_what_the_claims_tell() -> None:
     drawn = ClusterPicture(cluster="prod", taken_at=NOW, nodes=(NodePicture(name="ip-1", pool="web", hourly=0.5),))
-    vitals = Vitals(
-        pool_use=(PoolUse("prod", "web", 1, 0, 0, 0.5, {"cpu": "2"}, {"cpu": "10"}),),
-        failures=(Failure("prod", "web-2", "2023-11-14T22:13:20Z", "no capacity <b>"),),
-        queues=(Queue("provisioning", 1, 0, 2, {"malformed": 2}),),
-        functions=(Function("schedule", "7", 60, 0, None),),
+    vitals = InstallMetrics(
+        pool_use=(PoolUsage("prod", "web", 1, 0, 0, 0.5, {"cpu": "2"}, {"cpu": "10"}),),
+        failures=(FailedClaim("prod", "web-2", "2023-11-14T22:13:20Z", "no capacity <b>"),),
+        queues=(QueueMetrics("provisioning", 1, 0, 2, {"malformed": 2}),),
+        functions=(FunctionMetrics("schedule", "7", 60, 0, None),),
         unseen=("lambda may not be asked",),
     )
-    made = status_report(StatusShown((), ()), vitals, [drawn], [], NOW)
+    made = status_report(StatusDocument((), ()), vitals, [drawn], [], NOW)
     for shown in ("ip-1", "cpu 2 of 10", "no capacity &lt;b&gt;", "malformed: 2", "lambda may not be asked", "$0.500"):
         assert shown in made

@@ -26,7 +26,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure
 from shiplap_cli.commands import status as command
 from shiplap_cli.installs.dead_letter_queues import GIVEN_UP
-from shiplap_cli.installs.find_install import Install as Found
+from shiplap_cli.installs.find_install import DeployedInstall as Found
 from shiplap_cli.installs.install_metrics import queues_of
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded

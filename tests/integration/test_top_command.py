@@ -31,12 +31,18 @@ from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, Reso
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble, follow
-from shiplap_cli.inputs.follow import run as follow_kind
+from shiplap_cli.inputs.cluster_events import (
+    ClusterEvent,
+    ObjectChanged,
+    ObjectsListed,
+    SourceProblem,
+    follow_cluster,
+    follow_kind,
+)
 from shiplap_cli.installs import find_install
-from shiplap_cli.installs.find_install import Install
+from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
-from shiplap_cli.top import claims, looking
+from shiplap_cli.top import claims, polling
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import running
@@ -61,7 +67,7 @@ CLAIM = NodeClaim(
 )
 NOON = 1_767_268_800.0
 RECORD = "prod/2026-01-01/120030-41-3fb2c1d0aa51"
-INSTALL = Install("bucket", {"StateTable": "state"})
+INSTALL = DeployedInstall("bucket", {"StateTable": "state"})
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
 
 
@@ -174,7 +180,7 @@ def test_the_cluster_of_shiplap_dev(
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     running.announce_session(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
-    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
     with aws_in_process():
         bucket()
@@ -187,7 +193,7 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
 ) -> None:
     coming = msgspec.structs.replace(CLAIM, name="general-2", node_name="", instance_id="i-2")
     coming = msgspec.structs.replace(coming, state=ClaimState.LAUNCHED)
-    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [CLAIM, coming])
     with aws_in_process():
         bucket()
@@ -212,7 +218,7 @@ def test_claims_tell_tiers_prices_and_what_is_on_its_way(
 def test_recorded_decisions_and_what_claims_tell(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     now = time.time()
     leaving = msgspec.structs.replace(CLAIM, state=ClaimState.DRAINING, instance_id="i-1", changed_at=now - 5)
     leaving = msgspec.structs.replace(leaving, failure="SpotInterruption")
@@ -239,7 +245,7 @@ def test_recorded_decisions_and_what_claims_tell(
 
 
 def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "EVERY_S", 0.001)
+    monkeypatch.setattr(polling, "EVERY_S", 0.001)
     seen: Queue[Any] = Queue()
     answers: list[Any] = [[CLAIM], StoreError("refused"), InvalidInput("--stack", "there is none"), [CLAIM]]
 
@@ -253,10 +259,10 @@ def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyP
     claims.follow_claims(read, seen.put, ended)
     told = [seen.get(timeout=10) for _ in range(5)]
     ended.set()
-    assert told[:2] == [claims.Claimed((CLAIM,)), Trouble("claims", "")]
+    assert told[:2] == [claims.ClaimsRead((CLAIM,)), SourceProblem("claims", "")]
     assert "refused" in told[2].reason
     assert "there is none" in told[3].reason
-    assert told[4] == claims.Claimed((CLAIM,))
+    assert told[4] == claims.ClaimsRead((CLAIM,))
 
 
 def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,7 +323,7 @@ def test_a_cluster_of_which_nothing_is_seen_is_no_empty_one(
     assert said.out == ""
     assert "not permitted to list and watch nodes" in said.err
     assert "see whether `kubectl --context blue get nodes,pods -A` is answered" in said.err
-    monkeypatch.setattr(find_install, "find", lambda **_: INSTALL)
+    monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [msgspec.structs.replace(CLAIM, node_name="")])
     with aws_in_process():
         bucket()
@@ -377,20 +383,20 @@ def line(kind: str, **item: Any) -> bytes:
     return json.dumps({"type": kind, "object": item}).encode()
 
 
-def played(*answers: Any) -> tuple[list[Seen], Script, list[float]]:
-    seen: list[Seen] = []
+def played(*answers: Any) -> tuple[list[ClusterEvent], Script, list[float]]:
+    seen: list[ClusterEvent] = []
     ended = Pauses()
     script = Script(*answers, ClusterDenied("enough", status=403))
     follow_kind("nodes", script, seen.append, ended)
     return seen[:-1], script, ended.waited
 
 
-def names(seen: list[Seen]) -> list[Any]:
+def names(seen: list[ClusterEvent]) -> list[Any]:
     return [
         [item.metadata.name for item in entry.objects]
-        if isinstance(entry, Listed)
+        if isinstance(entry, ObjectsListed)
         else entry.reason
-        if isinstance(entry, Trouble)
+        if isinstance(entry, SourceProblem)
         else (entry.object.metadata.name, entry.gone)
         for entry in seen
     ]
@@ -429,25 +435,25 @@ def test_an_answer_that_is_none(answer: bytes) -> None:
 
 def test_both_kinds_are_followed_at_once(cluster: Cluster) -> None:
     access = load(cluster.config, "", environment={}, home=Path("/nowhere"))
-    seen: Queue[Seen] = Queue()
+    seen: Queue[ClusterEvent] = Queue()
     ended = Event()
-    follow(lambda: context_transport(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
-    listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, Listed)}
+    follow_cluster(lambda: context_transport(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
+    listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, ObjectsListed)}
     assert listed == {"nodes", "pods"}
     cluster.api.create("pods", pod("z", "b"))
     change = seen.get(timeout=20)
-    assert isinstance(change, Changed)
+    assert isinstance(change, ObjectChanged)
     assert change.object.metadata.name == "z"
     ended.set()
 
 
 def test_nobody_is_told_who_looks_on_no_longer() -> None:
     ended = Event()
-    seen: list[Seen] = []
+    seen: list[ClusterEvent] = []
 
-    def see(item: Seen) -> None:
+    def see(item: ClusterEvent) -> None:
         seen.append(item)
-        if isinstance(item, Changed):
+        if isinstance(item, ObjectChanged):
             ended.set()
 
     changes = [line("ADDED", metadata={"name": name, "resourceVersion": "6"}) for name in "bc"]

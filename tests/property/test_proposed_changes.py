@@ -14,7 +14,7 @@ from shiplap.kubernetes.quantity import format_amount, parse_amount
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan, solve
-from shiplap_cli.explain.smallest_changes import proposals
+from shiplap_cli.explain.smallest_changes import change_proposals
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
 
@@ -140,7 +140,7 @@ def places(snapshot: Snapshot) -> bool:
 def test_what_is_proposed_works_and_nothing_weaker_does(snapshot: Snapshot) -> None:
     if places(snapshot):
         return
-    for proposal in proposals(snapshot, *solve(snapshot), "default/asker"):
+    for proposal in change_proposals(snapshot, *solve(snapshot), "default/asker"):
         wanted = [edit for text in proposal.changes for edit in edits(text)]
         if not wanted or any(not edits(text) for text in proposal.changes):
             continue  # words that this test cannot carry out

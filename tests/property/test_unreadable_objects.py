@@ -22,7 +22,7 @@ from shiplap.kubernetes.reading import Reader
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.survey import survey
+from shiplap_cli.inputs.cluster_listing import list_cluster
 from shiplap_lab.fakes.bucket import FakeSnapshots
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from tests.conformance.given import NOW, UNSCHEDULABLE
@@ -222,7 +222,7 @@ def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> 
 @given(spoilt(raw_pod("odd")), spoilt(raw_node("n2")), RUBBISH)
 def test_a_persons_look_goes_on_too(pod: Any, node: Any, node_pool: Any) -> None:
     transport = Canned(pods=[*GOOD, pod], nodes=[raw_node("n1"), node], nodepools=[node_pool])
-    found = survey(transport, namespace="default", manifests=True, workloads=False)  # type: ignore[arg-type]
+    found = list_cluster(transport, namespace="default", manifests=True, workloads=False)  # type: ignore[arg-type]
     assert {"good-0", "good-1", "good-2"} <= {item.metadata.name for item in found.view.pods}
 
 

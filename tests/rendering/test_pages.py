@@ -18,14 +18,22 @@ from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolSt
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
-from shiplap_cli.installs.install_metrics import Failure, Function, Learned, PoolUse, Queue, Resting, Vitals
+from shiplap_cli.installs.install_metrics import (
+    FailedClaim,
+    FunctionMetrics,
+    InstallMetrics,
+    LearnedCapacityValue,
+    PoolUsage,
+    QueueMetrics,
+    RefusedOffering,
+)
 from shiplap_cli.render.charts import charts
 from shiplap_cli.render.html_diff import diff_report
 from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import page
-from shiplap_cli.render.status_page import CatalogueShown, ClusterShown, StatusShown
-from shiplap_cli.render.totals import Difference, Launches, LeftOut, Side, Sum, Totals
+from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument
+from shiplap_cli.render.totals import Launches, LeftOut, NodeTotal, PlanDifference, PlanSide, Totals
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
@@ -71,18 +79,20 @@ def install() -> str:
     )
     pools = (PoolStatus("web", "default", "True", 10), PoolStatus("trino", "gpu", "False", 0, "gpu is not ready"))
     at = "2026-01-31T12:00:00Z"
-    found = StatusShown(
-        (ClusterShown("prod", "eu-west-1", at, 240, classes, pools),),
-        (CatalogueShown("eu-west-1", "v1", 1380, at, 1800, at, at),),
+    found = StatusDocument(
+        (ClusterStatusDocument("prod", "eu-west-1", at, 240, classes, pools),),
+        (CatalogDocument("eu-west-1", "v1", 1380, at, 1800, at, at),),
     )
     limits = {"cpu": "200", "memory": "1Ti", "ephemeral-storage": "100Ti"}
-    vitals = Vitals(
-        pool_use=(PoolUse("prod", "web", 14, 2, 1, 3.21, {"cpu": "120", "memory": "400Gi"}, limits),),
-        failures=(Failure("prod", HOSTILE, at, "InsufficientInstanceCapacity: no c7i-flex.large in eu-west-1a" * 3),),
-        resting=(Resting("c7i-flex.large", "eu-west-1a", "spot", at, "InsufficientInstanceCapacity"),),
-        learned=Learned(12, 345, 41.2, 0.731, 0.4),
-        queues=(Queue("lifecycle", 0, 12, 2, {"malformed": 2}),),
-        functions=(Function("interrupt", "7", 60, 0, None),),
+    vitals = InstallMetrics(
+        pool_use=(PoolUsage("prod", "web", 14, 2, 1, 3.21, {"cpu": "120", "memory": "400Gi"}, limits),),
+        failures=(
+            FailedClaim("prod", HOSTILE, at, "InsufficientInstanceCapacity: no c7i-flex.large in eu-west-1a" * 3),
+        ),
+        resting=(RefusedOffering("c7i-flex.large", "eu-west-1a", "spot", at, "InsufficientInstanceCapacity"),),
+        learned=LearnedCapacityValue(12, 345, 41.2, 0.731, 0.4),
+        queues=(QueueMetrics("lifecycle", 0, 12, 2, {"malformed": 2}),),
+        functions=(FunctionMetrics("interrupt", "7", 60, 0, None),),
         unseen=("functions: cloudwatch:GetMetricData is not allowed",),
     )
     return status_report(found, vitals, [cluster(12)], ["The nodes of beta cannot be read"], 1.77e9)
@@ -90,11 +100,13 @@ def install() -> str:
 
 def compared() -> str:
     old, new = ({"web": Launches(3, 1.5)}, {"web": Launches(2, 1.1), "batch-with-a-long-name": Launches(1, 0.3)})
-    totals_then = Totals(Sum(4, 2.0), Sum(7, 3.5))
-    sides = [Side(name, 3, 1.5, True, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))]
+    totals_then = Totals(NodeTotal(4, 2.0), NodeTotal(7, 3.5))
+    sides = [
+        PlanSide(name, 3, 1.5, True, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))
+    ]
     left = (LeftOut("ml/etl-0", "r5a.8xlarge in pool trino: memory short by 6846Mi: 246400Mi needed"),)
     seen = [Snapshot(cluster="prod", now=1.77e9, view=ClusterView(), manifests=Manifests())] * 2
-    return diff_report(Difference(*sides, left, left, 7), seen, [Plan(), Plan()], ("pods are not seen",))
+    return diff_report(PlanDifference(*sides, left, left, 7), seen, [Plan(), Plan()], ("pods are not seen",))
 
 
 PAGES = {

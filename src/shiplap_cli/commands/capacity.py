@@ -25,26 +25,26 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.kubernetes.quantity import MEMORY, format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore
-from shiplap_cli.hints import advised
+from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs import learned_file
-from shiplap_cli.installs.find_install import STACK, find
+from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, emit, fail
 from shiplap_lab.fakes.capacity_table import FakeCapacity
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
+class Printed(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is printed; resources as Kubernetes quantities, times as RFC 3339."""
 
 
-class _Memory(Part, frozen=True):
+class _Memory(Printed, frozen=True):
     """Allocatable memory: the smallest of the last 60 days, and what the newest node's plan relied on."""
 
     learned: str
     predicted: str
 
 
-class Row(Part, frozen=True):
+class LearnedRow(Printed, frozen=True):
     """An entry in a line."""
 
     ami: str
@@ -55,7 +55,7 @@ class Row(Part, frozen=True):
     last_seen: str
 
 
-class _Seen(Part, frozen=True):
+class _ObservedNode(Printed, frozen=True):
     cluster: str
     node: str
     observed_at: str
@@ -64,7 +64,7 @@ class _Seen(Part, frozen=True):
     predicted: dict[str, str]
 
 
-class Entry(Part, frozen=True):
+class LearnedEntry(Printed, frozen=True):
     """`smallest_capacity` and `smallest_allocatable` are what planning uses: the smallest of the last 60 days."""
 
     ami: str
@@ -73,10 +73,10 @@ class Entry(Part, frozen=True):
     count: int
     capacity: dict[str, str]
     allocatable: dict[str, str]
-    observations: tuple[_Seen, ...]
+    observations: tuple[_ObservedNode, ...]
 
 
-def row_of(entry: LearnedCapacity) -> Row:
+def learned_row(entry: LearnedCapacity) -> LearnedRow:
     """A line of the list."""
     newest = entry.recent[-1] if entry.recent else None
     memory = _Memory(
@@ -84,16 +84,16 @@ def row_of(entry: LearnedCapacity) -> Row:
         _quantity(newest.predicted.get(MEMORY) if newest else None),
     )
     last_seen = rfc3339(newest.observed_at) if newest else ""
-    return Row(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
+    return LearnedRow(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
 
 
 def _quantity(memory: int | None) -> str:
     return "" if memory is None else format_amount(MEMORY, memory)
 
 
-def entry_of(entry: LearnedCapacity) -> Entry:
+def learned_entry(entry: LearnedCapacity) -> LearnedEntry:
     """Everything of an entry."""
-    return Entry(
+    return LearnedEntry(
         entry.ami,
         entry.instance_type,
         entry.kubelet_hash,
@@ -101,7 +101,7 @@ def entry_of(entry: LearnedCapacity) -> Entry:
         format_resources(learned_capacity.smallest_capacity(entry)),
         format_resources(learned_capacity.smallest_allocatable(entry)),
         tuple(
-            _Seen(
+            _ObservedNode(
                 each.cluster,
                 each.node,
                 rfc3339(each.observed_at),
@@ -121,7 +121,7 @@ def _table(*columns: str, rows: Iterator[tuple[str, ...]]) -> Table:
     return table
 
 
-def list_table(rows: Sequence[Row]) -> RenderableType:
+def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
     """For people: a line per entry."""
     if not rows:
         return Text("nothing learned yet")
@@ -142,7 +142,7 @@ def list_table(rows: Sequence[Row]) -> RenderableType:
     )
 
 
-def entries_table(entries: Sequence[Entry]) -> RenderableType:
+def entries_table(entries: Sequence[LearnedEntry]) -> RenderableType:
     """For people: resources and observations of each entry."""
     parts: list[RenderableType] = []
     for entry in entries:
@@ -183,7 +183,7 @@ InstanceType = Annotated[str, typer.Argument(help="Instance type; all when left 
 KubeletHash = Annotated[str, typer.Argument(help="Hash of the kubelet settings; all when left out.")]
 
 
-class Place(Options, frozen=True, kw_only=True):
+class CapacityLocation(Options, frozen=True, kw_only=True):
     """Where learned capacity is: a table, by its name or its install, or an exported file."""
 
     table: Annotated[
@@ -201,7 +201,7 @@ class Place(Options, frozen=True, kw_only=True):
     )
 
 
-class _Imported(Part, frozen=True):
+class _Imported(Printed, frozen=True):
     """Entries of the file, observations added, and those that were known already."""
 
     entries: int
@@ -209,19 +209,19 @@ class _Imported(Part, frozen=True):
     known: int
 
 
-class _Forgotten(Part, frozen=True):
+class _Forgotten(Printed, frozen=True):
     forgotten: int
 
 
 @app.command("list")
 @takes_sources
-def list_(*, place: Place, output: Output = Format.TABLE) -> None:
+def list_(*, place: CapacityLocation, output: Output = Format.TABLE) -> None:
     """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen.
 
     Example: shiplap capacity list
     """
     with _store(place) as store:
-        rows = [row_of(entry) for entry in store.all()]
+        rows = [learned_row(entry) for entry in store.all()]
     emit(rows, output, lambda: list_table(rows))
 
 
@@ -232,7 +232,7 @@ def show(
     instance_type: InstanceType = "",
     kubelet_hash: KubeletHash = "",
     *,
-    place: Place,
+    place: CapacityLocation,
     output: Output = Format.TABLE,
 ) -> int:
     """All resources and observations of an AMI's entries. Exit code 1 when there is none.
@@ -241,7 +241,7 @@ def show(
     """
     with _store(place) as store:
         entries = [
-            entry_of(entry)
+            learned_entry(entry)
             for entry in store.learned([ami])
             if instance_type in ("", entry.instance_type) and kubelet_hash in ("", entry.kubelet_hash)
         ]
@@ -257,15 +257,15 @@ def show(
 def import_(
     source: Annotated[Path, typer.Argument(help="A file that `export` printed.")],
     *,
-    place: Place,
+    place: CapacityLocation,
     output: Output = Format.TABLE,
 ) -> None:
     """Add the observations and smallest amounts of an exported file to what is known; what is known is left out.
 
     Example: shiplap capacity import learned.json
     """
-    entries = learned_file.read(source)
-    observations = [observation for entry in entries for observation in _checked(entry, source)]
+    entries = learned_file.read_learned(source)
+    observations = [observation for entry in entries for observation in _checked_observations(entry, source)]
     with _store(place, create=True) as store:
         known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
         new = [observation for observation in observations if observation not in known]
@@ -278,7 +278,7 @@ def import_(
 
 @app.command()
 @takes_sources
-def export(*, place: Place, output: Output = Format.JSON) -> None:
+def export(*, place: CapacityLocation, output: Output = Format.JSON) -> None:
     """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand.
 
     Example: shiplap capacity export > learned.json
@@ -286,9 +286,9 @@ def export(*, place: Place, output: Output = Format.JSON) -> None:
     with _store(place) as store:
         known = store.all()
     if output is Format.JSON:
-        sys.stdout.write(learned_file.dump(known).decode())
+        sys.stdout.write(learned_file.dump_learned(known).decode())
     else:
-        emit({"entries": known}, output, lambda: list_table([row_of(entry) for entry in known]))
+        emit({"entries": known}, output, lambda: list_table([learned_row(entry) for entry in known]))
 
 
 @app.command()
@@ -298,7 +298,7 @@ def forget(
     instance_type: InstanceType = "",
     kubelet_hash: KubeletHash = "",
     *,
-    place: Place,
+    place: CapacityLocation,
     output: Output = Format.TABLE,
 ) -> None:
     """Remove what is known of an AMI, or of one instance type or kubelet settings on it; says how many entries.
@@ -311,19 +311,19 @@ def forget(
 
 
 @contextmanager
-def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
+def _store(place: CapacityLocation, *, create: bool = False) -> Iterator[CapacityStore]:
     """The store to work on; a file is written back if it changed. Raises InvalidInput for whatever is wrong with it."""
     file = place.file
     if file is not None:
-        known = () if create and not file.exists() else learned_file.read(file)
+        known = () if create and not file.exists() else learned_file.read_learned(file)
         twin = FakeCapacity(learned=known)
         before = twin.all()
         yield twin
         if twin.all() != before:
-            _replace(file, learned_file.dump(twin.all()))
+            _write_whole(file, learned_file.dump_learned(twin.all()))
         return
     # An install that is named on the command line counts over a table that the environment names.
-    table = _deployed(place) if place.dev or place.stack != STACK or not place.table else place.table
+    table = _table_of_install(place) if place.dev or place.stack != STACK or not place.table else place.table
     # botocore takes longer to import than everything else a file needs.
     from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
@@ -331,21 +331,23 @@ def _store(place: Place, *, create: bool = False) -> Iterator[CapacityStore]:
     try:
         yield DynamoCapacity(client("dynamodb"), table)
     except (StoreError, AwsError) as error:
-        raise InvalidInput(f"table {table}", advised(error)) from error
+        raise InvalidInput(f"table {table}", with_hint(error)) from error
 
 
-def _deployed(place: Place) -> str:
+def _table_of_install(place: CapacityLocation) -> str:
     """The table of an install. Raises InvalidInput."""
     try:
-        return find(bucket="", stack=place.stack, dev=place.dev).output("CapacityTable")
+        return find_install(bucket="", stack=place.stack, dev=place.dev).output("CapacityTable")
     except (AwsError, InvalidInput) as error:
         if place.dev and isinstance(error, InvalidInput):
             raise
-        named = f"is not given, and stack {place.stack} does not tell it: {advised(error)}; or give an exported --file"
+        named = (
+            f"is not given, and stack {place.stack} does not tell it: {with_hint(error)}; or give an exported --file"
+        )
         raise InvalidInput("--table", named) from error
 
 
-def _replace(file: Path, document: bytes) -> None:
+def _write_whole(file: Path, document: bytes) -> None:
     """Write a file whole: whoever reads it meanwhile finds the old one or the new one. Raises InvalidInput."""
     draft = file.with_name(file.name + ".new")
     try:
@@ -355,7 +357,7 @@ def _replace(file: Path, document: bytes) -> None:
         raise InvalidInput(str(file), error.strerror or str(error)) from error
 
 
-def _checked(entry: LearnedCapacity, source: Path) -> Sequence[Observation]:
+def _checked_observations(entry: LearnedCapacity, source: Path) -> Sequence[Observation]:
     """An entry's observations; each must be of the entry. Raises InvalidInput."""
     key = (entry.ami, entry.instance_type, entry.kubelet_hash)
     for each in entry.recent:

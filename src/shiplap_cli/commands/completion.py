@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from shiplap_cli.command_tree import Command, Parameter, commands
+from shiplap_cli.command_tree import CliCommand, Parameter, commands
 
 
 class Shell(StrEnum):
@@ -32,13 +32,13 @@ def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")
     Example: shiplap completion fish > ~/.config/fish/completions/shiplap.fish
     """
     found = commands()
-    sys.stdout.write(_fish(found) if shell is Shell.FISH else _bash(found, zsh=shell is Shell.ZSH))
+    sys.stdout.write(_fish_script(found) if shell is Shell.FISH else _bash_script(found, zsh=shell is Shell.ZSH))
     return 0
 
 
-def _bash(found: Sequence[Command], *, zsh: bool) -> str:
+def _bash_script(found: Sequence[CliCommand], *, zsh: bool) -> str:
     """A bash function; zsh understands it by bashcompinit. What is no option completes to files."""
-    cases = [f"    {pattern}) words={shlex.quote(words)} ;;" for pattern, words in _following(found)]
+    cases = [f"    {pattern}) words={shlex.quote(words)} ;;" for pattern, words in _words_after(found)]
     values = [
         f"    {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(item.choices))} ;;"
         for command in found
@@ -68,7 +68,7 @@ def _bash(found: Sequence[Command], *, zsh: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _following(found: Sequence[Command]) -> list[tuple[str, str]]:
+def _words_after(found: Sequence[CliCommand]) -> list[tuple[str, str]]:
     """What may follow the words of a command line so far: a shell pattern and the words."""
     firsts = sorted({command.name.partition(" ")[0] for command in found})
     result = [("''", " ".join([*firsts, "--help", "--version"]))]
@@ -80,11 +80,11 @@ def _following(found: Sequence[Command]) -> list[tuple[str, str]]:
     return result
 
 
-def _options(command: Command) -> list[str]:
+def _options(command: CliCommand) -> list[str]:
     return [*(name for item in command.parameters for name in item.names), "--help"]
 
 
-def _fish(found: Sequence[Command]) -> str:
+def _fish_script(found: Sequence[CliCommand]) -> str:
     lines = ["complete -c shiplap -f -n __fish_use_subcommand -l version -d 'Print the version.'"]
     told = set()
     for command in found:

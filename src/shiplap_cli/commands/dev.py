@@ -38,12 +38,12 @@ def dev(
     loaded = dev_scenario.load(folder)
     live = not once and output is Format.TABLE
     with ended_by_signals():
-        result = _live(name, loaded, folder) if live else _quiet(name, loaded, folder)
+        result = _play_live(name, loaded, folder) if live else _play_quietly(name, loaded, folder)
     emit(result, output, lambda: dev_report.table(result))
     return 0 if all(result.invariants.values()) else 1
 
 
-def _quiet(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
+def _play_quietly(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
     """Lines on stderr, so that stdout holds the report alone."""
     started = time.monotonic()
     said: list[str] = []
@@ -54,10 +54,10 @@ def _quiet(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_rep
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalRegion(loaded, folder, tell) as stage:
-        return _judged(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
+        return _keep_logs_of_failure(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
 
 
-def _live(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
+def _play_live(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
     console = Console()
     happened: list[str] = []
     with console.status("setting up") as status, LocalRegion(loaded, folder, status.update) as stage:
@@ -68,10 +68,10 @@ def _live(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_repo
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.about, say, world, happened))
 
-            return _judged(play(name, loaded, stage, show), stage)
+            return _keep_logs_of_failure(play(name, loaded, stage, show), stage)
 
 
-def _judged(result: dev_report.DevReport, stage: LocalRegion) -> dev_report.DevReport:
+def _keep_logs_of_failure(result: dev_report.DevReport, stage: LocalRegion) -> dev_report.DevReport:
     """The logs of a run that failed are kept."""
     if not all(result.invariants.values()):
         sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")

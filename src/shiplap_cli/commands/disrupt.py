@@ -13,15 +13,15 @@ from rich.text import Text
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap_cli.inputs.decision_sources import read
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
-from shiplap_cli.installs.find_install import Which
+from shiplap_cli.inputs.loaded_inputs import load_inputs
+from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.render.decision_documents import disruption_document, seen_document, seen_lines, seen_texts
+from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import disrupt_report
-from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.html_file import HtmlFile, write_page
 from shiplap_cli.render.node_page import command_page
 
 
@@ -29,7 +29,7 @@ from shiplap_cli.render.node_page import command_page
 def disrupt(
     *,
     sources: Sources,
-    which: Which,
+    which: InstallOptions,
     spot_to_spot: Annotated[
         bool | None,
         typer.Option(
@@ -60,19 +60,19 @@ def disrupt(
 
     Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
     """
-    reading = read(sources, which, lax_budgets=True)
+    reading = load_inputs(sources, which, lax_budgets=True)
     given = {"spot_to_spot": spot_to_spot, "least_saving_per_pod": least_saving_per_pod}
     snapshot = disruption_snapshot(reading, **{name: value for name, value in given.items() if value is not None})
     started = time.perf_counter()
     decided = decide(snapshot)
     took_s = time.perf_counter() - started
     if html is not None:
-        write(html, disrupt_report(snapshot.scheduling, decided, seen_texts(reading)))
+        write_page(html, disrupt_report(snapshot.scheduling, decided, caveat_texts(reading)))
     money = Money(snapshot.scheduling)
     emit(
-        disruption_document(decided, money) | seen_document(reading),
+        disruption_document(decided, money) | caveats_document(reading),
         output,
-        lambda: Group(_page(decided, took_s, money), *seen_lines(reading)),
+        lambda: Group(_page(decided, took_s, money), *caveat_lines(reading)),
     )
     return 0 if decided.commands else 1
 

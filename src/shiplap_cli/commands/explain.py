@@ -22,21 +22,27 @@ from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.explain.account import account_of
 from shiplap_cli.explain.claim_account import ClaimAccounts
-from shiplap_cli.history.history import Story
-from shiplap_cli.history.history_command import Where, conflict, known, story_page, tell
-from shiplap_cli.inputs.decision_sources import Reading, read
-from shiplap_cli.installs.find_install import STACK, find
+from shiplap_cli.explain.pod_account import pod_account_of
+from shiplap_cli.history.history import History
+from shiplap_cli.history.history_options import (
+    HistoryOptions,
+    history_page,
+    read_history,
+    reject_conflicts,
+    require_known,
+)
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs
+from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.installs.records import open_record
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.render.decision_documents import seen_document, seen_lines
+from shiplap_cli.render.decision_documents import caveat_lines, caveats_document
 from shiplap_cli.render.pages import account_page, claim_page
 
 if TYPE_CHECKING:
-    from shiplap_cli.history.present_state import Present
+    from shiplap_cli.history.present_state import PresentState
 
 app = typer.Typer(
     add_completion=False,
@@ -58,7 +64,7 @@ def pod(
     name: Annotated[str, typer.Argument(help="The pod as NAMESPACE/NAME, or NAME in the namespace default.")],
     *,
     record: _Recorded = "",
-    where: Where,
+    where: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
@@ -72,24 +78,24 @@ def pod(
 
     Example: shiplap explain pod web/api-0 --cluster prod
     """
-    conflict(where, sources, record)
-    story = tell(where, lambda teller: teller.pod(name)) if where.given and not record else None
-    if story is not None and not _asks_cluster(sources, where):
-        return _tell(story, output)
+    reject_conflicts(where, sources, record)
+    story = read_history(where, lambda teller: teller.pod(name)) if where.given and not record else None
+    if story is not None and not _has_cluster(sources, where):
+        return _emit_history(story, output)
 
-    def decide() -> _Now:
-        decision = _decision(record, sources, where)
-        account = account_of(decision.snapshot, decision.plan, name)
-        written = _written(account, decision.reading)
+    def decide() -> _CurrentAnswer:
+        decision = _read_decision(record, sources, where)
+        account = pod_account_of(decision.snapshot, decision.plan, name)
+        written = _document(account, decision.reading)
         price = UNKNOWN_PRICE
         if account.home is not None and account.home.launch is not None:
             launched = {claim.name: claim for claim in decision.plan.node_claims}
             price = Money(decision.snapshot).of_launch(launched[account.home.name])
             written["home"]["launch"]["priceEstimated"] = price.estimated
         page = Group(account_page(account, price), *decision.lines)
-        return _Now(written, page, 1 if account.state == "unschedulable" else 0)
+        return _CurrentAnswer(written, page, 1 if account.state == "unschedulable" else 0)
 
-    return _answer(story, decide, output)
+    return _emit_current(story, decide, output)
 
 
 @app.command("claim")
@@ -98,7 +104,7 @@ def claim(
     name: Annotated[str, typer.Argument(help="The claim, as `shiplap plan` or the flight record names it.")],
     *,
     record: _Recorded = "",
-    where: Where,
+    where: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
@@ -112,28 +118,28 @@ def claim(
 
     Example: shiplap explain claim general-x7kq2mzp --cluster prod --context prod
     """
-    conflict(where, sources, record)
+    reject_conflicts(where, sources, record)
     if where.given and not record:
-        story = tell(where, lambda teller: known(teller.claim(name), "claim", name, teller.names()))
-        if not _asks_cluster(sources, where):
-            return _tell(story, output)
-        return _told_and_present(story, sources, where, output)
-    decision = _decision(record, sources, where)
+        story = read_history(where, lambda teller: require_known(teller.claim(name), "claim", name, teller.names()))
+        if not _has_cluster(sources, where):
+            return _emit_history(story, output)
+        return _emit_claim(story, sources, where, output)
+    decision = _read_decision(record, sources, where)
     names = [each.name for each in decision.plan.node_claims]
     if name in names:
         found = decision.plan.node_claims[names.index(name)]
         account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(found)
         money = Money(decision.snapshot)
         page = Group(claim_page(found, account, money), *decision.lines)
-        written = _written({"claim": found, "account": account}, decision.reading)
+        written = _document({"claim": found, "account": account}, decision.reading)
         written["claim"]["launch"]["priceEstimated"] = money.of_launch(found).estimated
         emit(written, output, lambda: page)
         return 0
-    now = _present(name, decision.reading)
+    now = _present_state(name, decision.reading)
     if now is not None:
-        from shiplap_cli.history.present_state import present_page  # noqa: PLC0415 - only here
+        from shiplap_cli.history.present_state import present_state_page  # noqa: PLC0415 - only here
 
-        emit(now, output, lambda: present_page(now))
+        emit(now, output, lambda: present_state_page(now))
         return 0
     near = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
     hint = f"; did you mean {', '.join(near)}?" if near else ": it launches nothing"
@@ -145,7 +151,7 @@ def claim(
 def node(
     name: Annotated[str, typer.Argument(help="The node's name.")],
     *,
-    where: Where,
+    where: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
@@ -156,27 +162,27 @@ def node(
 
     Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
     """
-    conflict(where, sources)
+    reject_conflicts(where, sources)
     story = None
     if where.given:
-        story = tell(where, lambda teller: known(teller.claim(name), "node", name, teller.names()))
-        if not _asks_cluster(sources, where):
-            return _tell(story, output)
+        story = read_history(where, lambda teller: require_known(teller.claim(name), "node", name, teller.names()))
+        if not _has_cluster(sources, where):
+            return _emit_history(story, output)
 
-    def decide() -> _Now:
-        from shiplap_cli.explain.node_account import account_of as account_of_node  # noqa: PLC0415 - as above
+    def decide() -> _CurrentAnswer:
+        from shiplap_cli.explain.node_account import node_account_of  # noqa: PLC0415 - as above
         from shiplap_cli.inputs.disruption_inputs import disruption_snapshot  # noqa: PLC0415 - only here
         from shiplap_cli.render.decision_documents import command_document  # noqa: PLC0415 - only here
         from shiplap_cli.render.node_page import node_page  # noqa: PLC0415 - as above
 
-        reading = read(sources, where, lax_budgets=True)
+        reading = load_inputs(sources, where, lax_budgets=True)
         looked_at = disruption_snapshot(reading)
-        account, money = account_of_node(looked_at, name), Money(looked_at.scheduling)
-        written, command = _written(account, reading), account.command
+        account, money = node_account_of(looked_at, name), Money(looked_at.scheduling)
+        written, command = _document(account, reading), account.command
         written["command"] = command_document(command, money) if command is not None else None
-        return _Now(written, Group(node_page(account, money), *seen_lines(reading)))
+        return _CurrentAnswer(written, Group(node_page(account, money), *caveat_lines(reading)))
 
-    return _answer(story, decide, output)
+    return _emit_current(story, decide, output)
 
 
 @app.command("pool")
@@ -185,7 +191,7 @@ def pool(
     name: Annotated[str, typer.Argument(help="The NodePool's name.")],
     *,
     record: _Recorded = "",
-    where: Where,
+    where: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
@@ -196,25 +202,25 @@ def pool(
 
     Example: shiplap explain pool general --context prod
     """
-    from shiplap_cli.explain.pool_account import account_of_pool, pool_page  # noqa: PLC0415 - only here
+    from shiplap_cli.explain.pool_account import pool_account_of, pool_page  # noqa: PLC0415 - only here
 
-    conflict(where, sources, record)
+    reject_conflicts(where, sources, record)
     story = None
     if where.given and not record:
-        story = tell(where, lambda teller: known(teller.pool(name), "pool", name, teller.pools()))
-        if not _asks_cluster(sources, where):
-            return _tell(story, output)
+        story = read_history(where, lambda teller: require_known(teller.pool(name), "pool", name, teller.pools()))
+        if not _has_cluster(sources, where):
+            return _emit_history(story, output)
 
-    def decide() -> _Now:
-        decision = _decision(record, sources, where)
-        account = account_of_pool(decision.snapshot, decision.plan, name)
+    def decide() -> _CurrentAnswer:
+        decision = _read_decision(record, sources, where)
+        account = pool_account_of(decision.snapshot, decision.plan, name)
         page = Group(pool_page(account), *decision.lines)
-        return _Now(_written(account, decision.reading), page, 1 if account.away else 0)
+        return _CurrentAnswer(_document(account, decision.reading), page, 1 if account.away else 0)
 
-    return _answer(story, decide, output)
+    return _emit_current(story, decide, output)
 
 
-class _Now(msgspec.Struct, frozen=True):
+class _CurrentAnswer(msgspec.Struct, frozen=True):
     """What would be decided now, as data and as a page, and the exit code that answers with it."""
 
     value: object
@@ -222,18 +228,18 @@ class _Now(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-def _written(account: object, reading: Reading | None) -> dict[str, Any]:
+def _document(account: object, reading: LoadedInputs | None) -> dict[str, Any]:
     """An account as data, with what it rests on; a recorded decision rests on itself."""
     written: dict[str, Any] = msgspec.to_builtins(account)
-    return written | (seen_document(reading) if reading is not None else {})
+    return written | (caveats_document(reading) if reading is not None else {})
 
 
-def _asks_cluster(sources: Sources, where: Where) -> bool:
+def _has_cluster(sources: Sources, where: HistoryOptions) -> bool:
     """Whether a cluster can be asked beside the install: that of `shiplap dev` always can."""
     return bool(sources.context or sources.kubeconfig or where.dev)
 
 
-def _answer(story: Story | None, decide: Callable[[], _Now], output: Format) -> int:
+def _emit_current(story: History | None, decide: Callable[[], _CurrentAnswer], output: Format) -> int:
     """The decision alone, or after the story; what has gone, or does not answer, takes nothing from the story."""
     try:
         now = decide()
@@ -242,7 +248,7 @@ def _answer(story: Story | None, decide: Callable[[], _Now], output: Format) -> 
         if story is None or (story.kind == "pod" and not story.entries) or not missed:
             raise
         unseen = str(error)
-        page = Group(story_page(story), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
+        page = Group(history_page(story), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
         emit({"story": story, "now": None, "unseen": [unseen]}, output, lambda: page)
         return 0
     if story is not None:
@@ -252,36 +258,36 @@ def _answer(story: Story | None, decide: Callable[[], _Now], output: Format) -> 
     return now.code
 
 
-def _tell(story: Story, output: Format) -> int:
-    emit(story, output, lambda: story_page(story))
+def _emit_history(story: History, output: Format) -> int:
+    emit(story, output, lambda: history_page(story))
     return 1 if story.kind == "pod" and not story.entries else 0
 
 
-def _told_and_present(story: Story, sources: Sources, where: Where, output: Format) -> int:
+def _emit_claim(story: History, sources: Sources, where: HistoryOptions, output: Format) -> int:
     """The story of a claim and how it stands; a cluster that does not answer takes nothing from the story."""
-    from shiplap_cli.history.present_state import present_page, unreached  # noqa: PLC0415 - only here
+    from shiplap_cli.history.present_state import present_state_page, unreachable_state  # noqa: PLC0415 - only here
 
     try:
-        now = _present(story.name, read(sources, where, lax_budgets=True))
+        now = _present_state(story.name, load_inputs(sources, where, lax_budgets=True))
     except InvalidInput as error:
         if not isinstance(error.__cause__, ClusterError):
             raise
-        now = unreached(story.name, str(error))
-    now = now or unreached(story.name, "neither claims nor Nodes that were seen know it any more")
-    _emit_both(story, now, output, present_page(now), "Now:")
+        now = unreachable_state(story.name, str(error))
+    now = now or unreachable_state(story.name, "neither claims nor Nodes that were seen know it any more")
+    _emit_both(story, now, output, present_state_page(now), "Now:")
     return 0
 
 
-def _present(name: str, reading: Reading | None) -> Present | None:
+def _present_state(name: str, reading: LoadedInputs | None) -> PresentState | None:
     """How a claim stands in a cluster; None for a recorded decision and for what the cluster does not know."""
-    from shiplap_cli.history.present_state import present  # noqa: PLC0415 - only for claims
+    from shiplap_cli.history.present_state import present_state_of  # noqa: PLC0415 - only for claims
 
-    return present(name, reading) if reading is not None else None
+    return present_state_of(name, reading) if reading is not None else None
 
 
-def _emit_both(story: Story, now: object, output: Format, page: RenderableType, title: str = "Decided now:") -> None:
+def _emit_both(story: History, now: object, output: Format, page: RenderableType, title: str = "Decided now:") -> None:
     """What has happened, and what would be decided now."""
-    both = Group(story_page(story), Text(), Text(title, style="italic"), page)
+    both = Group(history_page(story), Text(), Text(title, style="italic"), page)
     emit({"story": story, "now": now}, output, lambda: both)
 
 
@@ -291,17 +297,17 @@ class _Decision(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     plan: Plan
     lines: list[RenderableType] = []
-    reading: Reading | None = None
+    reading: LoadedInputs | None = None
 
 
-def _decision(record: str, sources: Sources, where: Where) -> _Decision:
+def _read_decision(record: str, sources: Sources, where: HistoryOptions) -> _Decision:
     """The recorded one, or the one that these objects lead to."""
     if not record:
-        reading = read(sources, where)
-        return _Decision(reading.snapshot, plan(reading.snapshot), seen_lines(reading), reading)
+        reading = load_inputs(sources, where)
+        return _Decision(reading.snapshot, plan(reading.snapshot), caveat_lines(reading), reading)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
-    _, found = open_record(record, lambda: find(bucket="", stack=where.stack or STACK, dev=where.dev))
+    _, found = open_record(record, lambda: find_install(bucket="", stack=where.stack or STACK, dev=where.dev))
     if isinstance(found.record, SchedulingRecord):
         return _Decision(found.record.snapshot, found.record.plan)
     unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem

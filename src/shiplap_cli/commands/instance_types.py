@@ -31,7 +31,7 @@ from shiplap_lab.catalogue import embedded
 _COMMON = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
-class _Yield(msgspec.Struct, frozen=True):
+class _NodeYield(msgspec.Struct, frozen=True):
     """One entry of the fixed format; resources as Kubernetes quantities, none of them zero."""
 
     labels: dict[str, str]
@@ -79,10 +79,10 @@ def instance_types(
         _node_class(nodeclass),
         setting,
         resolved=None,
-        learned=() if capacity is None else learned_file.read(capacity),
+        learned=() if capacity is None else learned_file.read_learned(capacity),
         unavailable=(),
     )
-    chosen = _chosen(found, names or [])
+    chosen = _matching(found, names or [])
     emit({kind.name: _yield(kind) for kind in chosen}, output, lambda: _table(chosen))
 
 
@@ -102,7 +102,7 @@ def _version(text: str) -> str:
     return text
 
 
-def _chosen(found: Sequence[InstanceType], patterns: Iterable[str]) -> list[InstanceType]:
+def _matching(found: Sequence[InstanceType], patterns: Iterable[str]) -> list[InstanceType]:
     """The types that match any pattern, in the order of their names; all without patterns."""
     patterns = list(patterns)
     for pattern in patterns:
@@ -114,10 +114,10 @@ def _chosen(found: Sequence[InstanceType], patterns: Iterable[str]) -> list[Inst
     return [kind for kind in found if not patterns or any(fnmatchcase(kind.name, each) for each in patterns)]
 
 
-def _yield(kind: InstanceType) -> _Yield:
+def _yield(kind: InstanceType) -> _NodeYield:
     amounts = {name: amount for name, amount in kind.capacity.items() if amount}
     allocatable = kind.allocatable
-    return _Yield(
+    return _NodeYield(
         labels=single_valued_labels(kind),
         capacity=format_resources(amounts),
         overhead=format_resources({name: amount for name, amount in kind.overhead.items() if amount}),

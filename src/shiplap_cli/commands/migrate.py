@@ -13,8 +13,14 @@ import typer
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import STDIN, Document, read_documents
 from shiplap_cli.migration.migration import migrate as translate
-from shiplap_cli.migration.migration_findings import Finding, KubernetesObject, Migration, Naming, counted
-from shiplap_cli.migration.migration_page import Trial, migration_page, report_text
+from shiplap_cli.migration.migration_findings import (
+    KubernetesObject,
+    Migration,
+    MigrationFinding,
+    Naming,
+    counts_by_match,
+)
+from shiplap_cli.migration.migration_page import MigrationCost, migration_page, report_text
 from shiplap_cli.output import Format, Output, emit
 
 _CLASSES, _POOLS = "ec2nodeclasses.yaml", "nodepools.yaml"
@@ -67,20 +73,20 @@ def migrate(
     trial = None
     if cluster_state:
         found = msgspec.structs.replace(found, findings=(*found.findings, *_habits(cluster_state, found)))
-        trial = _trial(documents, naming, cluster_state, region)
+        trial = _migration_cost(documents, naming, cluster_state, region)
     if to is not None:
         _write(to, found, trial)
-    emit(_answer(found, trial), output, lambda: migration_page(found, trial, to))
-    return 1 if counted(found.findings)["not mapped"] or (trial is not None and trial.left_out) else 0
+    emit(_document(found, trial), output, lambda: migration_page(found, trial, to))
+    return 1 if counts_by_match(found.findings)["not mapped"] or (trial is not None and trial.left_out) else 0
 
 
-def _habits(paths: Sequence[Path], found: Migration) -> tuple[Finding, ...]:
+def _habits(paths: Sequence[Path], found: Migration) -> tuple[MigrationFinding, ...]:
     from shiplap_cli.inputs.cluster_files import read_cluster_state  # noqa: PLC0415 - not needed without --cluster-state
-    from shiplap_cli.migration.habits import findings_of, with_local_storage  # noqa: PLC0415
+    from shiplap_cli.migration.workload_findings import with_local_storage, workload_findings  # noqa: PLC0415
 
     state = read_cluster_state(paths)
     raw = () if STDIN in paths else (document for path in paths for document in read_documents(path))
-    return findings_of(
+    return workload_findings(
         state.view.pods,
         state.view.nodes,
         state.pod_disruption_budgets,
@@ -90,18 +96,18 @@ def _habits(paths: Sequence[Path], found: Migration) -> tuple[Finding, ...]:
     )
 
 
-def _trial(documents: Sequence[Document], naming: Naming, state: Sequence[Path], region: str) -> Trial:
+def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequence[Path], region: str) -> MigrationCost:
     """Plan all present pods on the new pools, without the taint that keeps them off at first."""
-    from shiplap_cli.migration.migration_cost import try_out  # noqa: PLC0415 - numpy is slow to import
+    from shiplap_cli.migration.migration_cost import cost_of_migration  # noqa: PLC0415 - numpy is slow to import
 
     bare = translate(documents, msgspec.structs.replace(naming, taint=False))
     with TemporaryDirectory() as folder:
         place = Path(folder) / "manifests.yaml"
         place.write_text(_yaml(bare.manifests), encoding="utf-8")
-        return try_out(place, state, region)
+        return cost_of_migration(place, state, region)
 
 
-def _write(folder: Path, found: Migration, trial: Trial | None) -> None:
+def _write(folder: Path, found: Migration, trial: MigrationCost | None) -> None:
     """Raises InvalidInput: the folder holds something already; OSError: it cannot be written."""
     names = (_CLASSES, _POOLS, _REPORT)
     there = [name for name in names if (folder / name).exists()]
@@ -139,7 +145,7 @@ def _yaml(bodies: Sequence[KubernetesObject]) -> str:
     return yaml.dump_all(bodies, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _answer(found: Migration, trial: Trial | None) -> dict[str, Any]:
+def _document(found: Migration, trial: MigrationCost | None) -> dict[str, Any]:
     return {
         "from": found.origin,
         "cluster": found.cluster,
@@ -149,7 +155,7 @@ def _answer(found: Migration, trial: Trial | None) -> dict[str, Any]:
             "joinTimeoutSeconds": found.join_timeout_s or None,
         },
         "findings": msgspec.to_builtins(found.findings),
-        "summary": dict(counted(found.findings)),
+        "summary": dict(counts_by_match(found.findings)),
         "steps": msgspec.to_builtins(found.steps),
         "dryRun": msgspec.to_builtins(trial) if trial is not None else None,
     }

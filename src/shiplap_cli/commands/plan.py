@@ -13,14 +13,14 @@ from rich.console import Group, RenderableType
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
-from shiplap_cli.inputs.decision_sources import Reading, read
-from shiplap_cli.installs.find_install import Which
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs
+from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, counted, emit, progress
-from shiplap_cli.render.decision_documents import plan_document, seen_document, seen_lines, seen_texts
+from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import plan_report
-from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.html_file import HtmlFile, write_page
 from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.totals import Totals, totals_of, without_pool_nodes
 
@@ -41,7 +41,7 @@ def plan(
             "--from-scratch", help="As if the nodes of all NodePools were gone and their pods pending: plan them all."
         ),
     ] = False,
-    which: Which,
+    which: InstallOptions,
     html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
@@ -61,14 +61,14 @@ def plan(
         from shiplap_cli.commands.plan_diff import compare  # noqa: PLC0415 - only here
 
         return compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
-    reading = read(sources, which)
+    reading = load_inputs(sources, which)
     snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
         started = time.perf_counter()
         decided = decide(snapshot)
         solve_s = time.perf_counter() - started
     money = Money(reading.snapshot)
-    answer = plan_document(decided, solve_s, money) | seen_document(reading)
+    answer = plan_document(decided, solve_s, money) | caveats_document(reading)
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
@@ -76,14 +76,14 @@ def plan(
     if totals.priced or reading.live:
         answer["totals"] = msgspec.to_builtins(totals)
     if html is not None:
-        write(html, plan_report(snapshot, decided, reading.snapshot, seen_texts(reading)))
+        write_page(html, plan_report(snapshot, decided, reading.snapshot, caveat_texts(reading)))
     emit(answer, output, lambda: _page(reading, plan_page(snapshot, decided, solve_s, money, rejected), totals))
     return 1 if decided.unschedulable else 0
 
 
-def _page(reading: Reading, page: RenderableType, totals: Totals) -> RenderableType:
+def _page(reading: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
     after = [totals.text] if totals.priced or reading.live else []
-    return Group(page, *after, *seen_lines(reading))
+    return Group(page, *after, *caveat_lines(reading))
 
 
 def _rejected_overlays(snapshot: Snapshot) -> list[str]:

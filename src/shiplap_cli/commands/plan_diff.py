@@ -15,24 +15,30 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan as decide
-from shiplap_cli.inputs.decision_sources import Reading, read_all
-from shiplap_cli.installs.find_install import Which
-from shiplap_cli.money import Money, figure
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs_per_manifests
+from shiplap_cli.installs.find_install import InstallOptions
+from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources
 from shiplap_cli.output import Format, counted, emit, progress
-from shiplap_cli.render.decision_documents import seen_document, seen_lines, seen_texts
-from shiplap_cli.render.html_file import write
+from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document
+from shiplap_cli.render.html_file import write_page
 from shiplap_cli.render.pages import summary
-from shiplap_cli.render.totals import Difference, Launches, LeftOut, Side, Totals, totals_of, without_pool_nodes
+from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
 
 def compare(
-    sources: Sources, diff: tuple[Path, Path], which: Which, *, from_scratch: bool, html: Path | None, output: Format
+    sources: Sources,
+    diff: tuple[Path, Path],
+    which: InstallOptions,
+    *,
+    from_scratch: bool,
+    html: Path | None,
+    output: Format,
 ) -> int:
     """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
     if sources.manifests:
         raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
-    readings = read_all(sources, [[path] for path in diff], which)
+    readings = load_inputs_per_manifests(sources, [[path] for path in diff], which)
     plans, snapshots = [], []
     for reading, path in zip(readings, diff, strict=True):
         snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
@@ -45,34 +51,34 @@ def compare(
         for path, made, reading, money in zip(diff, plans, readings, moneys, strict=True)
     ]
     found = difference(sides, plans)
-    answer: dict[str, Any] = msgspec.to_builtins(found) | seen_document(readings[1])
+    answer: dict[str, Any] = msgspec.to_builtins(found) | caveats_document(readings[1])
     if html is not None:
         from shiplap_cli.render.html_diff import diff_report  # noqa: PLC0415 - only here
 
-        write(html, diff_report(found, snapshots, plans, seen_texts(readings[1])))
+        write_page(html, diff_report(found, snapshots, plans, caveat_texts(readings[1])))
     emit(answer, output, lambda: _page(found, readings[1]))
     return 1 if found.newly_left_out else 0
 
 
-def difference(sides: Sequence[Side], plans: Sequence[Plan]) -> Difference:
+def difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDifference:
     """What changes from the first to the second."""
     left = [{entry.pod.key: entry.message for entry in made.unschedulable} for made in plans]
     pools = [{pod.key: claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
-    return Difference(
+    return PlanDifference(
         old=sides[0],
         new=sides[1],
-        newly_left_out=_only(left[1], left[0]),
-        newly_placed=_only(left[0], left[1]),
+        newly_left_out=_only_in_first(left[1], left[0]),
+        newly_placed=_only_in_first(left[0], left[1]),
         moved=sum(pools[1].get(name, pool) != pool for name, pool in pools[0].items()),
     )
 
 
-def _only(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, ...]:
+def _only_in_first(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, ...]:
     return tuple(LeftOut(name, these[name]) for name in sorted(these.keys() - those.keys()))
 
 
-def _side(path: str, made: Plan, totals: Totals, money: Money) -> Side:
-    return Side(
+def _side(path: str, made: Plan, totals: Totals, money: Money) -> PlanSide:
+    return PlanSide(
         manifests=path,
         nodes=len(made.node_claims),
         hourly=made.hourly,
@@ -95,7 +101,7 @@ def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
     return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 
-def _page(found: Difference, reading: Reading) -> RenderableType:
+def _page(found: PlanDifference, reading: LoadedInputs) -> RenderableType:
     old, new = found.old, found.new
     right = [Column(header, justify="right") for header in ("old", "new", "change")]
     table = Table("", *right, box=None, pad_edge=False)
@@ -108,19 +114,19 @@ def _page(found: Difference, reading: Reading) -> RenderableType:
         ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
     )
     for name, before, after in rows:
-        table.add_row(name, str(before), str(after), _change(after - before))
+        table.add_row(name, str(before), str(after), _count_change(after - before))
     for name, spent, spends in (
         ("$/h of what is launched", old.price, new.price),
         ("$/h of the cluster then", old.totals.then.price, new.totals.then.price),
     ):
-        change = _money(spends.hourly - spent.hourly, spent.hourly)
-        table.add_row(name, figure(spent), figure(spends), change)
+        change = _hourly_change(spends.hourly - spent.hourly, spent.hourly)
+        table.add_row(name, dollar_figure(spent), dollar_figure(spends), change)
     parts: list[RenderableType] = [Text.assemble(("- ", "red"), old.manifests, ("  + ", "green"), new.manifests), table]
     for title, before_by, after_by in (
         ("pool", old.pools, new.pools),
         ("instance type", old.instance_types, new.instance_types),
     ):
-        parts += [Text(), _by(title, before_by, after_by)]
+        parts += [Text(), _launch_table(title, before_by, after_by)]
     for title, entries, style in (
         ("Placed by OLD, left out by NEW", found.newly_left_out, "red"),
         ("Left out by OLD, placed by NEW", found.newly_placed, "green"),
@@ -128,10 +134,10 @@ def _page(found: Difference, reading: Reading) -> RenderableType:
         parts += _pods(title, entries, style)
     if found.moved:
         parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
-    return Group(*parts, *seen_lines(reading))
+    return Group(*parts, *caveat_lines(reading))
 
 
-def _by(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
+def _launch_table(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
     columns = ("nodes old", "new", "change", "$/h old", "new", "change")
     table = Table(title, *(Column(name, justify="right") for name in columns), box=None, pad_edge=False)
     none = Launches(0, 0.0)
@@ -141,10 +147,10 @@ def _by(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) ->
             name,
             str(before.nodes),
             str(after.nodes),
-            _change(after.nodes - before.nodes),
-            figure(before.price),
-            figure(after.price),
-            _money(after.hourly - before.hourly),
+            _count_change(after.nodes - before.nodes),
+            dollar_figure(before.price),
+            dollar_figure(after.price),
+            _hourly_change(after.hourly - before.hourly),
         )
     return table
 
@@ -159,11 +165,11 @@ def _pods(title: str, entries: Sequence[LeftOut], style: str) -> list[Renderable
     return [Text(), Text(title, style=style), *lines] if lines else []
 
 
-def _change(number: int) -> str:
+def _count_change(number: int) -> str:
     return f"{number:+d}" if number else "="
 
 
-def _money(change: float, before: float = 0.0) -> str:
+def _hourly_change(change: float, before: float = 0.0) -> str:
     if abs(change) < 0.00005:
         return "="
     share = f" ({change / before:+.1%})" if before else ""

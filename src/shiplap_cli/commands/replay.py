@@ -24,15 +24,15 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
-from shiplap_cli.installs.find_install import STACK, Bucket, Dev, Install, Stack, find
-from shiplap_cli.installs.other_version import Elsewhere, decided_by
+from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
+from shiplap_cli.installs.other_version import OtherDecision, decide_with
 from shiplap_cli.installs.records import open_record
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import Format, Output, counted, emit, progress
 from shiplap_cli.render.pages import summary
 
 
-class _Change(msgspec.Struct, frozen=True, rename="camel"):
+class _DecisionDifference(msgspec.Struct, frozen=True, rename="camel"):
     """What one decision does and the other does not, in words that name the thing decided.
 
     `outlines` when no more than the outlines of the two could be compared.
@@ -77,21 +77,23 @@ def replay(
     Example: shiplap replay record.bin --with-version ~/shiplap-next/.venv
     """
 
-    def install() -> Install:
-        return find(bucket=bucket, stack=stack, dev=dev)
+    def install() -> DeployedInstall:
+        return find_install(bucket=bucket, stack=stack, dev=dev)
 
     with progress("reading the record"):
         document, found = open_record(record, install)
     if found.record is None and (version is None or manifests):
-        return _unread(found, found.problem, output)
+        return _emit_unreadable(found, found.problem, output)
     if found.record is not None and manifests:
-        document = _encoded(_with(found.record, manifests))
+        document = _encoded(_with_manifests(found.record, manifests))
     with progress("deciding again"):
-        other = decided_by(version, document) if version is not None else _decided_here(document)
+        other = decide_with(version, document) if version is not None else _decide_here(document)
     if other.problem:
-        return _unread(found, f"version {other.version} of {version} says: {other.problem}", output, other.version)
+        return _emit_unreadable(
+            found, f"version {other.version} of {version} says: {other.problem}", output, other.version
+        )
     same = other.written == found.written
-    change, hourly = (_Change(), None) if same else _compared(found, document, other.written)
+    change, hourly = (_DecisionDifference(), None) if same else _compare(found, document, other.written)
     answer = {
         "record": record,
         "kind": found.outline.kind,
@@ -101,33 +103,33 @@ def replay(
         "recordedBy": found.version,
         "replayedBy": other.version,
         "same": same,
-        "hourly": dict(zip(("recorded", "again"), hourly or (_spent(found.outline),) * 2, strict=True)),
+        "hourly": dict(zip(("recorded", "again"), hourly or (_hourly_of_outline(found.outline),) * 2, strict=True)),
         "difference": msgspec.to_builtins(change),
     }
     emit(answer, output, lambda: _page(found, other.version, change, hourly))
     return 0 if same else 1
 
 
-def _unread(found: Recorded, problem: str, output: Format, by: str = __version__) -> int:
+def _emit_unreadable(found: Recorded, problem: str, output: Format, by: str = __version__) -> int:
     """Nothing can be decided again: what is plain in the record is shown all the same."""
     outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
     answer = {"recordedBy": found.version, "replayedBy": by, "problem": problem, "outline": outline}
-    emit(answer, output, lambda: Group(_headline(found), _outline(found.outline), Text(problem, style="yellow")))
+    emit(answer, output, lambda: Group(_headline(found), _outline_table(found.outline), Text(problem, style="yellow")))
     return 1
 
 
-def _decided_here(document: bytes) -> Elsewhere:
+def _decide_here(document: bytes) -> OtherDecision:
     made = read(document, "record").record
     if made is None:
         raise InvalidInput("record", "it can no longer be read")
-    return Elsewhere(__version__, decided_again(made))
+    return OtherDecision(__version__, decided_again(made))
 
 
 def _encoded(record: SchedulingRecord | DisruptionRecord) -> bytes:
     return encode(record) if isinstance(record, SchedulingRecord) else encode_disruption(record)
 
 
-def _compared(found: Recorded, document: bytes, written: bytes) -> tuple[_Change, tuple[float, float]]:
+def _compare(found: Recorded, document: bytes, written: bytes) -> tuple[_DecisionDifference, tuple[float, float]]:
     """What differs, and the dollars per hour of both.
 
     Two decisions that this version can read are compared deed by deed; others by their outlines.
@@ -138,14 +140,16 @@ def _compared(found: Recorded, document: bytes, written: bytes) -> tuple[_Change
         after: Plan | Decision = msgspec.msgpack.decode(written, type=kind)
     except msgspec.DecodeError:
         again = outline_with(document, written)
-        deeds = [_outlined(found.outline), _outlined(again)]
-        change = _Change(tuple(sorted(deeds[0] - deeds[1])), tuple(sorted(deeds[1] - deeds[0])), outlines=True)
-        return change, (_spent(found.outline), _spent(again))
-    return _difference(before, after, _money(found.record)), (_hourly(before), _hourly(after))
+        deeds = [_actions_of_outline(found.outline), _actions_of_outline(again)]
+        change = _DecisionDifference(
+            tuple(sorted(deeds[0] - deeds[1])), tuple(sorted(deeds[1] - deeds[0])), outlines=True
+        )
+        return change, (_hourly_of_outline(found.outline), _hourly_of_outline(again))
+    return _difference_of(before, after, _money(found.record)), (_hourly(before), _hourly(after))
 
 
-def _outlined(outline: Outline) -> set[str]:
-    """What is plain in a decision of any version, as `_deeds` are."""
+def _actions_of_outline(outline: Outline) -> set[str]:
+    """What is plain in a decision of any version, as `_actions` are."""
     launches = Counter(
         f"launch {claim.instance_type} {claim.capacity_type} in {claim.zone} of pool {claim.node_pool} at "
         f"${claim.price:.4f}/h for {counted(claim.pods, 'pod')}"
@@ -157,11 +161,13 @@ def _outlined(outline: Outline) -> set[str]:
     return deeds | ({left_out} if outline.unschedulable else set())
 
 
-def _spent(outline: Outline) -> float:
+def _hourly_of_outline(outline: Outline) -> float:
     return sum(claim.price for claim in outline.claims)
 
 
-def _with(record: SchedulingRecord | DisruptionRecord, paths: list[Path]) -> SchedulingRecord | DisruptionRecord:
+def _with_manifests(
+    record: SchedulingRecord | DisruptionRecord, paths: list[Path]
+) -> SchedulingRecord | DisruptionRecord:
     """What was looked at then, with other manifests.
 
     Raises:
@@ -173,12 +179,12 @@ def _with(record: SchedulingRecord | DisruptionRecord, paths: list[Path]) -> Sch
     if not written.node_pools:
         raise InvalidInput("--with", "there is no NodePool among the manifests")
     if isinstance(record, SchedulingRecord):
-        return replace(record, snapshot=_under(record.snapshot, written))
+        return replace(record, snapshot=_snapshot_with(record.snapshot, written))
     looked_at = record.snapshot
-    return replace(record, snapshot=replace(looked_at, scheduling=_under(looked_at.scheduling, written)))
+    return replace(record, snapshot=replace(looked_at, scheduling=_snapshot_with(looked_at.scheduling, written)))
 
 
-def _under(snapshot: Snapshot, written: Manifests) -> Snapshot:
+def _snapshot_with(snapshot: Snapshot, written: Manifests) -> Snapshot:
     known = {catalog.node_class for catalog in snapshot.catalogs}
     wanted = {pool.spec.template.spec.node_class_ref.name for pool in written.node_pools}
     missing = sorted(wanted - known)
@@ -196,23 +202,23 @@ def _money(record: SchedulingRecord | DisruptionRecord | None) -> Money | None:
     return Money(record.snapshot if isinstance(record, SchedulingRecord) else record.snapshot.scheduling)
 
 
-def _difference(recorded: Plan | Decision, again: Plan | Decision, money: Money | None) -> _Change:
-    before, after = _deeds(recorded, money), _deeds(again, money)
-    return _Change(tuple(sorted(before - after)), tuple(sorted(after - before)))
+def _difference_of(recorded: Plan | Decision, again: Plan | Decision, money: Money | None) -> _DecisionDifference:
+    before, after = _actions(recorded, money), _actions(again, money)
+    return _DecisionDifference(tuple(sorted(before - after)), tuple(sorted(after - before)))
 
 
-def _deeds(decided: Plan | Decision, money: Money | None) -> set[str]:
+def _actions(decided: Plan | Decision, money: Money | None) -> set[str]:
     """Everything decided, each as a sentence that is equal when the thing decided is."""
     if isinstance(decided, Decision):
-        deeds = {_command(command, money) for command in decided.commands}
+        deeds = {_command_action(command, money) for command in decided.commands}
         return deeds | {f"{entry.node} stays: {entry.reason}" for entry in decided.blocked}
-    deeds = {_launch(claim, money) for claim in decided.node_claims}
+    deeds = {_launch_action(claim, money) for claim in decided.node_claims}
     deeds |= {f"{pod.key} on {place.name}" for place in decided.existing_nodes for pod in place.pods}
     deeds |= {f"{entry.pod.key} has no place: {entry.message}" for entry in decided.unschedulable}
     return deeds | {f"{entry.pod.key} is left alone: {entry.message}" for entry in decided.ignored}
 
 
-def _launch(claim: PlannedClaim, money: Money | None) -> str:
+def _launch_action(claim: PlannedClaim, money: Money | None) -> str:
     price = money.of_launch(claim) if money is not None else Price(claim.launch.price)
     launch, tier = claim.launch, f" tier {claim.tier}" if claim.tier else ""
     pods = summary([pod.key for pod in claim.pods])
@@ -222,8 +228,8 @@ def _launch(claim: PlannedClaim, money: Money | None) -> str:
     )
 
 
-def _command(command: DisruptionProposal, money: Money | None) -> str:
-    new = "; ".join(_launch(claim, money) for claim in command.replacements)
+def _command_action(command: DisruptionProposal, money: Money | None) -> str:
+    new = "; ".join(_launch_action(claim, money) for claim in command.replacements)
     return f"remove {summary(command.nodes)} ({command.reason})" + (f", {new}" if new else "")
 
 
@@ -234,9 +240,9 @@ def _hourly(decided: Plan | Decision) -> float:
     return sum(claim.launch.price for command in decided.commands for claim in command.replacements)
 
 
-def _page(found: Recorded, by: str, change: _Change, hourly: tuple[float, float] | None) -> RenderableType:
+def _page(found: Recorded, by: str, change: _DecisionDifference, hourly: tuple[float, float] | None) -> RenderableType:
     """The comparison for people; `hourly` is None when the decision is the same."""
-    parts: list[RenderableType] = [_headline(found), _outline(found.outline), Text()]
+    parts: list[RenderableType] = [_headline(found), _outline_table(found.outline), Text()]
     if hourly is None:
         return Group(*parts, Text("The same decision, byte for byte.", style="green"))
     parts += [Text.assemble(("- ", "red bold"), line) for line in change.recorded]
@@ -267,7 +273,7 @@ def _headline(found: Recorded) -> Text:
     )
 
 
-def _outline(outline: Outline) -> RenderableType:
+def _outline_table(outline: Outline) -> RenderableType:
     parts: list[RenderableType] = []
     if outline.removed:
         parts.append(Text(f"removed: {summary(outline.removed)}"))

@@ -18,7 +18,7 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.output import Format, Output, counted, emit
-from shiplap_cli.render.html_file import HtmlFile, write
+from shiplap_cli.render.html_file import HtmlFile, write_page
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap_lab.simulation.campaign import (
     MutantResult,
@@ -71,33 +71,37 @@ def simulate(
     play = load(scenario)
     many = range(seed, seed + seeds)
     if compare:
-        return _comparison(play, load_manifests(compare), seed, hours, output, html)
+        return _compare_manifests(play, load_manifests(compare), seed, hours, output, html)
     wanted = {"--html": html, "--recording": recording, "--records": records}
     kept = next((option for option, path in wanted.items() if path is not None), "")
     if kept and (seeds > 1 or mutant == "list"):
         raise InvalidInput(kept, "shows one run: give one --seed, and no --mutant list")
     if mutant == "list":
-        return _mutants(many, processes or os.cpu_count() or 1, output)
+        return _hunt_mutants(many, processes or os.cpu_count() or 1, output)
     if seeds > 1:
-        return _campaign(play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink)
+        return _run_campaign(
+            play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink
+        )
     with planted(mutant):
         outcome = run_seed(play, seed, hours=hours)
         if outcome.violations and shrink:
             outcome = with_fewest_faults(play, outcome, hours=hours)
         if kept:
-            _write(run_recorded(play, seed, outcome.faults, hours), html, recording, records)
+            _write_files(run_recorded(play, seed, outcome.faults, hours), html, recording, records)
     if trace is not None:
         trace.write_text("".join(f"{line}\n" for line in outcome.lines), encoding="utf-8")
     emit(document(outcome), output, lambda: _page(outcome))
     return 1 if outcome.violations else 0
 
 
-def _write(run: tuple[RunOutcome, Recording], html: Path | None, recording: Path | None, records: Path | None) -> None:
+def _write_files(
+    run: tuple[RunOutcome, Recording], html: Path | None, recording: Path | None, records: Path | None
+) -> None:
     """What was seen of a run, as asked for; the ids of records, seen from their folder, are the paths of files."""
     outcome, seen = run
     timeline = seen.timeline(outcome)
     if html is not None:
-        write(html, simulation_report(outcome, timeline))
+        write_page(html, simulation_report(outcome, timeline))
     if recording is not None:
         recording.write_bytes(msgspec.json.encode(timeline))
     if records is not None:
@@ -107,11 +111,13 @@ def _write(run: tuple[RunOutcome, Recording], html: Path | None, recording: Path
             path.write_bytes(document)
 
 
-def _comparison(play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None) -> int:
+def _compare_manifests(
+    play: Play, other: Manifests, seed: int, hours: float | None, output: Format, html: Path | None
+) -> int:
     mine, others = compare_manifests(play, other, seed, hours)
     value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
     if html is not None:
-        write(html, comparison_report(mine, others))
+        write_page(html, comparison_report(mine, others))
     emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine.figures, others.figures))
     return 0 if mine.figures.kept and others.figures.kept else 1
 
@@ -144,7 +150,7 @@ def document(outcome: RunOutcome) -> dict[str, Any]:
     }
 
 
-def _campaign(
+def _run_campaign(
     play: Play,
     name: str,
     seeds: range,
@@ -177,7 +183,7 @@ def _campaign(
     return 1 if failed else 0
 
 
-def _mutants(seeds: range, processes: int, output: Format) -> int:
+def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
     start = time.monotonic()
     found = list(hunt_mutants(MUTANTS, seeds, processes=processes))
     value = {

@@ -22,11 +22,11 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness import conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap_cli.installs.find_install import STACK, Bucket, Dev, Install, Stack, find
-from shiplap_cli.installs.install_metrics import Vitals, gather, queues_of
+from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
+from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
 from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.render.html_file import HtmlFile, write
-from shiplap_cli.render.status_page import CatalogueShown, ClusterShown, StatusShown, vitals_page
+from shiplap_cli.render.html_file import HtmlFile, write_page
+from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600
 """A catalogue that was not refreshed for so long, seconds, is pointed out: it should be every hour."""
@@ -53,23 +53,23 @@ def status(
 
     Example: shiplap status --redrive
     """
-    install = find(bucket=bucket, stack=stack, dev=dev)
+    install = find_install(bucket=bucket, stack=stack, dev=dev)
     if redrive:
         return _redrive(install, output, ask=not yes)
-    found, vitals = _read(install, cluster)
+    found, vitals = _read_status(install, cluster)
     if html is not None:
         from shiplap_cli.render.html_status import pictures_of, status_report  # noqa: PLC0415 - it shows what is found here
 
         now = time.time()
         pictures, missing = pictures_of(install, [each.cluster for each in found.clusters], now)
-        write(html, status_report(found, vitals, pictures, missing, now))
+        write_page(html, status_report(found, vitals, pictures, missing, now))
     answer = msgspec.to_builtins(found) | msgspec.to_builtins(vitals)
-    emit(answer, output, lambda: Group(_tables(found), *vitals_page(vitals)))
+    emit(answer, output, lambda: Group(_status_tables(found), *metrics_page(vitals)))
     classes = [item for each in found.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == conditions.TRUE for item in classes) else 1
 
 
-def _redrive(install: Install, output: Format, *, ask: bool) -> int:
+def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
     """Exit code 1 when malformed messages stay. Raises StoreError, InvalidInput."""
     from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - loads botocore
 
@@ -85,39 +85,39 @@ def _redrive(install: Install, output: Format, *, ask: bool) -> int:
         typer.confirm(f"Put dead letters back ({listed})?", abort=True, err=True)
     moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
     answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
-    emit(answer, output, lambda: _redriven(moved))
+    emit(answer, output, lambda: _redrive_table(moved))
     return 1 if any(left for _, left in moved.values()) else 0
 
 
-def _redriven(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
+def _redrive_table(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
     table = Table("queue", "put back", "malformed, left alone", box=None, pad_edge=False)
     for name, (done, left) in moved.items():
         table.add_row(name, str(done), str(left))
     return table
 
 
-def _read(install: Install, cluster: str) -> tuple[StatusShown, Vitals]:
+def _read_status(install: DeployedInstall, cluster: str) -> tuple[StatusDocument, InstallMetrics]:
     """Raises StoreError, AwsError, InvalidInput."""
     from shiplap.aws.bucket import BucketCatalog, BucketStatus  # noqa: PLC0415
     from shiplap.aws.session import client  # noqa: PLC0415
 
     s3, now = client("s3"), time.time()
-    known = _of_cluster(BucketStatus(s3, install.bucket).load(), cluster)
+    known = _chosen_clusters(BucketStatus(s3, install.bucket).load(), cluster)
     loaded: dict[str, Catalog] = {}
     catalogues = []
     for region in sorted({item.region for item in known}):
         try:
             loaded[region] = BucketCatalog(s3, install.bucket, region).load()
-            catalogues.append(_catalogue(loaded[region], now))
+            catalogues.append(_catalog_document(loaded[region], now))
         except StoreError as error:
-            catalogues.append(CatalogueShown(region, problem=str(error)))
+            catalogues.append(CatalogDocument(region, problem=str(error)))
     of_cluster = {item.cluster: loaded[item.region] for item in known if item.region in loaded}
     limits = {(item.cluster, pool.name): pool.limits for item in known for pool in item.pools}
-    vitals = gather(install, [item.cluster for item in known], of_cluster, limits, now)
-    return StatusShown(tuple(_cluster(item, now) for item in known), tuple(catalogues)), vitals
+    vitals = gather_metrics(install, [item.cluster for item in known], of_cluster, limits, now)
+    return StatusDocument(tuple(_cluster_document(item, now) for item in known), tuple(catalogues)), vitals
 
 
-def _of_cluster(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
+def _chosen_clusters(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
     chosen = [item for item in known.clusters if name in ("", item.cluster)]
     if name and not chosen:
         names = ", ".join(item.cluster for item in known.clusters) or "none"
@@ -125,34 +125,36 @@ def _of_cluster(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:
     return chosen
 
 
-def _cluster(known: ClusterStatus, now: float) -> ClusterShown:
+def _cluster_document(known: ClusterStatus, now: float) -> ClusterStatusDocument:
     age = int(now - known.checked_at)
-    return ClusterShown(known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools)
-
-
-def _catalogue(known: Catalog, now: float) -> CatalogueShown:
-    return CatalogueShown(
-        region=known.region,
-        version=known.version,
-        instance_types=len(known.types),
-        refreshed_at=_moment(known.refreshed_at),
-        age_seconds=int(now - known.refreshed_at),
-        on_demand_prices_at=_moment(known.on_demand_at),
-        spot_prices_at=_moment(known.spot_at),
+    return ClusterStatusDocument(
+        known.cluster, known.region, rfc3339(known.checked_at), age, known.node_classes, known.pools
     )
 
 
-def _moment(epoch_s: float) -> str:
+def _catalog_document(known: Catalog, now: float) -> CatalogDocument:
+    return CatalogDocument(
+        region=known.region,
+        version=known.version,
+        instance_types=len(known.types),
+        refreshed_at=_rfc3339(known.refreshed_at),
+        age_seconds=int(now - known.refreshed_at),
+        on_demand_prices_at=_rfc3339(known.on_demand_at),
+        spot_prices_at=_rfc3339(known.spot_at),
+    )
+
+
+def _rfc3339(epoch_s: float) -> str:
     return rfc3339(epoch_s) if epoch_s else ""
 
 
-def _tables(found: StatusShown) -> RenderableType:
+def _status_tables(found: StatusDocument) -> RenderableType:
     if not found.clusters:
         return Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
     return Group(*(part for each in found.clusters for part in _cluster_tables(each)), _catalogue_table(found))
 
 
-def _cluster_tables(shown: ClusterShown) -> Iterator[RenderableType]:
+def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
     title = f"Cluster {shown.cluster} ({shown.region}), looked at {_age(shown.age_seconds)} ago"
     classes = Table("node class", "ready", "AMIs", "subnets", "free IPs", "types", "why", title=title)
     classes.title_justify = "left"
@@ -181,7 +183,7 @@ def _reasons(status: NodeClassStatus) -> list[str]:
     return [f"{item.type}: {item.reason}: {item.message}" for item in wrong if item.reason != "DependenciesNotReady"]
 
 
-def _catalogue_table(found: StatusShown) -> Table:
+def _catalogue_table(found: StatusDocument) -> Table:
     table = Table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "")
     for item in found.catalogues:
         old = "not refreshed lately" if item.age_seconds > _OLD_S else ""

@@ -39,7 +39,7 @@ def validate(
     report = inspect_files(paths)
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]
-    problems = [_shown(problem) for problem in report.problems]
+    problems = [_problem_document(problem) for problem in report.problems]
     emit(_Answer(not problems, report.checked, problems), output, lambda: _lines(report))
     if problems:
         fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}")
@@ -47,7 +47,7 @@ def validate(
     return 0
 
 
-def _shown(problem: InvalidInput) -> _Problem:
+def _problem_document(problem: InvalidInput) -> _Problem:
     return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason)
 
 

@@ -12,12 +12,12 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws import tags
 from shiplap.aws.failures import code_of
-from shiplap_cli.doctor.findings import Client, Deployment, Finding, Words
+from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
 """AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
 
-_FED = {"schedule": "Provisioning", "lifecycle": "Lifecycle", "interrupt": "Interruption"}
+_QUEUE_OF_FUNCTION = {"schedule": "Provisioning", "lifecycle": "Lifecycle", "interrupt": "Interruption"}
 """Functions and the queues that feed them, as the outputs name those."""
 
 _QUOTAS = (
@@ -39,14 +39,14 @@ GATEWAYS = ("s3", "dynamodb")
 """The same, of kind gateway, which cost nothing."""
 
 
-def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[Finding]:
+def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[CheckResult]:
     """Who asks, and whether this machine's clock is AWS's."""
     yield from caller(client, deployment.region, now)
 
 
-def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[Finding]:
+def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[CheckResult]:
     """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
-    answer, words = client("sts").get_caller_identity(), Words("credentials")
+    answer, words = client("sts").get_caller_identity(), CheckReporter("credentials")
     if account and answer["Account"] != account:
         mend = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
         yield words.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", mend)
@@ -54,11 +54,11 @@ def caller(client: Client, region: str, now: float, account: str = "") -> Iterat
         yield words.ok(answer["Arn"], f"account {answer['Account']}, {region}")
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     if date:
-        yield _skew(now - parsedate_to_datetime(date).timestamp())
+        yield _clock_skew(now - parsedate_to_datetime(date).timestamp())
 
 
-def _skew(seconds: float) -> Finding:
-    words, says = Words("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
+def _clock_skew(seconds: float) -> CheckResult:
+    words, says = CheckReporter("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
     mend = "set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off"
     if abs(seconds) >= _SKEW_FAILED_S:
         return words.failed("this machine", says, mend)
@@ -67,9 +67,9 @@ def _skew(seconds: float) -> Finding:
     return words.ok("this machine", says)
 
 
-def functions(client: Client, deployment: Deployment) -> Iterator[Finding]:
+def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether each function is deployed, not switched off, and in service with its newest version."""
-    words, lambdas = Words("functions"), client("lambda")
+    words, lambdas = CheckReporter("functions"), client("lambda")
     for name, function in deployment.functions.items():
         configuration = lambdas.get_function_configuration(FunctionName=function)
         state, update = configuration.get("State", "Active"), configuration.get("LastUpdateStatus", "Successful")
@@ -85,8 +85,8 @@ def functions(client: Client, deployment: Deployment) -> Iterator[Finding]:
         yield _in_service(lambdas, name, function)
 
 
-def _in_service(lambdas: Any, name: str, function: str) -> Finding:
-    words = Words("functions")
+def _in_service(lambdas: Any, name: str, function: str) -> CheckResult:
+    words = CheckReporter("functions")
     live = lambdas.get_alias(FunctionName=function, Name="live")["FunctionVersion"]
     pages = lambdas.get_paginator("list_versions_by_function").paginate(FunctionName=function)
     newest = max(int(item["Version"]) for page in pages for item in page["Versions"] if item["Version"].isdigit())
@@ -96,20 +96,20 @@ def _in_service(lambdas: Any, name: str, function: str) -> Finding:
     return words.ok(name, f"version {live} is in service")
 
 
-def _fed(deployment: Deployment) -> dict[str, str]:
+def _queues_of_functions(deployment: Deployment) -> dict[str, str]:
     """Functions and the queues that feed them; those of a named network end in its name, `interrupt` is of none."""
     return {
         f"{name}{network}": f"{queue}{network.capitalize()}"
-        for name, queue in _FED.items()
+        for name, queue in _QUEUE_OF_FUNCTION.items()
         for network in dict.fromkeys(("", *deployment.networks))
         if f"{name}{network}" in deployment.functions
     }
 
 
-def sources(client: Client, deployment: Deployment) -> Iterator[Finding]:
+def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether Lambda polls the queues."""
-    words, lambdas = Words("event sources"), client("lambda")
-    for name in _fed(deployment):
+    words, lambdas = CheckReporter("event sources"), client("lambda")
+    for name in _queues_of_functions(deployment):
         function = deployment.functions[name]
         found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
         states = sorted({item.get("State", "Enabled") for item in found})
@@ -122,10 +122,10 @@ def sources(client: Client, deployment: Deployment) -> Iterator[Finding]:
             yield words.ok(name, "its queue is polled")
 
 
-def queues(client: Client, deployment: Deployment) -> Iterator[Finding]:
+def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether EventBridge may send to the queues, and whether anything was set aside."""
-    words, sqs = Words("queues"), client("sqs")
-    for queue in _fed(deployment).values():
+    words, sqs = CheckReporter("queues"), client("sqs")
+    for queue in _queues_of_functions(deployment).values():
         url, letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
         attributes = _attributes(sqs, url)
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
@@ -151,17 +151,17 @@ def _attributes(sqs: Any, url: str) -> dict[str, str]:
     return found
 
 
-def quotas(client: Client, deployment: Deployment) -> Iterator[Finding]:
+def quotas(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """What of the account's quotas is used: they are shared by all that runs in the Region."""
     yield from vcpus_and_templates(client)
     yield from concurrency(client, len(deployment.clusters))
 
 
-def vcpus_and_templates(client: Client) -> Iterator[Finding]:
+def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
     """EC2's quotas: a launch beyond them is refused."""
-    words, used = Words("quotas"), _used(client)
+    words, used = CheckReporter("quotas"), _used_quotas(client)
     for service, code, what, key in _QUOTAS:
-        most = limit(client, service, code)
+        most = quota_of(client, service, code)
         says = f"{used[key]:g} of {most:g}"
         mend = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
         if used[key] >= most:
@@ -172,9 +172,9 @@ def vcpus_and_templates(client: Client) -> Iterator[Finding]:
             yield words.ok(what, says)
 
 
-def concurrency(client: Client, clusters: int) -> Iterator[Finding]:
+def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     """How many functions may run at once in the account."""
-    words, what = Words("quotas"), "concurrent functions"
+    words, what = CheckReporter("quotas"), "concurrent functions"
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
@@ -184,7 +184,7 @@ def concurrency(client: Client, clusters: int) -> Iterator[Finding]:
         yield words.ok(what, f"{most} in the account")
 
 
-def limit(client: Client, service: str, code: str) -> float:
+def quota_of(client: Client, service: str, code: str) -> float:
     """A quota of the account, or AWS's default where it has none of its own."""
     service_quotas = client("service-quotas")
     try:
@@ -196,7 +196,7 @@ def limit(client: Client, service: str, code: str) -> float:
     return float(found["Quota"]["Value"])
 
 
-def _used(client: Client) -> dict[str, float]:
+def _used_quotas(client: Client) -> dict[str, float]:
     ec2 = client("ec2")
     used = {"on-demand": 0.0, "spot": 0.0, "templates": 0.0}
     running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
@@ -211,9 +211,9 @@ def _used(client: Client) -> dict[str, float]:
     return used
 
 
-def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether another install launches nodes in the cluster, by the tags of its instances."""
-    words, alive = Words("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    words, alive = CheckReporter("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
     pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
     found = Counter(
         tags.read(item.get("Tags", [])).get(tags.INSTALL, "")
@@ -231,17 +231,17 @@ def neighbours(client: Client, deployment: Deployment, cluster: str) -> Iterator
         yield words.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
 
 
-def network(client: Client, deployment: Deployment) -> Iterator[Finding]:
+def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
     for name in deployment.networks:
         function = deployment.functions[f"schedule{name}"]
         vpc = client("lambda").get_function_configuration(FunctionName=function).get("VpcConfig", {})
-        yield from ways_out(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
+        yield from egress(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
 
 
-def ways_out(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:
+def egress(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
     """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints."""
-    words, ec2 = Words("network"), client("ec2")
+    words, ec2 = CheckReporter("network"), client("ec2")
     if not subnets:
         yield words.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
         return
@@ -252,7 +252,7 @@ def ways_out(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequen
         table = _table_of(subnet, tables)
         there = {_service(item) for item in found if _serves(item, table)}
         missing = [name for name in (*endpoints, *GATEWAYS) if name not in there]
-        if _leads_out(table):
+        if _has_egress(table):
             yield words.ok(subnet, "has a way out through a NAT gateway or another router")
         elif missing:
             mend = (
@@ -285,7 +285,7 @@ def _table_of(subnet: str, tables: Sequence[Mapping[str, Any]]) -> Mapping[str, 
     return {}
 
 
-def _leads_out(table: Mapping[str, Any]) -> bool:
+def _has_egress(table: Mapping[str, Any]) -> bool:
     """A route to an internet gateway is none for a function: it has no public address."""
     ways = ("NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId", "VpcPeeringConnectionId")
     routes = [route for route in table.get("Routes", ()) if route.get("DestinationCidrBlock") == "0.0.0.0/0"]

@@ -15,7 +15,7 @@ from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.readiness import conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
-from shiplap_cli.doctor.findings import Client, Deployment, Finding, Verdict, Words
+from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, CheckVerdict, Client, Deployment
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
 """Functions that talk to API servers."""
@@ -29,7 +29,7 @@ Ask = Callable[[str, Mapping[str, Any]], bytes]
 """A POST to an API server: path and body in, the answer's body out."""
 
 
-class Right(msgspec.Struct, frozen=True, order=True):
+class RbacPermission(msgspec.Struct, frozen=True, order=True):
     """One thing that the RBAC manifest grants; `resource` with its subresource after a slash."""
 
     verb: str
@@ -60,7 +60,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Answer = _Answer()
 
 
-def rights_of(manifest: Path) -> tuple[Right, ...]:
+def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
     """Everything the ClusterRoles of a manifest grant, sorted. Raises InvalidInput."""
     import yaml  # noqa: PLC0415 - slow to import, and only needed here
 
@@ -70,7 +70,7 @@ def rights_of(manifest: Path) -> tuple[Right, ...]:
         raise InvalidInput(str(manifest), f"the RBAC manifest cannot be read: {error}") from error
     rules = [rule for document in documents if document.kind == "ClusterRole" for rule in document.rules]
     found = {
-        Right(verb, group, resource)
+        RbacPermission(verb, group, resource)
         for rule in rules
         for verb in rule.verbs
         for group in rule.api_groups
@@ -79,9 +79,9 @@ def rights_of(manifest: Path) -> tuple[Right, ...]:
     return tuple(sorted(found))
 
 
-def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[Finding]:
+def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
     """Whether instance types and prices are fresh."""
-    words, mend = Words("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
+    words, mend = CheckReporter("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
     try:
         age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
     except StoreError as error:
@@ -93,9 +93,9 @@ def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[Finding
         yield words.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
 
 
-def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[Finding]:
+def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckResult]:
     """What the last inspection found: AMIs, subnets, security groups by their selectors, role and instance profile."""
-    words = Words("node classes")
+    words = CheckReporter("node classes")
     if not known:
         mend = "wait five minutes after the first deployment; then look at the log of the function catalog"
         yield words.failed("", "nothing was inspected yet", mend)
@@ -115,9 +115,9 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[Finding
                 yield words.failed(subject, f"{found.type}: {found.reason}: {found.message}", mend)
 
 
-def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether the cluster is there, lets access entries in, can be reached, and lets each function in."""
-    found, findings = described(client, cluster)
+    found, findings = describe_cluster(client, cluster)
     yield from findings
     if found is None:
         return
@@ -125,11 +125,11 @@ def control_plane(client: Client, deployment: Deployment, cluster: str) -> Itera
     schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions[f"schedule{network}"])
     yield endpoint(cluster, found.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
     entries = authentication(cluster, found)
-    if entries.verdict is Verdict.FAILED:
+    if entries.verdict is CheckVerdict.FAILED:
         yield entries
         return
     for name in ENTERING:
-        yield _entry(client, deployment, cluster, f"{name}{network}")
+        yield _access_entry(client, deployment, cluster, f"{name}{network}")
 
 
 def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
@@ -147,9 +147,9 @@ def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
     return deployment.networks[0]
 
 
-def described(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[Finding]]:
+def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[CheckResult]]:
     """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
-    words = Words("cluster")
+    words = CheckReporter("cluster")
     try:
         found = client("eks").describe_cluster(name=cluster)["cluster"]
     except ClientError as error:
@@ -163,18 +163,18 @@ def described(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, l
     return found, [words.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
 
 
-def authentication(cluster: str, found: Mapping[str, Any]) -> Finding:
+def authentication(cluster: str, found: Mapping[str, Any]) -> CheckResult:
     """Whether a cluster knows access entries."""
-    words, mode = Words("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
+    words, mode = CheckReporter("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
         mend = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
         return words.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", mend)
     return words.ok(cluster, f"knows access entries: its mode is {mode}")
 
 
-def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> Finding:
+def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> CheckResult:
     """Whether functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
-    words = Words("endpoint")
+    words = CheckReporter("endpoint")
     inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
     if not inside and not public:
@@ -194,8 +194,8 @@ def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) ->
     return words.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
 
 
-def _entry(client: Client, deployment: Deployment, cluster: str, name: str) -> Finding:
-    words, subject = Words("access"), f"{cluster}/{name}"
+def _access_entry(client: Client, deployment: Deployment, cluster: str, name: str) -> CheckResult:
+    words, subject = CheckReporter("access"), f"{cluster}/{name}"
     role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
     mend = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
     try:
@@ -209,7 +209,7 @@ def _entry(client: Client, deployment: Deployment, cluster: str, name: str) -> F
     return words.ok(subject, f"enters as the group {GROUP}")
 
 
-def node_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[Finding]:
+def node_access_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[CheckResult]:
     """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
     found = {
         (cluster.cluster, item.instance_profile, FAMILIES[item.family].os)
@@ -218,7 +218,7 @@ def node_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[Fin
         if item.instance_profile and item.family in FAMILIES
     }
     for cluster, profile, system in sorted(found):
-        yield node_entry(client, cluster, role_of_profile(client, profile), system)
+        yield node_access_entry(client, cluster, role_of_profile(client, profile), system)
 
 
 def role_of_profile(client: Client, profile: str) -> str:
@@ -229,9 +229,9 @@ def role_of_profile(client: Client, profile: str) -> str:
     return str(roles[0]["Arn"])
 
 
-def node_entry(client: Client, cluster: str, role: str, system: str) -> Finding:
+def node_access_entry(client: Client, cluster: str, role: str, system: str) -> CheckResult:
     """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
-    words, wanted = Words("node role"), f"EC2_{system.upper()}"
+    words, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
     subject, eks = f"{cluster}/{role.rpartition('/')[2]}", client("eks")
     create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
     try:
@@ -247,9 +247,9 @@ def node_entry(client: Client, cluster: str, role: str, system: str) -> Finding:
     return words.ok(subject, f"enters as {wanted}")
 
 
-def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[Finding]:
+def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether a cluster's audit log reaches the function, where the install has one."""
-    words, group = Words("audit log"), f"/aws/eks/{cluster}/cluster"
+    words, group = CheckReporter("audit log"), f"/aws/eks/{cluster}/cluster"
     if "audit" not in deployment.functions:
         yield words.ok(cluster, "is not used")
         return
@@ -270,13 +270,13 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
         )
 
 
-def rbac(ask: Ask, cluster: str, rights: Sequence[Right], *, myself: bool) -> Iterator[Finding]:
+def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
     """Whether the functions' group may do all that the RBAC manifest grants, by asking the API server for each.
 
     `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
     """
-    words = Words("rbac")
-    missing = [right for right in rights if not _may(ask, right, myself=myself)]
+    words = CheckReporter("rbac")
+    missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         mend = "kubectl apply -f docs/rbac.yaml in this cluster"
@@ -285,7 +285,7 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[Right], *, myself: bool) -> It
         yield words.ok(cluster, f"{len(rights)} rights are granted")
 
 
-def _may(ask: Ask, right: Right, *, myself: bool) -> bool:
+def _is_allowed(ask: Ask, right: RbacPermission, *, myself: bool) -> bool:
     resource, _, subresource = right.resource.partition("/")
     wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
     kind = "SelfSubjectAccessReview" if myself else "SubjectAccessReview"
@@ -299,6 +299,6 @@ def _may(ask: Ask, right: Right, *, myself: bool) -> bool:
     return msgspec.json.decode(answer, type=_Review).status.allowed
 
 
-def inspected(s3: Any, bucket: str) -> tuple[ClusterStatus, ...]:
+def inspected_clusters(s3: Any, bucket: str) -> tuple[ClusterStatus, ...]:
     """What the function catalog has found out about the clusters. Raises StoreError."""
     return BucketStatus(s3, bucket).load().clusters

@@ -58,29 +58,29 @@ def doctor(
         from shiplap_lab.dev.running import find_session  # noqa: PLC0415 - not for those who ask a live install
 
         os.environ.update(find_session().environment)
-    from shiplap_cli.doctor import findings  # noqa: PLC0415 - so that --help does not wait for botocore
-    from shiplap_cli.doctor.findings import Verdict  # noqa: PLC0415
+    from shiplap_cli.doctor import check_results  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap_cli.doctor.check_results import CheckVerdict  # noqa: PLC0415
 
-    entering = partial(_ask, context=context, kubeconfig=kubeconfig)
+    entering = partial(_cluster_asker, context=context, kubeconfig=kubeconfig)
     if before_deploy:
-        looked = _prerequisites(settings)
+        looked = _checks_before_deploy(settings)
     else:
-        looked = checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
-    found = tuple(findings.run(looked))
-    emit({"findings": found, "verdicts": _counts(found)}, output, lambda: _table(found))
-    return 1 if any(item.verdict in (Verdict.FAILED, Verdict.UNKNOWN) for item in found) else 0
+        looked = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
+    found = tuple(check_results.run_checks(looked))
+    emit({"findings": found, "verdicts": _counts_by_verdict(found)}, output, lambda: _table(found))
+    return 1 if any(item.verdict in (CheckVerdict.FAILED, CheckVerdict.UNKNOWN) for item in found) else 0
 
 
-def _prerequisites(settings: Path) -> Iterable[Any]:
+def _checks_before_deploy(settings: Path) -> Iterable[Any]:
     """Every check before there is a stack. Raises InvalidInput, InvalidManifests."""
     from shiplap_cli.doctor import prerequisites  # noqa: PLC0415
-    from shiplap_cli.doctor.planned_install import planned  # noqa: PLC0415
+    from shiplap_cli.doctor.planned_install import read_planned_install  # noqa: PLC0415
 
-    plan = planned(settings)
-    return prerequisites.checks(clients(plan.region), plan, time.time())
+    plan = read_planned_install(settings)
+    return prerequisites.prerequisite_checks(clients(plan.region), plan, time.time())
 
 
-def checks(
+def install_checks(
     stack: str,
     only: str,
     manifest: Path,
@@ -97,10 +97,10 @@ def checks(
         AwsError: CloudFormation does not answer.
     """
     from shiplap_cli.doctor import account_checks, cluster_checks  # noqa: PLC0415
-    from shiplap_cli.doctor.findings import Check, Deployment  # noqa: PLC0415
+    from shiplap_cli.doctor.check_results import Check, Deployment  # noqa: PLC0415
 
     made = client or clients()
-    rights = cluster_checks.rights_of(manifest)
+    rights = cluster_checks.permissions_of(manifest)
     region = made("cloudformation").meta.region_name
     outputs = outputs_of(made, stack)
     bare = Deployment(stack, region, outputs, ())
@@ -109,7 +109,9 @@ def checks(
 
     def inspect() -> Iterable[Any]:
         seen.extend(
-            item for item in cluster_checks.inspected(made("s3"), outputs["Bucket"]) if only in ("", item.cluster)
+            item
+            for item in cluster_checks.inspected_clusters(made("s3"), outputs["Bucket"])
+            if only in ("", item.cluster)
         )
         return cluster_checks.node_classes(seen, now())
 
@@ -117,7 +119,7 @@ def checks(
     names = tuple(dict.fromkeys([item.cluster for item in seen] + ([only] if only else [])))
     deployment = Deployment(stack, region, outputs, names)
     yield Check("functions", lambda: account_checks.functions(made, deployment))
-    yield Check("event sources", lambda: account_checks.sources(made, deployment))
+    yield Check("event sources", lambda: account_checks.event_sources(made, deployment))
     yield Check("queues", lambda: account_checks.queues(made, deployment))
     for place in sorted({item.region for item in seen} or {region}):
         yield Check("catalogue", partial(cluster_checks.catalogue, made("s3"), outputs["Bucket"], place, now()))
@@ -126,21 +128,21 @@ def checks(
     for name in names:
         yield Check("cluster", partial(cluster_checks.control_plane, made, deployment, name))
         known = [item for item in seen if item.cluster == name]
-        yield Check("node role", partial(cluster_checks.node_entries, made, known))
-        yield Check("installs", partial(account_checks.neighbours, made, deployment, name))
+        yield Check("node role", partial(cluster_checks.node_access_entries, made, known))
+        yield Check("installs", partial(account_checks.other_installs, made, deployment, name))
         yield Check("audit log", partial(cluster_checks.audit_logs, made, deployment, name))
         yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
 
 
 def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:
     from shiplap_cli.doctor import cluster_checks  # noqa: PLC0415
-    from shiplap_cli.doctor.findings import Words  # noqa: PLC0415
+    from shiplap_cli.doctor.check_results import CheckReporter  # noqa: PLC0415
 
     try:
         ask = entering(name, region)
     except ClusterGone:
         mend = f"shiplap doctor --cluster {name} --context CONTEXT"
-        return (Words("rbac").warning(name, "is outside of EKS, so it was not asked", mend),)
+        return (CheckReporter("rbac").warning(name, "is outside of EKS, so it was not asked", mend),)
     return cluster_checks.rbac(ask, name, rights, myself=myself)
 
 
@@ -186,7 +188,7 @@ def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
     return outputs
 
 
-def _ask(cluster: str, region: str, *, context: str, kubeconfig: Path | None) -> Callable[[str, Any], bytes]:
+def _cluster_asker(cluster: str, region: str, *, context: str, kubeconfig: Path | None) -> Callable[[str, Any], bytes]:
     """A way to ask a cluster's API server. Raises InvalidInput, ClusterError, AwsError."""
     from shiplap.cluster.enter import context_transport  # noqa: PLC0415
     from shiplap.cluster.kubeconfig import load  # noqa: PLC0415
@@ -210,7 +212,7 @@ class _Clock:
         return time.time()
 
 
-def _counts(found: Sequence[Any]) -> dict[str, int]:
+def _counts_by_verdict(found: Sequence[Any]) -> dict[str, int]:
     return {verdict: sum(item.verdict == verdict for item in found) for verdict in _STYLES}
 
 

@@ -42,7 +42,7 @@ class PlannedCluster(msgspec.Struct, frozen=True):
     node_roles: tuple[NodeRole, ...]
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedInstall(msgspec.Struct, frozen=True):
     """The whole install. `account` is empty where any will do; `spot` when a NodePool may launch spot instances."""
 
     region: str
@@ -52,7 +52,7 @@ class Planned(msgspec.Struct, frozen=True):
     spot: bool
 
 
-def planned(path: Path) -> Planned:
+def read_planned_install(path: Path) -> PlannedInstall:
     """Read shiplap.yaml and its manifests, as the CDK app reads them.
 
     Raises:
@@ -65,22 +65,22 @@ def planned(path: Path) -> Planned:
         sys.path.append(str(_CHECKOUT))
     from infra.settings import read  # noqa: PLC0415 - the CDK app is beside the package, not within it
 
-    return plan_of(read(path))
+    return planned_install_of(read(path))
 
 
-def plan_of(install: InstallConfig) -> Planned:
+def planned_install_of(install: InstallConfig) -> PlannedInstall:
     """What an install asks of AWS."""
     pools = [pool for cluster in install.clusters for pool in cluster.settings.manifests.node_pools]
-    return Planned(
+    return PlannedInstall(
         region=install.document.region,
         account=install.document.account,
-        clusters=tuple(map(_cluster, install.clusters)),
+        clusters=tuple(map(_planned_cluster, install.clusters)),
         volume_keys=tuple(sorted({key for cluster in install.clusters for key in cluster.volume_keys})),
-        spot=any(map(_may_be_spot, pools)),
+        spot=any(map(_allows_spot, pools)),
     )
 
 
-def _cluster(cluster: ServedCluster) -> PlannedCluster:
+def _planned_cluster(cluster: ServedCluster) -> PlannedCluster:
     document = cluster.document
     return PlannedCluster(
         name=cluster.name,
@@ -99,7 +99,7 @@ def _cluster(cluster: ServedCluster) -> PlannedCluster:
     )
 
 
-def _may_be_spot(pool: NodePool) -> bool:
+def _allows_spot(pool: NodePool) -> bool:
     for rule in pool.spec.template.spec.requirements:
         if rule.key == labels.CAPACITY_TYPE:
             listed = "spot" in rule.values

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of
 from shiplap_cli.doctor import account_checks, cluster_checks
-from shiplap_cli.doctor.findings import Check, Client, Finding, Words
-from shiplap_cli.doctor.planned_install import NodeRole, Planned, PlannedCluster
+from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client
+from shiplap_cli.doctor.planned_install import NodeRole, PlannedCluster, PlannedInstall
 
 _BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 _LEAST_BOOTSTRAP = 6
@@ -25,7 +25,7 @@ _HTTPS = 443
 _SPOT_ROLE, _FLEET_ROLE = "AWSServiceRoleForEC2Spot", "AWSServiceRoleForEC2Fleet"
 
 
-def checks(client: Client, plan: Planned, now: float) -> Iterable[Check]:
+def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Iterable[Check]:
     """Every prerequisite of an install, each as a check of its own."""
     yield Check("credentials", lambda: credentials(client, plan, now))
     yield Check("bootstrap", lambda: bootstrap(client))
@@ -44,14 +44,14 @@ def checks(client: Client, plan: Planned, now: float) -> Iterable[Check]:
                 yield Check("node role", partial(node_role, client, cluster.name, role))
 
 
-def credentials(client: Client, plan: Planned, now: float) -> Iterator[Finding]:
+def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[CheckResult]:
     """Who asks, in which account, and whether this machine's clock is AWS's."""
     yield from account_checks.caller(client, plan.region, now, plan.account)
 
 
-def bootstrap(client: Client) -> Iterator[Finding]:
+def bootstrap(client: Client) -> Iterator[CheckResult]:
     """Whether `cdk bootstrap` was run in this account and Region."""
-    words, mend = Words("bootstrap"), "npx cdk bootstrap"
+    words, mend = CheckReporter("bootstrap"), "npx cdk bootstrap"
     try:
         version = int(client("ssm").get_parameter(Name=_BOOTSTRAP)["Parameter"]["Value"])
     except ClientError as error:
@@ -65,12 +65,12 @@ def bootstrap(client: Client) -> Iterator[Finding]:
         yield words.ok("CDK", f"its bootstrap stack is of version {version}")
 
 
-def rules(client: Client) -> Iterator[Finding]:
+def rules(client: Client) -> Iterator[CheckResult]:
     """Whether the default bus has room for the rules that hear of interruptions."""
-    words, what = Words("quotas"), "rules on the default bus"
+    words, what = CheckReporter("quotas"), "rules on the default bus"
     pages = client("events").get_paginator("list_rules").paginate()
     used = sum(len(page["Rules"]) for page in pages)
-    limit = account_checks.limit(client, "events", "L-244521F2")
+    limit = account_checks.quota_of(client, "events", "L-244521F2")
     if used + _DEFAULT_BUS_RULES > limit:
         mend = "aws service-quotas request-service-quota-increase --service-code events --quota-code L-244521F2 …"
         yield words.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", mend)
@@ -78,9 +78,9 @@ def rules(client: Client) -> Iterator[Finding]:
         yield words.ok(what, f"{used} of {limit:g}")
 
 
-def volumes(client: Client, plan: Planned) -> Iterator[Finding]:
+def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     """Whether a key of the account's own encrypts volumes by default; instances end at once when it may not be used."""
-    words, ec2 = Words("volumes"), client("ec2")
+    words, ec2 = CheckReporter("volumes"), client("ec2")
     if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
         yield words.ok("default encryption", "is off")
         return
@@ -97,9 +97,9 @@ def volumes(client: Client, plan: Planned) -> Iterator[Finding]:
     yield words.failed("default encryption", f"is by {key}, which shiplap.yaml does not name", mend)
 
 
-def service_linked_roles(client: Client, plan: Planned) -> Iterator[Finding]:
+def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
-    words = Words("service-linked roles")
+    words = CheckReporter("service-linked roles")
     if plan.spot:
         mend = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
         if _exists(client, _SPOT_ROLE):
@@ -139,14 +139,14 @@ def endpoints_of(found: Sequence[PlannedCluster]) -> tuple[str, ...]:
     return (*account_checks.ENDPOINTS, *secrets, *shifts)
 
 
-def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[Finding]:
+def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
     """Whether the subnets exist, and functions in them have a way to the services that they ask."""
     found = _subnets(client, subnets)
     if len({item["VpcId"] for item in found}) > 1:
         mend = "name subnets of one VPC in `vpc`"
-        yield Words("network").failed(", ".join(subnets), "are of several VPCs", mend)
+        yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", mend)
         return
-    yield from account_checks.ways_out(client, _vpc(found), subnets, endpoints)
+    yield from account_checks.egress(client, _vpc(found), subnets, endpoints)
 
 
 def _subnets(client: Client, names: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -157,9 +157,9 @@ def _vpc(subnets: Sequence[Mapping[str, Any]]) -> str:
     return str(subnets[0]["VpcId"]) if subnets else ""
 
 
-def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
+def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     """Whether EKS knows the cluster, takes access entries, and lets the functions reach its endpoint."""
-    found, findings = cluster_checks.described(client, cluster.name)
+    found, findings = cluster_checks.describe_cluster(client, cluster.name)
     yield from findings
     if found is None:
         return
@@ -169,10 +169,10 @@ def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
         yield cluster_checks.authentication(cluster.name, found)
 
 
-def ingress(client: Client, cluster: PlannedCluster) -> Iterator[Finding]:
+def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     """Whether the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
-    words = Words("ingress")
-    found, _ = cluster_checks.described(client, cluster.name)
+    words = CheckReporter("ingress")
+    found, _ = cluster_checks.describe_cluster(client, cluster.name)
     config = (found or {}).get("resourcesVpcConfig", {})
     if not cluster.subnets or not config.get("endpointPrivateAccess"):
         return
@@ -209,7 +209,7 @@ def _admits(rule: Mapping[str, Any], groups: Sequence[str], blocks: Sequence[str
     return all(any(ip_network(block).subnet_of(known) for known in ranges) for block in blocks)  # type: ignore[arg-type]
 
 
-def node_role(client: Client, cluster: str, role: NodeRole) -> Iterator[Finding]:
+def node_role(client: Client, cluster: str, role: NodeRole) -> Iterator[CheckResult]:
     """Whether a role of nodes that the stack does not make has an access entry of the right type."""
     if role.role:
         caller = client("sts").get_caller_identity()
@@ -217,4 +217,4 @@ def node_role(client: Client, cluster: str, role: NodeRole) -> Iterator[Finding]
         arn = f"arn:{partition}:iam::{caller['Account']}:role/{role.role.lstrip('/')}"
     else:
         arn = cluster_checks.role_of_profile(client, role.profile)
-    yield cluster_checks.node_entry(client, cluster, arn, role.os)
+    yield cluster_checks.node_access_entry(client, cluster, arn, role.os)

@@ -46,13 +46,13 @@ class ClaimAccounts:
         """The account of a claim of the plan made of this world."""
         lane = self._lanes.get((claim.node_pool, claim.tier))
         if lane is None:
-            return _of_static(claim, self._tables.get(claim.node_pool))
+            return _account_of_static_claim(claim, self._tables.get(claim.node_pool))
         table = lane.table
         wanted = self._wanted(lane, claim)
         offered = table.offered(wanted, lane.given)
         load = self._load((*claim.pods, *claim.virtual_pods))
-        careful = table.careful_rows & ~_of_types(lane, claim.relies_on_estimate)
-        rows = np.flatnonzero(careful | (table.row_estimate & _of_types(lane, claim.relies_on_estimate)))
+        careful = table.careful_rows & ~_rows_of_types(lane, claim.relies_on_estimate)
+        rows = np.flatnonzero(careful | (table.row_estimate & _rows_of_types(lane, claim.relies_on_estimate)))
         places = table.row_type[rows]
         holds = (lane.net[rows] >= load).all(axis=1)
         suits = offered.suits[places]
@@ -86,7 +86,7 @@ class ClaimAccounts:
         return load
 
 
-def _of_static(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
+def _account_of_static_claim(claim: PlannedClaim, table: TypeTable | None) -> ClaimAccount:
     """A claim that keeps a static pool at its replicas: no pod chose its lane."""
     launch = claim.launch
     return ClaimAccount(
@@ -160,6 +160,6 @@ def _cheaper(
     return tuple(found)
 
 
-def _of_types(lane: NodeClaimTemplate, names: Iterable[str]) -> Bools:
+def _rows_of_types(lane: NodeClaimTemplate, names: Iterable[str]) -> Bools:
     known = set(names)
     return np.array([lane.table.names[place] in known for place in lane.table.row_type.tolist()], np.bool_)

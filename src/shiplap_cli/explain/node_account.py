@@ -39,7 +39,7 @@ class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
     stays: str
 
 
-def account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
+def node_account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
     """The account of a node in the decision on this snapshot.
 
     Raises:

@@ -19,7 +19,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import HOURLY, NODES, PoolLimits
-from shiplap_cli.explain.account import account_of
+from shiplap_cli.explain.pod_account import pod_account_of
 from shiplap_cli.money import Money, dollars
 
 _EXAMPLES = 3
@@ -38,7 +38,7 @@ class TierAccount(_Part, frozen=True):
     blocked: str
 
 
-class Away(_Part, frozen=True):
+class UnplacedPodAccount(_Part, frozen=True):
     """What a tier says to a pod that has no place, and the smallest change that would give it one."""
 
     pod: str
@@ -64,10 +64,10 @@ class PoolAccount(_Part, frozen=True):
     launched_hourly: float
     launched_estimated: bool
     passed_over: tuple[str, ...]
-    away: tuple[Away, ...]
+    away: tuple[UnplacedPodAccount, ...]
 
 
-def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount:
+def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount:
     """The account of a NodePool in the plan made of this snapshot.
 
     Raises:
@@ -92,17 +92,17 @@ def account_of_pool(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         nodes=len(own),
         hourly=money.of_nodes(own).hourly,
         estimated=money.of_nodes(own).estimated,
-        left=_left(lanes[0].limits) if lanes else {},
+        left=_limits_left(lanes[0].limits) if lanes else {},
         tiers=tuple(TierAccount(lane.tier.index, len(set(lane.table.row_type)), lane.blocked) for lane in lanes),
         launches=dict(sorted(Counter(claim.launch.instance_type for claim in claims).items())),
         launched_hourly=money.of_launches(claims).hourly,
         launched_estimated=money.of_launches(claims).estimated,
         passed_over=tuple(sorted(passed)),
-        away=tuple(_away(snapshot, decided, name)),
+        away=tuple(_unplaced_pods(snapshot, decided, name)),
     )
 
 
-def _left(budget: PoolLimits) -> dict[str, str]:
+def _limits_left(budget: PoolLimits) -> dict[str, str]:
     """What the limits leave, as quantities; dollars as such."""
     left = {name: int(budget.left[budget.axis.names.index(name)]) for name in budget.resources()}
     shown = {
@@ -111,14 +111,16 @@ def _left(budget: PoolLimits) -> dict[str, str]:
     return {**shown, NODES: str(budget.nodes_left)} if NODES in budget.amounts else shown
 
 
-def _away(snapshot: Snapshot, decided: Plan, name: str) -> list[Away]:
+def _unplaced_pods(snapshot: Snapshot, decided: Plan, name: str) -> list[UnplacedPodAccount]:
     found = []
     for entry in decided.unschedulable[:_EXAMPLES]:
         key = entry.pod.key
-        account = account_of(snapshot, decided, key)
+        account = pod_account_of(snapshot, decided, key)
         change = next((" and ".join(item.changes) for item in account.changes if f"pool {name}" in item.place), "")
         found += [
-            Away(key, lane.tier, lane.verdict, lane.text, change) for lane in account.lanes if lane.node_pool == name
+            UnplacedPodAccount(key, lane.tier, lane.verdict, lane.text, change)
+            for lane in account.lanes
+            if lane.node_pool == name
         ]
     return found
 

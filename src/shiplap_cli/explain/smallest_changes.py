@@ -40,13 +40,13 @@ from shiplap.scheduling.planner import solve, write
 from shiplap.scheduling.supply.open_claims import RefusalKind
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
-_STEPS = 6
+_MOST_CHANGES = 6
 """Obstacles removed on the way to one lane; a lane farther off is no suggestion."""
 
-_LANES = 6
+_MOST_TEMPLATES = 6
 """Lanes tried, nearest first: each costs a few decisions."""
 
-_TRIES = 60
+_MOST_TRIES = 60
 """Decisions spent on weakening one proposal; those that work by then are as weak as was found."""
 
 _GIBI, _MEBI = 2**30, 2**20
@@ -57,7 +57,7 @@ _ONE_RULE = 0.5
 replace = msgspec.structs.replace
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class ChangeProposal(msgspec.Struct, frozen=True):
     """Changes that together gave the pod a place, and where that was. `size` grows with what is asked for."""
 
     changes: tuple[str, ...]
@@ -65,7 +65,7 @@ class Proposal(msgspec.Struct, frozen=True):
     size: float
 
 
-class _Asker(msgspec.Struct, frozen=True):
+class _SubjectPod(msgspec.Struct, frozen=True):
     """The pod, `namespace/name`, what it requests as it stands, and which pods had no place before anything changed."""
 
     key: str
@@ -73,7 +73,7 @@ class _Asker(msgspec.Struct, frozen=True):
     left_out: frozenset[str]
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _ChangePart(msgspec.Struct, frozen=True):
     """A part of a change that could be weaker: an amount that went from `now` to `to`, or a rule lifted (0 to 1).
 
     `unit` is what the amount is written in.
@@ -84,7 +84,7 @@ class _Part(msgspec.Struct, frozen=True):
     unit: int = 1
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Change(msgspec.Struct, frozen=True):
     """One thing changed. Of several steps that change the same (`of`) the last one counts.
 
     `parts` are what it consists of, and `make` makes it again of some of them, on another snapshot; None if nothing is
@@ -95,19 +95,23 @@ class _Step(msgspec.Struct, frozen=True):
     of: str
     text: str
     size: float
-    parts: Mapping[str, _Part]
-    make: Callable[[Snapshot, Mapping[str, _Part]], _Step | None]
+    parts: Mapping[str, _ChangePart]
+    make: Callable[[Snapshot, Mapping[str, _ChangePart]], _Change | None]
 
 
-_WHOLE: Mapping[str, _Part] = {"": _Part()}
+_WHOLE: Mapping[str, _ChangePart] = {"": _ChangePart()}
 
 
-def _whole(of: str, text: str, size: float, change: Callable[[Snapshot], Snapshot], snapshot: Snapshot) -> _Step:
+def _indivisible(
+    of: str, text: str, size: float, change: Callable[[Snapshot], Snapshot], snapshot: Snapshot
+) -> _Change:
     """A step that has no parts."""
-    return _Step(change(snapshot), of, text, size, _WHOLE, lambda other, _: _whole(of, text, size, change, other))
+    return _Change(
+        change(snapshot), of, text, size, _WHOLE, lambda other, _: _indivisible(of, text, size, change, other)
+    )
 
 
-class _Outcome(msgspec.Struct, frozen=True, eq=False):
+class _Attempt(msgspec.Struct, frozen=True, eq=False):
     """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
 
     snapshot: Snapshot
@@ -117,7 +121,7 @@ class _Outcome(msgspec.Struct, frozen=True, eq=False):
     left_out: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str) -> _Outcome | None:
+    def of(cls, snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str) -> _Attempt | None:
         """None when the pod is not planned, or nothing could hold it as it is."""
         item = next((item for item in world.classes if any(pod.key == key for pod in item.members)), None)
         if item is None or item.problem:
@@ -126,76 +130,82 @@ class _Outcome(msgspec.Struct, frozen=True, eq=False):
         return cls(snapshot, world, packing, item, left)
 
 
-def proposals(
+def change_proposals(
     snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str, most: int = 3
-) -> tuple[Proposal, ...]:
+) -> tuple[ChangeProposal, ...]:
     """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
 
     Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
     """
-    first = _Outcome.of(snapshot, world, packing, key)
+    first = _Attempt.of(snapshot, world, packing, key)
     if first is None or not first.left_out:
         return ()
-    asker = _Asker(key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods))
+    asker = _SubjectPod(
+        key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
+    )
     verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    found = [_toward(first, asker, verdict.template.name) for verdict in verdicts[:_LANES]]
+    found = [_search(first, asker, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
     node = nearest_node(first.item, packing.nodes)
     if node is not None and node.short:
-        step = _shrink(snapshot, asker, first.item, node)
-        found.append(_tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
+        step = _request_less(snapshot, asker, first.item, node)
+        found.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
     found += [
-        _tried(first, _Outcome.of(step.snapshot, *solve(step.snapshot), key), [step], asker)
-        for step in _measuring(snapshot, first.item, verdicts[:_LANES])
+        _minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], asker)
+        for step in _measurements(snapshot, first.item, verdicts[:_MOST_TEMPLATES])
     ]
     distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
 
-def _toward(first: _Outcome, asker: _Asker, lane: str) -> Proposal | None:
+def _search(first: _Attempt, asker: _SubjectPod, lane: str) -> ChangeProposal | None:
     """Remove what one lane names, step by step."""
-    outcome: _Outcome | None = first
-    steps: list[_Step] = []
-    while outcome is not None and outcome.left_out and len(steps) < _STEPS:
+    outcome: _Attempt | None = first
+    steps: list[_Change] = []
+    while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
         verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
         verdict = next((verdict for verdict in verdicts if verdict.template.name == lane), None)
-        step = _step(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
+        step = _change_for(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
         if step is None:
             return None
         steps.append(step)
-        outcome = _Outcome.of(step.snapshot, *solve(step.snapshot), asker.key)
-    return _tried(first, outcome, steps, asker)
+        outcome = _Attempt.of(step.snapshot, *solve(step.snapshot), asker.key)
+    return _minimized(first, outcome, steps, asker)
 
 
-def _tried(first: _Outcome, outcome: _Outcome | None, steps: list[_Step], asker: _Asker) -> Proposal | None:
+def _minimized(
+    first: _Attempt, outcome: _Attempt | None, steps: list[_Change], asker: _SubjectPod
+) -> ChangeProposal | None:
     """The proposal made as weak as it may be, if the plan made with it places the pod and leaves out nobody else."""
-    if not _does(outcome, asker):
+    if not _is_acceptable(outcome, asker):
         return None
-    known = _Weakening(first, asker, {step.of: step for step in steps})
+    known = _Minimizer(first, asker, {step.of: step for step in steps})
     outcome, chosen = known.weakest()
     if outcome is None:
         return None
-    place = _place(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, asker.key)
-    return Proposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
+    place = _placement_text(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, asker.key)
+    return (
+        ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
+    )
 
 
-def _does(outcome: _Outcome | None, asker: _Asker) -> bool:
+def _is_acceptable(outcome: _Attempt | None, asker: _SubjectPod) -> bool:
     if outcome is None or outcome.left_out:
         return False
     return all(pod.key in asker.left_out for pods in outcome.packing.unplaced.values() for pod in pods)
 
 
-class _Weakening:
+class _Minimizer:
     """Makes a change that works weaker, part by part; every try is a decision."""
 
-    def __init__(self, first: _Outcome, asker: _Asker, steps: Mapping[str, _Step]) -> None:
+    def __init__(self, first: _Attempt, asker: _SubjectPod, steps: Mapping[str, _Change]) -> None:
         self._first = first
         self._asker = asker
         self._steps = steps
         self._parts = {(of, name): part for of, step in steps.items() for name, part in step.parts.items()}
-        self._left = _TRIES
+        self._left = _MOST_TRIES
 
-    def weakest(self) -> tuple[_Outcome | None, list[_Step]]:
+    def weakest(self) -> tuple[_Attempt | None, list[_Change]]:
         """The outcome and the steps that are left; no outcome if the steps do not work one by one."""
         if not self._works(self._parts):
             return None, []
@@ -207,7 +217,7 @@ class _Weakening:
             self._parts[key] = self._least(key, part)
         return self._outcome(self._parts)
 
-    def _least(self, key: tuple[str, str], part: _Part) -> _Part:
+    def _least(self, key: tuple[str, str], part: _ChangePart) -> _ChangePart:
         """An amount changed by as little as works: the nearest to what it is now, in whole units."""
         sign = 1 if part.to > part.now else -1
         if part.unit == 1 and abs(part.to - part.now) == 1:
@@ -234,13 +244,13 @@ class _Weakening:
                 low = middle
         return msgspec.structs.replace(part, to=works * part.unit)
 
-    def _works(self, parts: Mapping[tuple[str, str], _Part]) -> bool:
+    def _works(self, parts: Mapping[tuple[str, str], _ChangePart]) -> bool:
         if self._left <= 0:
             return False
         self._left -= 1
-        return _does(self._outcome(parts)[0], self._asker)
+        return _is_acceptable(self._outcome(parts)[0], self._asker)
 
-    def _outcome(self, parts: Mapping[tuple[str, str], _Part]) -> tuple[_Outcome | None, list[_Step]]:
+    def _outcome(self, parts: Mapping[tuple[str, str], _ChangePart]) -> tuple[_Attempt | None, list[_Change]]:
         snapshot, made = self._first.snapshot, []
         for of, step in self._steps.items():
             some = {name: part for (owner, name), part in parts.items() if owner == of}
@@ -248,10 +258,10 @@ class _Weakening:
             if again is not None:
                 snapshot = again.snapshot
                 made.append(again)
-        return _Outcome.of(snapshot, *solve(snapshot), self._asker.key), made
+        return _Attempt.of(snapshot, *solve(snapshot), self._asker.key), made
 
 
-def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
+def _placement_text(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     tables = {lane.pool.metadata.name: lane.table for lane in world.templates}
     for claim in decided.node_claims:
         if any(entry.key == key for entry in claim.pods):
@@ -265,43 +275,43 @@ def _place(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     return ""
 
 
-def _step(snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: TemplateVerdict) -> _Step | None:
+def _change_for(snapshot: Snapshot, asker: _SubjectPod, item: PodClass, verdict: TemplateVerdict) -> _Change | None:
     """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
     lane, want = verdict.template, verdict.attempt
     if want is None:
         return None
     match verdict.kind:
         case "topology":
-            step = _loosen(snapshot, asker.key)
+            step = _relax_topology(snapshot, asker.key)
         case RefusalKind.TAINT:
             step = _tolerate(snapshot, asker.key, lane, item)
         case RefusalKind.REQUIREMENTS:
             step = _without_labels(snapshot, asker.key, want.term, conflicting(lane, want))
         case RefusalKind.MIN_VALUES:
-            step = _whole("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
+            step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
         case RefusalKind.BLOCKED:
             step = None
         case _:
-            step = _nearer(snapshot, asker, item, verdict, want.term)
+            step = _change_for_shortfall(snapshot, asker, item, verdict, want.term)
     return step
 
 
-def _nearer(
-    snapshot: Snapshot, asker: _Asker, item: PodClass, verdict: TemplateVerdict, term: Requirements
-) -> _Step | None:
+def _change_for_shortfall(
+    snapshot: Snapshot, asker: _SubjectPod, item: PodClass, verdict: TemplateVerdict, term: Requirements
+) -> _Change | None:
     """The change that makes up for what the nearest type lacks."""
     lane, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
-        return _available(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
+        return _restock(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
-        return _raise(snapshot, lane, miss) if miss.of_limit else _shrink(snapshot, asker, item, miss)
+        return _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, asker, item, miss)
     asked = unmet_labels(lane, lane.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
     return _without_labels(snapshot, asker.key, term, [label for label in asked if label in term])
 
 
-def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodClass) -> _Step:
+def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodClass) -> _Change:
     taints = [
         taint
         for taint in lane.pool.spec.template.spec.taints
@@ -313,24 +323,24 @@ def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodCl
     def tolerating(other: Snapshot) -> Snapshot:
         return _with_spec(other, key, lambda spec: replace(spec, tolerations=(*spec.tolerations, *added)))
 
-    return _whole("tolerations", f"tolerate {named}", _ONE_RULE * len(taints), tolerating, snapshot)
+    return _indivisible("tolerations", f"tolerate {named}", _ONE_RULE * len(taints), tolerating, snapshot)
 
 
 def _best_effort(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, settings=replace(snapshot.settings, min_values_policy="BestEffort"))
 
 
-def _shrink(snapshot: Snapshot, asker: _Asker, item: PodClass, miss: Miss) -> _Step:
+def _request_less(snapshot: Snapshot, asker: _SubjectPod, item: PodClass, miss: Miss) -> _Change:
     """The pod with as much less as is short."""
     parts = {
-        resource: _Part(asker.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
+        resource: _ChangePart(asker.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
         for resource, short in miss.short.items()
         for unit in [_MEBI if _is_bytes(resource) else 1]
     }
-    return _requesting(snapshot, asker, parts)
+    return _with_requests(snapshot, asker, parts)
 
 
-def _requesting(snapshot: Snapshot, asker: _Asker, parts: Mapping[str, _Part]) -> _Step:
+def _with_requests(snapshot: Snapshot, asker: _SubjectPod, parts: Mapping[str, _ChangePart]) -> _Change:
     def shrunk(spec: PodSpec) -> PodSpec:
         overhead = parse_resources(spec.overhead)
         known = spec.resources or ResourceRequirements()
@@ -345,13 +355,13 @@ def _requesting(snapshot: Snapshot, asker: _Asker, parts: Mapping[str, _Part]) -
         for name, part in sorted(parts.items())
     ]
     size = max((part.now - part.to) / max(part.now, 1) for part in parts.values())
-    return _Step(
+    return _Change(
         _with_spec(snapshot, asker.key, shrunk),
         f"requests {', '.join(sorted(parts))}",
         ", ".join(texts),
         min(size, 1.0),
         parts,
-        lambda other, some: _requesting(other, asker, some),
+        lambda other, some: _with_requests(other, asker, some),
     )
 
 
@@ -371,7 +381,7 @@ def _exactly(resource: str, value: int) -> str:
     return format_amount(resource, value)
 
 
-def _raise(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Step | None:
+def _raise_limit(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Change | None:
     """The NodePool with limits that are just high enough; None if they are not limits of its spec."""
     pool = lane.pool.metadata.name
     known = next(p for p in snapshot.manifests.node_pools if p.metadata.name == pool)
@@ -380,8 +390,8 @@ def _raise(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Step | N
     parts = {}
     for resource, short in miss.short.items():
         now = parse_amount(resource, known.spec.limits[resource])
-        parts[resource] = _Part(now, now + short, _unit_of_limit(resource, now + short))
-    return _limiting(snapshot, pool, {resource: str(known.spec.limits[resource]) for resource in parts}, parts)
+        parts[resource] = _ChangePart(now, now + short, _unit_of_limit(resource, now + short))
+    return _with_limits(snapshot, pool, {resource: str(known.spec.limits[resource]) for resource in parts}, parts)
 
 
 def _unit_of_limit(resource: str, value: int) -> int:
@@ -391,7 +401,7 @@ def _unit_of_limit(resource: str, value: int) -> int:
     return 1000 if resource == CPU and value >= 1000 else 1
 
 
-def _limiting(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: Mapping[str, _Part]) -> _Step:
+def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: Mapping[str, _ChangePart]) -> _Change:
     raised = {resource: _exactly_above(resource, part.to) for resource, part in parts.items()}
 
     def changed(item: NodePool) -> NodePool:
@@ -403,13 +413,13 @@ def _limiting(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: M
     )
     size = sum((p.to - p.now) / max(p.now, p.to - p.now, 1) for p in parts.values())
     pools = tuple(changed(p) if p.metadata.name == pool else p for p in snapshot.manifests.node_pools)
-    return _Step(
+    return _Change(
         replace(snapshot, manifests=replace(snapshot.manifests, node_pools=pools)),
         f"limits of {pool}: {', '.join(sorted(parts))}",
         text,
         size,
         parts,
-        lambda other, some: _limiting(other, pool, before, some),
+        lambda other, some: _with_limits(other, pool, before, some),
     )
 
 
@@ -418,7 +428,7 @@ def _exactly_above(resource: str, value: int) -> str:
     return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
 
 
-def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Step]:
+def _measurements(snapshot: Snapshot, item: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Change]:
     """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
     for verdict in verdicts:
         lane, miss = verdict.template, verdict.miss
@@ -429,14 +439,14 @@ def _measuring(snapshot: Snapshot, item: PodClass, verdicts: Sequence[TemplateVe
         if place is None or kind is None or kind.verified:
             continue
         if not probes(lane.pool):
-            yield _probing(snapshot, lane.pool.metadata.name)
+            yield _probe(snapshot, lane.pool.metadata.name)
         daemons = lane.daemons.overhead[place][lane.table.axis.names.index(MEMORY)]
         needed = item.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
         if needed <= stated_memory(kind):
-            yield _stating(snapshot, kind.name, -(-needed // _MEBI) * _MEBI)
+            yield _state_memory(snapshot, kind.name, -(-needed // _MEBI) * _MEBI)
 
 
-def _probing(snapshot: Snapshot, pool: str) -> _Step:
+def _probe(snapshot: Snapshot, pool: str) -> _Change:
     def annotated(item: NodePool) -> NodePool:
         marked = item.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
         return replace(item, metadata=replace(item.metadata, annotations=marked))
@@ -446,10 +456,10 @@ def _probing(snapshot: Snapshot, pool: str) -> _Step:
         return replace(other, manifests=replace(other.manifests, node_pools=pools))
 
     text = f"annotate pool {pool} with {PROBE_UNMEASURED_TYPES}: on, so that one node finds out"
-    return _whole("probe", text, _ONE_RULE, changed, snapshot)
+    return _indivisible("probe", text, _ONE_RULE, changed, snapshot)
 
 
-def _stating(snapshot: Snapshot, kind: str, memory: int) -> _Step:
+def _state_memory(snapshot: Snapshot, kind: str, memory: int) -> _Change:
     only = RequirementSpec(labels.INSTANCE_TYPE, "In", (kind,))
     written = _exactly(MEMORY, memory)
     overlay = NodeOverlay(
@@ -462,10 +472,10 @@ def _stating(snapshot: Snapshot, kind: str, memory: int) -> _Step:
         return replace(other, manifests=replace(other.manifests, node_overlays=overlays))
 
     text = f"a NodeOverlay that states {written} memory as the capacity of {kind}, if you have measured it"
-    return _whole("overlay", text, 2 * _ONE_RULE, changed, snapshot)
+    return _indivisible("overlay", text, 2 * _ONE_RULE, changed, snapshot)
 
 
-def _available(snapshot: Snapshot, node_class: str, miss: Miss) -> _Step:
+def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
     """The catalogue with one type's offerings available again."""
     names = {name for name, _, _ in miss.sold_out}
 
@@ -486,21 +496,23 @@ def _available(snapshot: Snapshot, node_class: str, miss: Miss) -> _Step:
         return replace(other, catalogs=catalogs)
 
     offers = ", ".join(f"{kind} in {zone}" for _, zone, kind in sorted(miss.sold_out))
-    return _whole("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
+    return _indivisible("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
 
 
-def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: Collection[str]) -> _Step | None:
+def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: Collection[str]) -> _Change | None:
     """The pod without its node selection by these labels; None if it is not the pod that selects by them."""
     if not unwanted:
         return None
     gone = frozenset(unwanted)
 
     def freed(spec: PodSpec) -> PodSpec:
-        selector = {name: value for name, value in spec.node_selector.items() if _stable(name) not in gone}
+        selector = {name: value for name, value in spec.node_selector.items() if _normalized(name) not in gone}
         affinity = spec.affinity
         if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
             terms = tuple(
-                NodeSelectorTerm(tuple(e for e in t.match_expressions if _stable(e.key) not in gone), t.match_fields)
+                NodeSelectorTerm(
+                    tuple(e for e in t.match_expressions if _normalized(e.key) not in gone), t.match_fields
+                )
                 for t in affinity.node_affinity.required.node_selector_terms
             )
             # A term without expressions would match no node.
@@ -512,35 +524,35 @@ def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: 
     after = _with_spec(snapshot, key, freed)
     if after == snapshot:
         return None
-    return _Step(
+    return _Change(
         after,
         f"labels {', '.join(sorted(gone))}",
         f"do not ask for {', '.join(str(term[label]) for label in sorted(gone))}",
         _ONE_RULE * len(gone),
-        dict.fromkeys(sorted(gone), _Part()),
+        dict.fromkeys(sorted(gone), _ChangePart()),
         lambda other, some: _without_labels(other, key, term, some),
     )
 
 
-def _loosen(snapshot: Snapshot, key: str) -> _Step | None:
+def _relax_topology(snapshot: Snapshot, key: str) -> _Change | None:
     """The pod with one more in every required spread; without spreads, without its required affinity."""
     pod = next(pod for pod in snapshot.view.pods if pod.key == key)
     hard = {
-        str(place): _Part(rule.max_skew, rule.max_skew + 1)
+        str(place): _ChangePart(rule.max_skew, rule.max_skew + 1)
         for place, rule in enumerate(pod.spec.topology_spread_constraints)
         if rule.when_unsatisfiable != "ScheduleAnyway"
     }
     if hard:
-        return _skewed(snapshot, key, hard)
+        return _with_skews(snapshot, key, hard)
     affinity = pod.spec.affinity
     for field in ("pod_anti_affinity", "pod_affinity") if affinity is not None else ():
         part = getattr(affinity, field)
         if part is not None and part.required:
-            return _preferring(snapshot, key, field, sorted({term.topology_key for term in part.required}))
+            return _prefer(snapshot, key, field, sorted({term.topology_key for term in part.required}))
     return None
 
 
-def _skewed(snapshot: Snapshot, key: str, parts: Mapping[str, _Part]) -> _Step:
+def _with_skews(snapshot: Snapshot, key: str, parts: Mapping[str, _ChangePart]) -> _Change:
     """The pod with these skews, by the place of their constraints, which ask for no number of domains any more."""
     pod = next(pod for pod in snapshot.view.pods if pod.key == key)
     spreads = pod.spec.topology_spread_constraints
@@ -548,17 +560,17 @@ def _skewed(snapshot: Snapshot, key: str, parts: Mapping[str, _Part]) -> _Step:
         replace(rule, max_skew=parts[str(place)].to, min_domains=None) if str(place) in parts else rule
         for place, rule in enumerate(spreads)
     )
-    return _Step(
+    return _Change(
         _with_spec(snapshot, key, lambda spec: replace(spec, topology_spread_constraints=wider)),
         "spread",
         "; ".join(f"maxSkew {part.to} over {spreads[int(place)].topology_key}" for place, part in parts.items()),
         0.25,
         parts,
-        lambda other, some: _skewed(other, key, some),
+        lambda other, some: _with_skews(other, key, some),
     )
 
 
-def _preferring(snapshot: Snapshot, key: str, field: str, topology_keys: Sequence[str]) -> _Step:
+def _prefer(snapshot: Snapshot, key: str, field: str, topology_keys: Sequence[str]) -> _Change:
     """The pod with its required terms of `field` lifted."""
 
     def freed(spec: PodSpec) -> PodSpec:
@@ -568,7 +580,7 @@ def _preferring(snapshot: Snapshot, key: str, field: str, topology_keys: Sequenc
 
     named = "anti-affinity" if field == "pod_anti_affinity" else "affinity"
     text = f"prefer rather than require pod {named} over {', '.join(topology_keys)}"
-    return _whole(field, text, _ONE_RULE, lambda other: _with_spec(other, key, freed), snapshot)
+    return _indivisible(field, text, _ONE_RULE, lambda other: _with_spec(other, key, freed), snapshot)
 
 
 def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec]) -> Snapshot:
@@ -578,5 +590,5 @@ def _with_spec(snapshot: Snapshot, key: str, change: Callable[[PodSpec], PodSpec
     return replace(snapshot, view=replace(snapshot.view, pods=tuple(map(changed, snapshot.view.pods))))
 
 
-def _stable(label: str) -> str:
+def _normalized(label: str) -> str:
     return labels.NORMALIZED.get(label, label)

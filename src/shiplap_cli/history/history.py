@@ -18,15 +18,15 @@ from shiplap.ports import CapacityStore, FlightRecords, StateStore
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap_cli.history.history_entries import (
-    Entry,
+    HistoryEntry,
+    claim_status,
+    claims_with_states,
     command_entry,
-    lesson,
-    moment_of,
-    named,
-    of_node,
-    of_pool,
-    reasons_of,
-    standing_of,
+    entries_of_node,
+    entries_of_pool,
+    launch_reasons,
+    learned_capacity_entry,
+    rfc3339_or_empty,
 )
 
 MOST_RECORDS = 60
@@ -35,17 +35,17 @@ _LATE_S = 900.0
 """How long before its claim was written a decision may have looked at the cluster, seconds."""
 
 
-class Story(msgspec.Struct, frozen=True, rename="camel"):
+class History(msgspec.Struct, frozen=True, rename="camel"):
     """`state` says how it stands now; `entries` in order of time; `unseen` what could not be looked into."""
 
     kind: str
     name: str
     state: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
-class Told(msgspec.Struct, frozen=True):
+class HistorySources(msgspec.Struct, frozen=True):
     """Where stories come from: one cluster's state and records, and the learned capacity of the account."""
 
     cluster: str
@@ -57,17 +57,17 @@ class Told(msgspec.Struct, frozen=True):
     progress: Callable[[str], None]
 
 
-class Teller:
+class HistoryReader:
     """Tells stories of one cluster. Every method raises StoreError."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: HistorySources) -> None:
         self._told = told
         self._claims = {claim.name: claim for claim in told.state.claims(told.cluster)}
         self._commands = told.state.commands(told.cluster)
         self._opened: dict[str, Recorded | None] = {}
         self._unseen: list[str] = []
 
-    def pod(self, name: str) -> Story:
+    def pod(self, name: str) -> History:
         """The decisions that spoke of a pod, and the stories of the claims that were launched for it."""
         key = name if "/" in name else f"default/{name}"
         claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.pods}]
@@ -78,14 +78,14 @@ class Teller:
                 entries += self._of_pod(key, record_id, found)
         alive = [claim for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE)]
         if alive:
-            state = f"planned for {named(alive)}"
+            state = f"planned for {claims_with_states(alive)}"
         elif claims:
-            state = f"none of the nodes launched for it came: {named(claims)}"
+            state = f"none of the nodes launched for it came: {claims_with_states(claims)}"
         else:
             state = "nothing was launched for it" if entries else "no decision of this time spoke of it"
         return self._story("pod", key, state, entries)
 
-    def claim(self, name: str) -> Story | None:
+    def claim(self, name: str) -> History | None:
         """A claim, by its own name or that of its node or instance; None when there is none."""
         claim = self._claims.get(name) or next(
             (each for each in self._claims.values() if name in (each.node_name, each.instance_id)), None
@@ -93,23 +93,23 @@ class Teller:
         if claim is None:
             return None
         entries = [*self._of_claim(claim), *self._disruptions(claim)]
-        standing = standing_of(claim, self._told.now).removeprefix(f"{claim.name} is ")
+        standing = claim_status(claim, self._told.now).removeprefix(f"{claim.name} is ")
         return self._story("claim", claim.name, standing, entries)
 
-    def pool(self, name: str) -> Story | None:
+    def pool(self, name: str) -> History | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""
         claims = [claim for claim in self._claims.values() if claim.node_pool == name]
         entries = [
-            Entry(moment_of(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
+            HistoryEntry(rfc3339_or_empty(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
             for claim in claims
             if claim.state is ClaimState.FAILED
         ]
         for record_id, found in self._recent():
-            entries += of_pool(name, record_id, found)
+            entries += entries_of_pool(name, record_id, found)
         resting = self._told.state.read(self._told.cluster, self._told.now).unavailable
         types = {each for claim in claims for each in claim.instance_types}
         entries += (
-            Entry(
+            HistoryEntry(
                 "",
                 f"{item.instance_type} {item.capacity_type} in {item.zone} is left alone",
                 (f"EC2 said {item.code or 'no'} {item.failures} times; until {rfc3339(item.until)}",),
@@ -133,27 +133,27 @@ class Teller:
         """The names of all pools that have claims, sorted."""
         return tuple(sorted({claim.node_pool for claim in self._claims.values()}))
 
-    def _story(self, kind: str, name: str, state: str, entries: Iterable[Entry]) -> Story:
-        return Story(kind, name, state, _in_order(entries), tuple(self._unseen))
+    def _story(self, kind: str, name: str, state: str, entries: Iterable[HistoryEntry]) -> History:
+        return History(kind, name, state, _in_order(entries), tuple(self._unseen))
 
-    def _of_claim(self, claim: NodeClaim) -> Iterator[Entry]:
+    def _of_claim(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
         if claim.first_event_at:
             heard = (f"event {claim.event_id}: the functions' logs have it as event_id",) if claim.event_id else ()
-            yield Entry(moment_of(claim.first_event_at), "heard that pods are pending", heard)
+            yield HistoryEntry(rfc3339_or_empty(claim.first_event_at), "heard that pods are pending", heard)
         record_id, found = self._decision_of(claim)
-        yield Entry(
-            moment_of(claim.created_at),
+        yield HistoryEntry(
+            rfc3339_or_empty(claim.created_at),
             f"decided to launch {claim.name} of pool {claim.node_pool}" + (f" tier {claim.tier}" if claim.tier else ""),
-            tuple(reasons_of(claim, found)),
+            tuple(launch_reasons(claim, found)),
             record_id,
         )
         if claim.instance_id:
             place = f"{claim.instance_type} {claim.capacity_type} in {claim.zone} at ${claim.hourly:.4f}/h"
-            yield Entry("", f"EC2 gave {claim.instance_id}: {place}", (f"AMI {claim.ami}",) if claim.ami else ())
+            yield HistoryEntry("", f"EC2 gave {claim.instance_id}: {place}", (f"AMI {claim.ami}",) if claim.ami else ())
         learned = self._learned(claim)
         if learned is not None:
-            yield lesson(claim, learned)
-        yield Entry(moment_of(claim.changed_at), standing_of(claim, self._told.now))
+            yield learned_capacity_entry(claim, learned)
+        yield HistoryEntry(rfc3339_or_empty(claim.changed_at), claim_status(claim, self._told.now))
 
     def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
         """The record of the decision that made a claim: looked for backwards from when the claim was written."""
@@ -171,29 +171,29 @@ class Teller:
                 return record_id, found
         return "", None
 
-    def _disruptions(self, claim: NodeClaim) -> Iterator[Entry]:
+    def _disruptions(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
         """Commands under way and recorded decisions that take the claim's node away."""
         for command in self._commands:
             if claim.name in command.busy:
                 yield command_entry(command, claim)
         for record_id, found in self._recent():
             if claim.node_name and isinstance(found.record, DisruptionRecord):
-                yield from of_node(claim.node_name, record_id, found.record.decision, found)
+                yield from entries_of_node(claim.node_name, record_id, found.record.decision, found)
 
-    def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[Entry]:
+    def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
         if not isinstance(found.record, SchedulingRecord):
             return
-        decided, at = found.record.plan, moment_of(found.outline.at)
+        decided, at = found.record.plan, rfc3339_or_empty(found.outline.at)
         for claim in decided.node_claims:
             if key in {pod.key for pod in claim.pods}:
-                yield Entry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
+                yield HistoryEntry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
         for place in decided.existing_nodes:
             if key in {pod.key for pod in place.pods}:
-                yield Entry(at, f"planned onto {place.name}, which was there", (), record_id)
+                yield HistoryEntry(at, f"planned onto {place.name}, which was there", (), record_id)
         for words, entries in (("left out", decided.unschedulable), ("left alone", decided.ignored)):
             for entry in entries:
                 if entry.pod.key == key:
-                    yield Entry(at, words, (entry.message,), record_id)
+                    yield HistoryEntry(at, words, (entry.message,), record_id)
 
     def _recent(self) -> Iterator[tuple[str, Recorded]]:
         """The records of the time that is told of, newest first, as many as are opened."""
@@ -228,9 +228,9 @@ class Teller:
         return next((entry for entry in known if (entry.instance_type, entry.kubelet_hash) == key), None)
 
 
-def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _in_order(entries: Iterable[HistoryEntry]) -> tuple[HistoryEntry, ...]:
     """By time; what nobody noted the time of stays behind what came before it."""
-    timed: list[tuple[str, Entry]] = []
+    timed: list[tuple[str, HistoryEntry]] = []
     for entry in entries:
         timed.append((entry.at or (timed[-1][0] if timed else ""), entry))
     return tuple(entry for _, entry in sorted(timed, key=lambda item: item[0]))

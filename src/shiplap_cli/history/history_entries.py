@@ -20,7 +20,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 
 
-class Entry(msgspec.Struct, frozen=True, rename="camel"):
+class HistoryEntry(msgspec.Struct, frozen=True, rename="camel"):
     """Something that happened. `at` RFC 3339, empty when nobody noted when; `record` is the id of the decision."""
 
     at: str
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
     record: str = ""
 
 
-def reasons_of(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
+def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
     """The alternatives that were weighed, from the record where there is one."""
     if claim.pods:
         yield f"for {', '.join(pod.key for pod in claim.pods[:5])}" + (
@@ -57,11 +57,11 @@ def reasons_of(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Itera
         yield f"never measured before: {', '.join(claim.relies_on_estimate)}"
 
 
-def lesson(claim: NodeClaim, learned: LearnedCapacity) -> Entry:
+def learned_capacity_entry(claim: NodeClaim, learned: LearnedCapacity) -> HistoryEntry:
     """What its kubelet reported, against what was relied on."""
     own = [seen for seen in learned.recent if claim.node_name and seen.node == claim.node_name]
     if not own:
-        return Entry("", f"{learned.instance_type} on {learned.ami} is known from {learned.count} nodes")
+        return HistoryEntry("", f"{learned.instance_type} on {learned.ami} is known from {learned.count} nodes")
     seen: Observation = own[-1]
     details = tuple(
         f"{name}: {format_amount(name, seen.allocatable[name])} allocatable, "
@@ -70,10 +70,10 @@ def lesson(claim: NodeClaim, learned: LearnedCapacity) -> Entry:
         if seen.predicted[name] != seen.allocatable[name]
     )
     what = "its kubelet reported less than was relied on" if claim.missed else "learned what its kubelet reported"
-    return Entry(moment_of(seen.observed_at), what, details)
+    return HistoryEntry(rfc3339_or_empty(seen.observed_at), what, details)
 
 
-def standing_of(claim: NodeClaim, now: float) -> str:
+def claim_status(claim: NodeClaim, now: float) -> str:
     """How a claim stands, in words."""
     words = f"{claim.name} is {claim.state}"
     if claim.node_name:
@@ -90,32 +90,37 @@ def standing_of(claim: NodeClaim, now: float) -> str:
     return words
 
 
-def command_entry(command: DisruptionCommand, claim: NodeClaim) -> Entry:
+def command_entry(command: DisruptionCommand, claim: NodeClaim) -> HistoryEntry:
     """What a command does to a claim, and how far it has come."""
     part = "goes" if claim.name in command.targets else "takes the place of what goes"
     details = (command.detail, f"saves ${command.savings_hourly:.4f}/h") if command.detail else ()
-    return Entry(
-        moment_of(command.changed_at), f"{part}: command {command.name} ({command.reason}) is {command.state}", details
+    return HistoryEntry(
+        rfc3339_or_empty(command.changed_at),
+        f"{part}: command {command.name} ({command.reason}) is {command.state}",
+        details,
     )
 
 
-def of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> Iterator[Entry]:
+def entries_of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> Iterator[HistoryEntry]:
     """What a recorded decision says of a node."""
     for command in decided.commands:
         if node in command.nodes:
-            yield Entry(
-                moment_of(found.outline.at), f"to be removed: {command.reason}", (_proposal(command),), record_id
+            yield HistoryEntry(
+                rfc3339_or_empty(found.outline.at),
+                f"to be removed: {command.reason}",
+                (_proposal_text(command),),
+                record_id,
             )
     for entry in decided.blocked:
         if entry.node == node:
-            yield Entry(moment_of(found.outline.at), "stays", (entry.reason,), record_id)
+            yield HistoryEntry(rfc3339_or_empty(found.outline.at), "stays", (entry.reason,), record_id)
 
 
-def _proposal(command: DisruptionProposal) -> str:
+def _proposal_text(command: DisruptionProposal) -> str:
     return f"{command.detail}; saves ${command.savings_hourly:.4f}/h, moves {command.moved} pods"
 
 
-def of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
+def entries_of_pool(name: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
     """What a decision launched of a pool, and why it passed it over where it did."""
     mine = [claim for claim in found.outline.claims if claim.node_pool == name]
     if mine:
@@ -124,7 +129,7 @@ def of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
         hourly = sum(claim.price for claim in mine)
         pods = sum(claim.pods for claim in mine)
         what = f"launched {launched} for {pods} pods at ${hourly:.4f}/h"
-        yield Entry(moment_of(found.outline.at), what, (), record_id)
+        yield HistoryEntry(rfc3339_or_empty(found.outline.at), what, (), record_id)
     decided: Plan | None = found.record.plan if isinstance(found.record, SchedulingRecord) else None
     if decided is not None:
         passed = {
@@ -135,14 +140,14 @@ def of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Entry]:
             if f"pool {name}" in reason
         }
         if passed:
-            yield Entry(moment_of(found.outline.at), "passed over", tuple(sorted(passed)[:5]), record_id)
+            yield HistoryEntry(rfc3339_or_empty(found.outline.at), "passed over", tuple(sorted(passed)[:5]), record_id)
 
 
-def named(claims: Sequence[NodeClaim]) -> str:
+def claims_with_states(claims: Sequence[NodeClaim]) -> str:
     """Claims with their states."""
     return ", ".join(f"{claim.name} ({claim.state})" for claim in claims)
 
 
-def moment_of(at: float) -> str:
+def rfc3339_or_empty(at: float) -> str:
     """RFC 3339; empty when nobody noted when."""
     return rfc3339(at) if at else ""

@@ -16,15 +16,15 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.nodeclaim import FINAL, IN_FLIGHT, LEAVING, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
-from shiplap_cli.explain.node_account import NodeAccount, account_of
-from shiplap_cli.inputs.decision_sources import Reading
+from shiplap_cli.explain.node_account import NodeAccount, node_account_of
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money, dollars
-from shiplap_cli.render.decision_documents import command_document, seen_texts
+from shiplap_cli.render.decision_documents import caveat_texts, command_document
 from shiplap_cli.render.pages import summary
 
 
-class Present(msgspec.Struct, frozen=True, rename="camel"):
+class PresentState(msgspec.Struct, frozen=True, rename="camel"):
     """`node` is empty where the claim has none, and `standing` says why. `pods` are all on it, `namespace/name`.
 
     `moving` are those that would have to move, and `disruption` says in words whether the node goes or what keeps it;
@@ -43,7 +43,7 @@ class Present(msgspec.Struct, frozen=True, rename="camel"):
     unseen: tuple[str, ...] = ()
 
 
-def present(name: str, reading: Reading) -> Present | None:
+def present_state_of(name: str, reading: LoadedInputs) -> PresentState | None:
     """How the claim of that name, Node or instance stands; None when neither claims nor Nodes know it."""
     nodes, claims = reading.snapshot.view.nodes, _claims(reading)
     paired, _ = pair(nodes, claims)
@@ -52,20 +52,20 @@ def present(name: str, reading: Reading) -> Present | None:
     if claim is None and node is None:
         return None
     called = claim.name if claim is not None else name
-    unseen = seen_texts(reading)
+    unseen = caveat_texts(reading)
     if node is None:
         blind = any(item.resource == "nodes" for item in reading.unseen)
-        return Present(called, _without_node(claim, reading.snapshot.now, blind=blind), unseen=unseen)
+        return PresentState(called, _status_without_node(claim, reading.snapshot.now, blind=blind), unseen=unseen)
     looked_at = disruption_snapshot(reading)
-    account, money = account_of(looked_at, node.metadata.name), Money(looked_at.scheduling)
+    account, money = node_account_of(looked_at, node.metadata.name), Money(looked_at.scheduling)
     on_it = (pod.key for pod in reading.snapshot.view.pods if pod.spec.node_name == node.metadata.name)
     state = f"the claim is {claim.state}" if claim is not None else "no claim of it is known"
-    return Present(
+    return PresentState(
         claim=called,
-        standing=f"{state}, and its Node {node.metadata.name} is there" + _leaves(node),
+        standing=f"{state}, and its Node {node.metadata.name} is there" + _departure(node),
         node=node.metadata.name,
         conditions=tuple(_conditions(node)),
-        taints=tuple(map(_taint, node.spec.taints)),
+        taints=tuple(map(_taint_text, node.spec.taints)),
         pods=tuple(sorted(on_it)),
         moving=account.pods,
         disruption=_disruption(account, claim, money),
@@ -74,12 +74,12 @@ def present(name: str, reading: Reading) -> Present | None:
     )
 
 
-def unreached(name: str, reason: str) -> Present:
+def unreachable_state(name: str, reason: str) -> PresentState:
     """The cluster could not be asked: what was written down is told all the same."""
-    return Present(name, "how it stands now was not seen", unseen=(reason,))
+    return PresentState(name, "how it stands now was not seen", unseen=(reason,))
 
 
-def present_page(found: Present) -> RenderableType:
+def present_state_page(found: PresentState) -> RenderableType:
     """For people."""
     table = Table(box=None, show_header=False, pad_edge=False)
     moving = f"{len(found.moving)} would have to move: {summary(found.moving)}" if found.moving else "none would move"
@@ -94,7 +94,7 @@ def present_page(found: Present) -> RenderableType:
     return Group(*parts, *(Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in found.unseen))
 
 
-def _claims(reading: Reading) -> Sequence[NodeClaim]:
+def _claims(reading: LoadedInputs) -> Sequence[NodeClaim]:
     """Those of the install where its table could be read, else the cluster's own NodeClaims."""
     known = reading.installed.claims if reading.installed is not None else None
     return known if known is not None else reading.snapshot.claims
@@ -108,7 +108,7 @@ def _node_of(name: str, claim: NodeClaim | None, nodes: Sequence[Node], of_claim
     return None
 
 
-def _without_node(claim: NodeClaim | None, now: float, *, blind: bool) -> str:
+def _status_without_node(claim: NodeClaim | None, now: float, *, blind: bool) -> str:
     if claim is None or blind:
         return "its Node could not be looked for"
     words = f"the claim is {claim.state}, and there is no Node of it"
@@ -121,13 +121,13 @@ def _without_node(claim: NodeClaim | None, now: float, *, blind: bool) -> str:
     return f"{words}: " + ("it has gone" if claim.node_name else "it has no instance yet")
 
 
-def _leaves(node: Node) -> str:
+def _departure(node: Node) -> str:
     if node.metadata.deletion_timestamp:
         return f"; it is being deleted since {node.metadata.deletion_timestamp}"
     return "; it is cordoned" if node.spec.unschedulable else ""
 
 
-def _taint(taint: Taint) -> str:
+def _taint_text(taint: Taint) -> str:
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 

@@ -20,10 +20,10 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
 from shiplap_cli.output import progress
 
-_KEPT_S = 3600.0
+_CACHED_S = 3600.0
 
 
-class AwsSupply(msgspec.Struct, frozen=True):
+class InstanceSupply(msgspec.Struct, frozen=True):
     """EC2NodeClasses by name: answered, or `not_ready` and why. Those that AWS would not speak of are in neither."""
 
     catalog: Catalog
@@ -43,9 +43,9 @@ def has_credentials() -> bool:
     return True
 
 
-def supply_of(
+def supply_from_aws(
     settings: ClusterSettings, node_classes: Iterable[EC2NodeClass], catalog: Catalog | None = None
-) -> AwsSupply:
+) -> InstanceSupply:
     """Ask AWS.
 
     Args:
@@ -85,14 +85,14 @@ def supply_of(
                     notes.append(f"{unknown}: {error}")
             except AwsError as error:
                 notes.append(f"{unknown}: {error}")
-    return AwsSupply(catalog, resolved, not_ready, tuple(notes))
+    return InstanceSupply(catalog, resolved, not_ready, tuple(notes))
 
 
 def _catalog(region: str) -> Catalog:
     """From the cache while it is fresh, else from AWS. A cache that cannot be used costs time only."""
     file = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "shiplap", f"{_account()}-{region}")
     known = _cached(file)
-    if known is not None and 0 <= time.time() - known.refreshed_at < _KEPT_S:
+    if known is not None and 0 <= time.time() - known.refreshed_at < _CACHED_S:
         return known
     from shiplap.aws.pricing.catalog_source import Ec2CatalogSource  # noqa: PLC0415 - botocore
     from shiplap.aws.session import client  # noqa: PLC0415 - as above

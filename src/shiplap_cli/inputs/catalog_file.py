@@ -14,7 +14,7 @@ from shiplap.kubernetes.quantity import PODS
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.files.documents import Document, read_documents
-from shiplap_cli.inputs.object_validation import amounts_of, converted, refused
+from shiplap_cli.inputs.object_validation import convert, invalid_field, parsed_quantities
 
 _CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND, labels.RESERVED)
 DEFAULT_PODS = 110
@@ -49,7 +49,7 @@ class _CatalogFile(_Fields, frozen=True, forbid_unknown_fields=True):
     instance_types: tuple[_TypeEntry, ...]
 
 
-def read_catalog(path: Path) -> tuple[InstanceType, ...]:
+def read_catalog_file(path: Path) -> tuple[InstanceType, ...]:
     """The instance types of a catalogue file, JSON or YAML, its figures taken as given; sorted by name.
 
     Raises:
@@ -59,14 +59,14 @@ def read_catalog(path: Path) -> tuple[InstanceType, ...]:
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document with instanceTypes, found {len(documents)}")
     document = documents[0]
-    entries = converted(document, document.data, _CatalogFile).instance_types
+    entries = convert(document, document.data, _CatalogFile).instance_types
     types: dict[str, InstanceType] = {}
     for place, entry in enumerate(entries):
         where = f"instanceTypes[{place}]"
         if not entry.name:
-            raise refused(document, f"{where}.name", "is empty")
+            raise invalid_field(document, f"{where}.name", "is empty")
         if entry.name in types:
-            raise refused(document, f"{where}.name", f"{entry.name} is there twice")
+            raise invalid_field(document, f"{where}.name", f"{entry.name} is there twice")
         types[entry.name] = _instance_type(document, where, entry)
     return tuple(types[name] for name in sorted(types))
 
@@ -74,12 +74,12 @@ def read_catalog(path: Path) -> tuple[InstanceType, ...]:
 def _instance_type(document: Document, where: str, entry: _TypeEntry) -> InstanceType:
     for place, offering in enumerate(entry.offerings):
         _check_offering(document, f"{where}.offerings[{place}]", offering)
-    capacity = {PODS: DEFAULT_PODS} | amounts_of(document, f"{where}.capacity", entry.capacity)
+    capacity = {PODS: DEFAULT_PODS} | parsed_quantities(document, f"{where}.capacity", entry.capacity)
     return InstanceType(
         name=entry.name,
         requirements=_requirements(document, where, entry),
         capacity=capacity,
-        overhead=amounts_of(document, f"{where}.overhead", entry.overhead),
+        overhead=parsed_quantities(document, f"{where}.overhead", entry.overhead),
         offerings=tuple(
             Offering(
                 offering.zone,
@@ -101,15 +101,15 @@ def _instance_type(document: Document, where: str, entry: _TypeEntry) -> Instanc
 def _check_offering(document: Document, where: str, offering: _OfferingEntry) -> None:
     """Raises InvalidInput for what no offering can be."""
     if not offering.zone:
-        raise refused(document, f"{where}.zone", "is empty")
+        raise invalid_field(document, f"{where}.zone", "is empty")
     if offering.capacity_type not in _CAPACITY_TYPES:
         reason = f"{offering.capacity_type!r} is none of {', '.join(_CAPACITY_TYPES)}"
-        raise refused(document, f"{where}.capacityType", reason)
+        raise invalid_field(document, f"{where}.capacityType", reason)
     if not (isfinite(offering.price) and offering.price >= 0):
-        raise refused(document, f"{where}.price", f"must be 0 or more, is {offering.price}")
+        raise invalid_field(document, f"{where}.price", f"must be 0 or more, is {offering.price}")
     if offering.reservation_capacity < 0:
         reason = f"must be 0 or more, is {offering.reservation_capacity}"
-        raise refused(document, f"{where}.reservationCapacity", reason)
+        raise invalid_field(document, f"{where}.reservationCapacity", reason)
 
 
 def _requirements(document: Document, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
@@ -118,5 +118,5 @@ def _requirements(document: Document, where: str, entry: _TypeEntry) -> tuple[Re
         try:
             parsed.append(requirement(item.key, item.operator, item.values, item.min_values))
         except ValueError as error:
-            raise refused(document, f"{where}.requirements[{place}]", str(error)) from error
+            raise invalid_field(document, f"{where}.requirements[{place}]", str(error)) from error
     return tuple(Requirements(parsed).values())

@@ -18,7 +18,7 @@ from shiplap.manifests.files.documents import Document
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs import object_validation
-from shiplap_cli.inputs.object_validation import must_be, object_of, refused
+from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,9 +59,9 @@ class ClaimObject(_Fields, frozen=True):
     status: _ClaimStatus = _ClaimStatus()
 
 
-def claim_object(document: Document) -> ClaimObject:
+def read_claim_object(document: Document) -> ClaimObject:
     """A NodeClaim without malformed fields. Raises InvalidInput."""
-    item = object_of(document, ClaimObject)
+    item = typed_object(document, ClaimObject)
     for field, text in (
         ("status.lastPodEventTime", item.status.last_pod_event_time),
         *(("status.conditions", condition.last_transition_time) for condition in item.status.conditions),
@@ -69,7 +69,7 @@ def claim_object(document: Document) -> ClaimObject:
         try:
             _moment(text)
         except ValueError as error:
-            raise refused(document, field, f"is not a timestamp: {error}") from error
+            raise invalid_field(document, field, f"is not a timestamp: {error}") from error
     for field, text, read in (
         ("spec.expireAfter", item.spec.expire_after, seconds_or_never),
         ("spec.terminationGracePeriod", item.spec.termination_grace_period, seconds),
@@ -77,13 +77,13 @@ def claim_object(document: Document) -> ClaimObject:
         try:
             read(text or "0s")
         except ValueError as error:
-            raise refused(document, field, str(error)) from error
-    must_be(document, object_validation.amounts(item.status.allocatable, "status.allocatable"))
-    must_be(document, object_validation.amounts(item.spec.resources.requests, "spec.resources.requests"))
+            raise invalid_field(document, field, str(error)) from error
+    raise_first(document, object_validation.quantity_problems(item.status.allocatable, "status.allocatable"))
+    raise_first(document, object_validation.quantity_problems(item.spec.resources.requests, "spec.resources.requests"))
     try:
         Requirements.of(item.spec.requirements)
     except ValueError as error:
-        raise refused(document, "spec.requirements", str(error)) from error
+        raise invalid_field(document, "spec.requirements", str(error)) from error
     return item
 
 

@@ -25,8 +25,8 @@ from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.admission import Admission, PriorityClass, RuntimeClass
-from shiplap_cli.inputs.claim_objects import ClaimObject, claim_object, claim_of, histories_of
-from shiplap_cli.inputs.object_validation import converted, must_be, object_of, refused
+from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
+from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
 """What `shiplap.manifests.files.loading` reads, where it stands among a cluster's objects."""
@@ -60,7 +60,7 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
     for document in (document for path in paths for document in read_documents(path)):
         kind = document.data.get("kind")
         if not isinstance(kind, str):
-            raise refused(document, "", "kind is missing")
+            raise invalid_field(document, "", "kind is missing")
         if kind not in found:
             if kind in MANIFEST_KINDS:
                 manifests.append(document)
@@ -69,11 +69,11 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         key = (kind, item.metadata.namespace or "default", item.metadata.name)
         if key in seen and kind != "Event":
             first = seen[key]
-            raise refused(document, "", f"is there twice, first in {first.source} line {first.line_of(())}")
+            raise invalid_field(document, "", f"is there twice, first in {first.source} line {first.line_of(())}")
         seen[key] = document
         found[kind].append(item)
         if kind in ("ReplicaSet", "StatefulSet"):
-            found["Deployment"].append(object_of(document, Scalable))
+            found["Deployment"].append(typed_object(document, Scalable))
     admission = Admission(found["RuntimeClass"], found["PriorityClass"])
     view = ClusterView(
         pods=tuple(map(admission.pod, found["Pod"])),
@@ -101,7 +101,7 @@ def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequ
     Raises:
         InvalidInput: a NodeClaim has a malformed field.
     """
-    return _state_of(view, [claim_object(document) for document in node_claims], manifests)
+    return _state_of(view, [read_claim_object(document) for document in node_claims], manifests)
 
 
 def _state_of(view: ClusterView, items: Sequence[ClaimObject], manifests: Sequence[Document]) -> ClusterState:
@@ -119,45 +119,45 @@ def read_scheduler_config(path: Path) -> SchedulerConfig:
     documents = read_documents(path)
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document with podTopologySpread, found {len(documents)}")
-    config = converted(documents[0], documents[0].data, SchedulerConfig)
+    config = convert(documents[0], documents[0].data, SchedulerConfig)
     for where, reason in config.pod_topology_spread.problems():
-        raise refused(documents[0], field_name(("podTopologySpread", *where)), reason)
+        raise invalid_field(documents[0], field_name(("podTopologySpread", *where)), reason)
     return config
 
 
 def _pod(document: Document) -> Pod:
-    pod = object_of(document, Pod)
-    must_be(document, object_validation.pod_spec(pod.spec, "spec"))
-    must_be(document, object_validation.pod_status(pod.status))
+    pod = typed_object(document, Pod)
+    raise_first(document, object_validation.pod_spec_problems(pod.spec, "spec"))
+    raise_first(document, object_validation.pod_status_problems(pod.status))
     try:
         pod_requests(pod)
     except ValueError as error:
-        raise refused(document, "spec.containers", str(error)) from error
+        raise invalid_field(document, "spec.containers", str(error)) from error
     return pod
 
 
 def _node(document: Document) -> Node:
-    node = object_of(document, Node)
+    node = typed_object(document, Node)
     for field, quantities in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
-        must_be(document, object_validation.amounts(quantities, f"status.{field}"))
+        raise_first(document, object_validation.quantity_problems(quantities, f"status.{field}"))
     return node
 
 
 def _runtime_class(document: Document) -> RuntimeClass:
-    item = object_of(document, RuntimeClass)
-    must_be(document, object_validation.amounts(item.overhead.pod_fixed, "overhead.podFixed"))
+    item = typed_object(document, RuntimeClass)
+    raise_first(document, object_validation.quantity_problems(item.overhead.pod_fixed, "overhead.podFixed"))
     return item
 
 
 def _daemon_set(document: Document) -> DaemonSet:
-    daemon_set = object_of(document, DaemonSet)
-    must_be(document, object_validation.pod_spec(daemon_set.spec.template.spec, "spec.template.spec"))
+    daemon_set = typed_object(document, DaemonSet)
+    raise_first(document, object_validation.pod_spec_problems(daemon_set.spec.template.spec, "spec.template.spec"))
     return daemon_set
 
 
 def _event(document: Document) -> Event:
-    event = object_of(document, Event)
-    must_be(document, object_validation.event(event))
+    event = typed_object(document, Event)
+    raise_first(document, object_validation.event_problems(event))
     return event
 
 
@@ -166,18 +166,18 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "Node": _node,
     "DaemonSet": _daemon_set,
     "Event": _event,
-    "NodeClaim": claim_object,
-    "PersistentVolumeClaim": lambda document: object_of(document, PersistentVolumeClaim),
-    "PersistentVolume": lambda document: object_of(document, PersistentVolume),
-    "StorageClass": lambda document: object_of(document, StorageClass),
-    "CSINode": lambda document: object_of(document, CSINode),
-    "Namespace": lambda document: object_of(document, Namespace),
-    "Service": lambda document: object_of(document, Service),
-    "Deployment": lambda document: object_of(document, Scalable),
-    "ReplicaSet": lambda document: object_of(document, ReplicaSet),
-    "StatefulSet": lambda document: object_of(document, StatefulSet),
-    "ReplicationController": lambda document: object_of(document, ReplicationController),
-    "PodDisruptionBudget": lambda document: object_of(document, PodDisruptionBudget),
+    "NodeClaim": read_claim_object,
+    "PersistentVolumeClaim": lambda document: typed_object(document, PersistentVolumeClaim),
+    "PersistentVolume": lambda document: typed_object(document, PersistentVolume),
+    "StorageClass": lambda document: typed_object(document, StorageClass),
+    "CSINode": lambda document: typed_object(document, CSINode),
+    "Namespace": lambda document: typed_object(document, Namespace),
+    "Service": lambda document: typed_object(document, Service),
+    "Deployment": lambda document: typed_object(document, Scalable),
+    "ReplicaSet": lambda document: typed_object(document, ReplicaSet),
+    "StatefulSet": lambda document: typed_object(document, StatefulSet),
+    "ReplicationController": lambda document: typed_object(document, ReplicationController),
+    "PodDisruptionBudget": lambda document: typed_object(document, PodDisruptionBudget),
     "RuntimeClass": _runtime_class,
-    "PriorityClass": lambda document: object_of(document, PriorityClass),
+    "PriorityClass": lambda document: typed_object(document, PriorityClass),
 }

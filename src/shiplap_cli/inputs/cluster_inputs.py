@@ -19,14 +19,14 @@ from shiplap.manifests.decoding import decode, field_name
 from shiplap.manifests.files.documents import read_documents
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config
+from shiplap_cli.inputs.cluster_listing import MissingPermission
 from shiplap_cli.inputs.regions import regions_of
-from shiplap_cli.inputs.survey import Unseen
-from shiplap_cli.installs.find_install import Which, dev_access
+from shiplap_cli.installs.find_install import InstallOptions, dev_access
 from shiplap_cli.options import Sources
 from shiplap_lab.catalogue import embedded
 
 if TYPE_CHECKING:
-    from shiplap_cli.installs.installed import Installed
+    from shiplap_cli.installs.installed import InstalledCluster
 
 
 def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
@@ -56,7 +56,7 @@ def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
 _FILES = "files"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ClusterInputs(msgspec.Struct, frozen=True):
     """A cluster, from files or asked, the settings that its catalogue is made with, and the install that serves it.
 
     The Region of the settings is `region_given` where an option or an install gives it, else that of the nodes;
@@ -68,11 +68,13 @@ class Seen(msgspec.Struct, frozen=True):
     live: bool
     region_given: bool = False
     region_assumed: str = ""
-    unseen: tuple[Unseen, ...] = ()
-    installed: Installed | None = None
+    unseen: tuple[MissingPermission, ...] = ()
+    installed: InstalledCluster | None = None
 
 
-def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: bool) -> Seen:
+def read_cluster_inputs(
+    sources: Sources, which: InstallOptions, moment: float, *, own_manifests: bool
+) -> ClusterInputs:
     """The files that were named, else the cluster of a context or of `shiplap dev`; the install before the cluster."""
     asked = bool(sources.context or sources.kubeconfig)
     if sources.cluster_state and asked:
@@ -80,23 +82,23 @@ def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: boo
         raise InvalidInput(option, "asks a cluster, and --cluster-state stands for one; give one of them")
     installed = None
     if which.given:
-        from shiplap_cli.installs.installed import look_up  # noqa: PLC0415 - files need no AWS
+        from shiplap_cli.installs.installed import read_installed_cluster  # noqa: PLC0415 - files need no AWS
 
-        installed = look_up(which, moment)
+        installed = read_installed_cluster(which, moment)
     cluster = _settings(sources, installed)
     if sources.cluster_state:
         state = read_cluster_state(sources.cluster_state)
         region = _region(sources, installed, state.view.nodes)
         cluster = replace(cluster, region=region.name)
-        return Seen(state, cluster, False, region.given, region.assumed, installed=installed)
-    from shiplap_cli.inputs.live_cluster import access_of, look  # noqa: PLC0415 - files need no client
+        return ClusterInputs(state, cluster, False, region.given, region.assumed, installed=installed)
+    from shiplap_cli.inputs.live_cluster import access_of, read_live_cluster  # noqa: PLC0415 - files need no client
 
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
     own = own_manifests and (installed is None or installed.settings is None)
-    found = look(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
+    found = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:
-        installed.notes.extend(_elsewhere(access.context, access.server, of_install))
+        installed.notes.extend(_context_warnings(access.context, access.server, of_install))
     region = _region(sources, installed, found.state.view.nodes)
     cluster = replace(
         cluster,
@@ -108,18 +110,18 @@ def seen_of(sources: Sources, which: Which, moment: float, *, own_manifests: boo
     # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
     known = installed is not None and installed.state is not None
     unseen = tuple(item for item in found.unseen if not (known and item.resource == "nodeclaims"))
-    return Seen(found.state, cluster, True, region.given, region.assumed, unseen, installed)
+    return ClusterInputs(found.state, cluster, True, region.given, region.assumed, unseen, installed)
 
 
 class _Region(msgspec.Struct, frozen=True):
-    """Of prices and zones, as `Seen` has it."""
+    """Of prices and zones, as `ClusterInputs` has it."""
 
     name: str
     given: bool = False
     assumed: str = ""
 
 
-def _region(sources: Sources, installed: Installed | None, nodes: Iterable[Node]) -> _Region:
+def _region(sources: Sources, installed: InstalledCluster | None, nodes: Iterable[Node]) -> _Region:
     if sources.region:
         return _Region(sources.region, given=True)
     if installed is not None and installed.settings is not None:
@@ -133,7 +135,7 @@ def _region(sources: Sources, installed: Installed | None, nodes: Iterable[Node]
     return _Region(first, assumed=several if others else "")
 
 
-def _elsewhere(context: str, server: str, settings: ClusterSettings) -> list[str]:
+def _context_warnings(context: str, server: str, settings: ClusterSettings) -> list[str]:
     """A wrong context would be planned with the claims of another cluster."""
     known = settings.endpoint.rstrip("/")
     if not known or known == server.rstrip("/"):
@@ -152,7 +154,7 @@ _SETTINGS = {
 """Options by the setting of a cluster that they stand for."""
 
 
-def _settings(sources: Sources, installed: Installed | None) -> ClusterSettings:
+def _settings(sources: Sources, installed: InstalledCluster | None) -> ClusterSettings:
     """Those of the install, and over them what the options say otherwise than they do by themselves."""
     known = installed.settings if installed is not None else None
     if known is None:

@@ -15,10 +15,10 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.inputs.decision_sources import Reading
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
 
-def disruption_snapshot(reading: Reading, **changes: Any) -> DisruptionSnapshot:
+def disruption_snapshot(reading: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
     """What was read of a cluster, for a disruption decision; `changes` are fields of its settings."""
     snapshot, state, installed = reading.snapshot, reading.state, reading.installed
     known = installed.settings if installed is not None else None

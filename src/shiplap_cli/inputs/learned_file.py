@@ -19,7 +19,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entries: tuple[LearnedCapacity, ...]
 
 
-def read(path: Path) -> tuple[LearnedCapacity, ...]:
+def read_learned(path: Path) -> tuple[LearnedCapacity, ...]:
     """The entries of a file, in its order.
 
     Raises:
@@ -62,7 +62,7 @@ def _check_amount(path: Path, where: str, amount: int) -> None:
         raise InvalidInput(str(path), f"must be from 0 to {LARGEST}, is {amount}", field=where)
 
 
-def dump(entries: Iterable[LearnedCapacity]) -> bytes:
+def dump_learned(entries: Iterable[LearnedCapacity]) -> bytes:
     """The entries as such a file, sorted by AMI, instance type and kubelet settings, indented for people."""
     ordered = sorted(entries, key=lambda entry: (entry.ami, entry.instance_type, entry.kubelet_hash))
     return msgspec.json.format(msgspec.json.encode(_File(tuple(ordered)), order="deterministic"), indent=2) + b"\n"

@@ -15,17 +15,17 @@ from shiplap.cluster.kubeconfig import Access, load
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, InvalidInput
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.inputs.cluster_files import ClusterState, state_of
-from shiplap_cli.inputs.survey import Survey, Unseen, survey
+from shiplap_cli.inputs.cluster_listing import ClusterListing, MissingPermission, list_cluster
 from shiplap_cli.output import progress
 
 
-class Live(msgspec.Struct, frozen=True):
+class LiveCluster(msgspec.Struct, frozen=True):
     """What a cluster showed."""
 
     access: Access
     state: ClusterState
     kubernetes_version: str
-    unseen: tuple[Unseen, ...]
+    unseen: tuple[MissingPermission, ...]
 
 
 def access_of(kubeconfig: Path | None, context: str) -> Access:
@@ -34,7 +34,7 @@ def access_of(kubeconfig: Path | None, context: str) -> Access:
     return load(kubeconfig, context, environment=os.environ, home=Path.home(), instead=instead)
 
 
-def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
+def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> LiveCluster:
     """Enter a cluster and list what a decision reads.
 
     Raises:
@@ -44,10 +44,12 @@ def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
     with progress(f"asking {access.server}") as told:
         try:
             transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
-            found = survey(transport, namespace=access.namespace, manifests=manifests, workloads=workloads, told=told)
+            found = list_cluster(
+                transport, namespace=access.namespace, manifests=manifests, workloads=workloads, told=told
+            )
         except ClusterError as error:
-            raise InvalidInput(source, _reason(error, access)) from error
-    return Live(
+            raise InvalidInput(source, _explained(error, access)) from error
+    return LiveCluster(
         access=access,
         state=_state(found, source),
         kubernetes_version=found.kubernetes_version,
@@ -55,7 +57,7 @@ def look(access: Access, *, manifests: bool, workloads: bool) -> Live:
     )
 
 
-def _state(found: Survey, source: str) -> ClusterState:
+def _state(found: ClusterListing, source: str) -> ClusterState:
     return state_of(found.view, _documents(source, found.node_claims), _documents(source, found.manifests))
 
 
@@ -70,7 +72,7 @@ def _name(item: Mapping[str, Any]) -> str:
     return str(metadata.get("name", "?")) if isinstance(metadata, Mapping) else "?"
 
 
-def _reason(error: ClusterError, access: Access) -> str:
+def _explained(error: ClusterError, access: Access) -> str:
     """What happened and what to do about it."""
     if isinstance(error, ClusterDenied) and error.status == 401:
         who = f"user {access.user}" if access.user else "the context, which names no user"

@@ -31,31 +31,31 @@ _POLICIES = ("Honor", "Ignore")
 _TOLERATION_OPERATORS = ("", "Equal", "Exists", "Lt", "Gt")
 
 
-def metadata(meta: ObjectMeta) -> Problems:
+def metadata_problems(meta: ObjectMeta) -> Problems:
     """Timestamps that are none."""
     yield from _moments({"metadata.creationTimestamp": meta.creation_timestamp})
 
 
-def event(item: Event) -> Problems:
+def event_problems(item: Event) -> Problems:
     """Timestamps that are none."""
     yield from _moments({"lastTimestamp": item.last_timestamp, "eventTime": item.event_time})
 
 
-def pod_spec(spec: PodSpec, at: str) -> Problems:
+def pod_spec_problems(spec: PodSpec, at: str) -> Problems:
     """Quantities, ports, node affinity, tolerations and the priority of a pod; `at` is the field of the spec."""
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for place, container in enumerate(containers):
             where = f"{at}.{kind}[{place}]"
-            yield from amounts(container.resources.requests, f"{where}.resources.requests")
-            yield from amounts(container.resources.limits, f"{where}.resources.limits")
+            yield from quantity_problems(container.resources.requests, f"{where}.resources.requests")
+            yield from quantity_problems(container.resources.limits, f"{where}.resources.limits")
             for number, port in enumerate(container.ports):
                 for field, value in (("hostPort", port.host_port), ("containerPort", port.container_port)):
                     if not 0 <= value < _PORTS:
                         yield f"{where}.ports[{number}].{field}", f"must be from 0 to {_PORTS - 1}, is {value}"
-    yield from amounts(spec.overhead, f"{at}.overhead")
+    yield from quantity_problems(spec.overhead, f"{at}.overhead")
     if spec.resources is not None:
-        yield from amounts(spec.resources.requests, f"{at}.resources.requests")
-        yield from amounts(spec.resources.limits, f"{at}.resources.limits")
+        yield from quantity_problems(spec.resources.requests, f"{at}.resources.requests")
+        yield from quantity_problems(spec.resources.limits, f"{at}.resources.limits")
     if not -_INT32 <= spec.priority < _INT32:
         yield f"{at}.priority", f"must fit 32 bits, is {spec.priority}"
     for place, toleration in enumerate(spec.tolerations):
@@ -69,7 +69,7 @@ def pod_spec(spec: PodSpec, at: str) -> Problems:
     yield from _weights(spec, f"{at}.affinity")
 
 
-def pod_status(status: PodStatus) -> Problems:
+def pod_status_problems(status: PodStatus) -> Problems:
     """Quantities that a resize left behind."""
     groups: tuple[tuple[str, Sequence[ContainerStatus]], ...] = (
         ("containerStatuses", status.container_statuses),
@@ -78,13 +78,13 @@ def pod_status(status: PodStatus) -> Problems:
     for kind, statuses in groups:
         for place, each in enumerate(statuses):
             where = f"status.{kind}[{place}]"
-            yield from amounts(each.allocated_resources, f"{where}.allocatedResources")
+            yield from quantity_problems(each.allocated_resources, f"{where}.allocatedResources")
             if each.resources is not None:
-                yield from amounts(each.resources.requests, f"{where}.resources.requests")
-    yield from amounts(status.allocated_resources, "status.allocatedResources")
+                yield from quantity_problems(each.resources.requests, f"{where}.resources.requests")
+    yield from quantity_problems(status.allocated_resources, "status.allocatedResources")
 
 
-def amounts(quantities: Mapping[str, str | int | float], field: str) -> Problems:
+def quantity_problems(quantities: Mapping[str, str | int | float], field: str) -> Problems:
     """Quantities that are malformed, negative, or numbers that no API server reads."""
     for resource, text in quantities.items():
         try:
@@ -165,29 +165,31 @@ def _moments(fields: Mapping[str, str | None]) -> Problems:
 T = TypeVar("T")
 
 
-def object_of(document: Document, kind: type[T]) -> T:
+def typed_object(document: Document, kind: type[T]) -> T:
     """An object with sound metadata; a null field counts as absent. Raises InvalidInput."""
-    item = converted(document, without_nulls(document.data), kind)
+    item = convert(document, without_nulls(document.data), kind)
     name = getattr(item, "metadata").name  # noqa: B009 - every kind read here has metadata
     if not name:
-        raise refused(document, "metadata.name", "is missing; objects need a name of their own (not generateName)")
-    must_be(document, metadata(getattr(item, "metadata")))  # noqa: B009
+        raise invalid_field(
+            document, "metadata.name", "is missing; objects need a name of their own (not generateName)"
+        )
+    raise_first(document, metadata_problems(getattr(item, "metadata")))  # noqa: B009
     return item
 
 
-def must_be(document: Document, problems: Problems) -> None:
+def raise_first(document: Document, problems: Problems) -> None:
     """Refuse an object at the first problem found. Raises InvalidInput."""
     for field, reason in problems:
-        raise refused(document, field, reason)
+        raise invalid_field(document, field, reason)
 
 
-def converted(document: Document, data: Any, kind: type[T]) -> T:
+def convert(document: Document, data: Any, kind: type[T]) -> T:
     """Data of a document as a type. Raises InvalidInput."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         reason, field = _reason_and_field(str(error))
-        raise refused(document, field, reason) from error
+        raise invalid_field(document, field, reason) from error
 
 
 def _reason_and_field(text: str) -> tuple[str, str]:
@@ -196,13 +198,13 @@ def _reason_and_field(text: str) -> tuple[str, str]:
     return (found[1].replace("`", ""), (found[2] or "").replace("[...]", "")) if found else (text, "")
 
 
-def refused(document: Document, field: str, reason: str) -> InvalidInput:
+def invalid_field(document: Document, field: str, reason: str) -> InvalidInput:
     """What is wrong with a field of a document, with its line."""
     path = tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field))
     return InvalidInput(document.source, reason, document=document.name, field=field, line=document.line_of(path))
 
 
-def amounts_of(document: Document, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
+def parsed_quantities(document: Document, field: str, quantities: dict[str, str | int | float]) -> dict[str, int]:
     """Quantities in canonical units. Raises InvalidInput."""
-    must_be(document, amounts(quantities, field))
+    raise_first(document, quantity_problems(quantities, field))
     return parse_resources(quantities)

@@ -12,12 +12,12 @@ from shiplap.aws.failures import store_errors
 from shiplap.aws.session import client
 
 _BATCH = 10
-_LOOKS = 5
+_MOST_REQUESTS = 5
 _HELD_S = 60
 GIVEN_UP = "its function failed on it until the queue gave up; that function's log says why"
 
 
-class Letter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True):
     """A message. `malformed` was refused by a function and would be again; `reason` says why it is here."""
 
     id: str
@@ -41,9 +41,9 @@ def depth(queue: str) -> tuple[int, int]:
     return waiting + later, held
 
 
-def peek(queue: str) -> list[Letter]:
+def peek(queue: str) -> list[DeadLetter]:
     """Some of the messages, which are given back at once. Raises StoreError."""
-    found = list(_taken(queue, _LOOKS))
+    found = list(_received(queue, _MOST_REQUESTS))
     for letter in found:
         with store_errors(f"give back a message of {queue}"):
             client("sqs").change_message_visibility(QueueUrl=queue, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
@@ -57,9 +57,9 @@ def redrive(dead: str, queue: str) -> tuple[int, int]:
     """
     moved = stayed = 0
     sqs: Any = client("sqs")
-    held: list[Letter] = []
+    held: list[DeadLetter] = []
     seen: set[str] = set()
-    for letter in _taken(dead, None):
+    for letter in _received(dead, None):
         if letter.id in seen:  # held for too long: it was given to us again
             break
         seen.add(letter.id)
@@ -77,7 +77,7 @@ def redrive(dead: str, queue: str) -> tuple[int, int]:
     return moved, stayed
 
 
-def _taken(queue: str, looks: int | None) -> Iterator[Letter]:
+def _received(queue: str, looks: int | None) -> Iterator[DeadLetter]:
     """Messages until none comes, or for so many requests."""
     number = 0
     while looks is None or number < looks:
@@ -94,13 +94,13 @@ def _taken(queue: str, looks: int | None) -> Iterator[Letter]:
         if not messages:
             return
         for message in messages:
-            yield _letter(message)
+            yield _dead_letter(message)
 
 
-def _letter(message: dict[str, Any]) -> Letter:
+def _dead_letter(message: dict[str, Any]) -> DeadLetter:
     attributes = message.get("MessageAttributes", {})
     said = attributes.get(REASON, {}).get("StringValue", "")
-    return Letter(
+    return DeadLetter(
         id=message["MessageId"],
         receipt=message["ReceiptHandle"],
         body=message["Body"],

@@ -17,14 +17,14 @@ import urllib3
 
 from shiplap.errors import AwsError
 from shiplap.settings import Settings
-from shiplap_cli.installs.find_install import Install
+from shiplap_cli.installs.find_install import DeployedInstall
 
 _DOCUMENT = "python/shiplap_settings/settings.json"
 _ALIAS = "live"
 _DECODER = msgspec.json.Decoder(Settings)
 
 
-def settings_of(install: Install) -> Settings:
+def settings_of(install: DeployedInstall) -> Settings:
     """What the schedule function in service was deployed with.
 
     Raises:

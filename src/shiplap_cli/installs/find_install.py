@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap_cli.hints import advised
+from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ STACK = "Shiplap"
 LIVE = "A live install: what its tables, bucket and settings hold"
 
 
-class Which(Options, frozen=True, kw_only=True):
+class InstallOptions(Options, frozen=True, kw_only=True):
     """Which cluster of which install, where one may be asked beside the cluster itself."""
 
     cluster: Annotated[
@@ -55,7 +55,7 @@ class Which(Options, frozen=True, kw_only=True):
         return bool(self.cluster or self.stack or self.dev)
 
 
-class Install(msgspec.Struct, frozen=True):
+class DeployedInstall(msgspec.Struct, frozen=True):
     """What an install consists of, by the names of AWS resources; empty where it is not known.
 
     `outputs` are those of the stack, empty when the install was named by its bucket alone.
@@ -76,7 +76,7 @@ class Install(msgspec.Struct, frozen=True):
         return found
 
 
-def find(*, bucket: str, stack: str, dev: bool) -> Install:
+def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
     """The install that the options name.
 
     Raises:
@@ -88,18 +88,18 @@ def find(*, bucket: str, stack: str, dev: bool) -> Install:
 
         found = running()
         os.environ.update(found.environment)
-        return Install(found.bucket, _outputs(stack) or {})
+        return DeployedInstall(found.bucket, _outputs(stack) or {})
     if bucket:
-        return Install(bucket)
+        return DeployedInstall(bucket)
     outputs = _outputs(stack)
     if outputs is None:
         raise InvalidInput("--stack", f"there is no stack {stack!r}; name it, or the bucket by --bucket")
     if "Bucket" not in outputs:
         raise InvalidInput("--stack", f"stack {stack!r} has no output Bucket: it is not an install of Shiplap")
-    return Install(outputs["Bucket"], outputs)
+    return DeployedInstall(outputs["Bucket"], outputs)
 
 
-def only_cluster(install: Install) -> str:
+def sole_cluster(install: DeployedInstall) -> str:
     """The cluster of an install that serves one.
 
     Raises:
@@ -112,23 +112,23 @@ def only_cluster(install: Install) -> str:
         names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
     except StoreError as error:
         raise InvalidInput(
-            "--cluster", f"is missing, and the install does not tell its clusters: {advised(error)}"
+            "--cluster", f"is missing, and the install does not tell its clusters: {with_hint(error)}"
         ) from error
     if len(names) != 1:
         raise InvalidInput("--cluster", f"the install serves {', '.join(names) or 'no cluster yet'}; name one of them")
     return names[0]
 
 
-def located(which: Which) -> Callable[[], tuple[Install, str]]:
+def install_finder(which: InstallOptions) -> Callable[[], tuple[DeployedInstall, str]]:
     """What finds an install and the cluster's name in it: when it is first asked, and until it is found.
 
-    It raises InvalidInput and AwsError, as `find` and `only_cluster` do.
+    It raises InvalidInput and AwsError, as `find_install` and `sole_cluster` do.
     """
 
     @cache
-    def found() -> tuple[Install, str]:
-        install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
-        return install, which.cluster or only_cluster(install)
+    def found() -> tuple[DeployedInstall, str]:
+        install = find_install(bucket="", stack=which.stack or STACK, dev=which.dev)
+        return install, which.cluster or sole_cluster(install)
 
     return found
 

@@ -24,7 +24,7 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.ports import StateStore, UnavailableOffering
-from shiplap_cli.installs.find_install import Install
+from shiplap_cli.installs.find_install import DeployedInstall
 
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")
 """The queues, as the stack's outputs begin with."""
@@ -35,7 +35,7 @@ _NODES = "nodes"
 _GIB = 1 << 30
 
 
-def queues_of(install: Install) -> tuple[str, ...]:
+def queues_of(install: DeployedInstall) -> tuple[str, ...]:
     """The queues of every install, then those of network groups with a name, by what their outputs begin with."""
     named = {key.removesuffix("QueueUrl") for key in install.outputs if key.endswith("QueueUrl")}
     return (*QUEUES, *sorted(named - set(QUEUES)))
@@ -45,7 +45,7 @@ class _Shown(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is printed; money in USD per hour, times as RFC 3339."""
 
 
-class PoolUse(_Shown, frozen=True):
+class PoolUsage(_Shown, frozen=True):
     """A pool's nodes, and of each limited resource what is used of it, as quantities."""
 
     cluster: str
@@ -58,7 +58,7 @@ class PoolUse(_Shown, frozen=True):
     limits: dict[str, str]
 
 
-class Failure(_Shown, frozen=True):
+class FailedClaim(_Shown, frozen=True):
     """A claim that failed within the last hour."""
 
     cluster: str
@@ -67,7 +67,7 @@ class Failure(_Shown, frozen=True):
     why: str
 
 
-class Resting(_Shown, frozen=True):
+class RefusedOffering(_Shown, frozen=True):
     """An offering that EC2 refused lately and is left alone for now."""
 
     instance_type: str
@@ -77,7 +77,7 @@ class Resting(_Shown, frozen=True):
     code: str
 
 
-class Learned(_Shown, frozen=True):
+class LearnedCapacityValue(_Shown, frozen=True):
     """What learned capacity is worth on the nodes that run.
 
     `won_back_gib` is memory that the usual estimate would have left unused, at `hourly` dollars; `not_there_gib` memory
@@ -91,7 +91,7 @@ class Learned(_Shown, frozen=True):
     not_there_gib: float
 
 
-class Queue(_Shown, frozen=True):
+class QueueMetrics(_Shown, frozen=True):
     """Messages of a queue and of its dead letters, `reasons` with how often each was met among those looked at."""
 
     name: str
@@ -101,7 +101,7 @@ class Queue(_Shown, frozen=True):
     reasons: dict[str, int]
 
 
-class Function(_Shown, frozen=True):
+class FunctionMetrics(_Shown, frozen=True):
     """A function in service; counts of the last hour, None where CloudWatch did not say."""
 
     name: str
@@ -111,25 +111,25 @@ class Function(_Shown, frozen=True):
     throttles: int | None
 
 
-class Vitals(_Shown, frozen=True, omit_defaults=True):
+class InstallMetrics(_Shown, frozen=True, omit_defaults=True):
     """`unseen` says what could not be read and why."""
 
-    pool_use: tuple[PoolUse, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    resting: tuple[Resting, ...] = ()
-    learned: Learned | None = None
-    queues: tuple[Queue, ...] = ()
-    functions: tuple[Function, ...] = ()
+    pool_use: tuple[PoolUsage, ...] = ()
+    failures: tuple[FailedClaim, ...] = ()
+    resting: tuple[RefusedOffering, ...] = ()
+    learned: LearnedCapacityValue | None = None
+    queues: tuple[QueueMetrics, ...] = ()
+    functions: tuple[FunctionMetrics, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
-def gather(
-    install: Install,
+def gather_metrics(
+    install: DeployedInstall,
     clusters: Sequence[str],
     catalogs: Mapping[str, Catalog],
     limits: Mapping[tuple[str, str], Mapping[str, str | int | float]],
     now: float,
-) -> Vitals:
+) -> InstallMetrics:
     """Everything that may be read.
 
     Args:
@@ -140,7 +140,7 @@ def gather(
         now: epoch seconds.
     """
     if not install.outputs:
-        return Vitals()
+        return InstallMetrics()
     unseen: list[str] = []
 
     def attempt(what: str, read: Callable[[], Any], otherwise: Any) -> Any:
@@ -152,29 +152,31 @@ def gather(
 
     claims = {name: attempt(f"claims of {name}", partial(_claims, install, name), ()) for name in clusters}
     learned = attempt("learned capacity", lambda: _learned(install), ())
-    offerings = attempt("offerings that rest", lambda: _resting(install, clusters, now), ())
-    queues = [attempt(f"queue {name}", partial(_queue, install, name), None) for name in queues_of(install)]
-    functions = attempt("functions", lambda: _functions(install, now), ())
-    return Vitals(
-        pool_use=tuple(use for name in clusters for use in pool_use(name, claims[name], catalogs.get(name), limits)),
-        failures=failures([claim for name in clusters for claim in claims[name]], now),
+    offerings = attempt("offerings that rest", lambda: _refused_offerings(install, clusters, now), ())
+    queues = [attempt(f"queue {name}", partial(_queue_metrics, install, name), None) for name in queues_of(install)]
+    functions = attempt("functions", lambda: _function_metrics(install, now), ())
+    return InstallMetrics(
+        pool_use=tuple(use for name in clusters for use in pool_usage(name, claims[name], catalogs.get(name), limits)),
+        failures=failed_claims([claim for name in clusters for claim in claims[name]], now),
         resting=tuple(
-            Resting(scope_text(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code)
+            RefusedOffering(
+                scope_text(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code
+            )
             for item in offerings
         ),
-        learned=worth(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),
+        learned=value_of_learned(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),
         queues=tuple(queue for queue in queues if queue is not None),
         functions=tuple(functions),
         unseen=tuple(unseen),
     )
 
 
-def pool_use(
+def pool_usage(
     cluster: str,
     claims: Iterable[NodeClaim],
     catalog: Catalog | None,
     limits: Mapping[tuple[str, str], Mapping[str, str | int | float]],
-) -> list[PoolUse]:
+) -> list[PoolUsage]:
     """Each pool's nodes and claims, and what they use of its limits; pools by name."""
     types = {kind.instance_type: kind for kind in catalog.types} if catalog is not None else {}
     alive: dict[str, list[NodeClaim]] = {pool: [] for known, pool in limits if known == cluster}
@@ -193,7 +195,7 @@ def pool_use(
         total[_NODES] = len(alive[pool])
         bounds = limits.get((cluster, pool), {})
         uses.append(
-            PoolUse(
+            PoolUsage(
                 cluster=cluster,
                 pool=pool,
                 nodes=len(alive[pool]),
@@ -209,14 +211,16 @@ def pool_use(
     return uses
 
 
-def failures(claims: Iterable[NodeClaim], now: float) -> tuple[Failure, ...]:
+def failed_claims(claims: Iterable[NodeClaim], now: float) -> tuple[FailedClaim, ...]:
     """The claims that failed within the last hour, newest first."""
     failed = [c for c in claims if c.state is ClaimState.FAILED and now - c.changed_at <= WINDOW_S]
     failed.sort(key=lambda claim: (-claim.changed_at, claim.name))
-    return tuple(Failure(c.cluster, c.name, rfc3339(c.changed_at), c.failure or "no reason given") for c in failed)
+    return tuple(FailedClaim(c.cluster, c.name, rfc3339(c.changed_at), c.failure or "no reason given") for c in failed)
 
 
-def worth(learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim, Catalog | None]]) -> Learned:
+def value_of_learned(
+    learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim, Catalog | None]]
+) -> LearnedCapacityValue:
     """Memory and dollars of nodes in service by which learned capacity differs from the formula with 7.5 %."""
     known = {
         (e.ami, e.instance_type, e.kubelet_hash): learned_capacity.smallest_capacity(e).get(MEMORY, 0) for e in learned
@@ -239,48 +243,48 @@ def worth(learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim,
         else:
             short -= difference
     nodes = sum(entry.count for entry in learned)
-    return Learned(len(learned), nodes, round(won / _GIB, 3), round(hourly, 6), round(short / _GIB, 3))
+    return LearnedCapacityValue(len(learned), nodes, round(won / _GIB, 3), round(hourly, 6), round(short / _GIB, 3))
 
 
-def _claims(install: Install, cluster: str) -> Sequence[NodeClaim]:
+def _claims(install: DeployedInstall, cluster: str) -> Sequence[NodeClaim]:
     return _state(install).claims(cluster)
 
 
-def _resting(install: Install, clusters: Sequence[str], now: float) -> Sequence[UnavailableOffering]:
+def _refused_offerings(install: DeployedInstall, clusters: Sequence[str], now: float) -> Sequence[UnavailableOffering]:
     """They are the account's, so any cluster's state shows them."""
     return _state(install).read(clusters[0], now).unavailable if clusters else ()
 
 
-def _state(install: Install) -> StateStore:
+def _state(install: DeployedInstall) -> StateStore:
     from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - so that --help does not wait for it
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     return DynamoState(client("dynamodb"), install.output("StateTable"))
 
 
-def _learned(install: Install) -> Sequence[LearnedCapacity]:
+def _learned(install: DeployedInstall) -> Sequence[LearnedCapacity]:
     from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     return DynamoCapacity(client("dynamodb"), install.output("CapacityTable")).all()
 
 
-def _queue(install: Install, name: str) -> Queue:
+def _queue_metrics(install: DeployedInstall, name: str) -> QueueMetrics:
     from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - as above
 
     queue, dead = install.output(f"{name}QueueUrl"), install.output(f"{name}DeadLettersUrl")
     waiting, in_flight = dead_letter_queues.depth(queue)
     left, held = dead_letter_queues.depth(dead)
     reasons = Counter(letter.reason for letter in dead_letter_queues.peek(dead)) if left else Counter()
-    return Queue(name.lower(), waiting, in_flight, left + held, dict(sorted(reasons.items())))
+    return QueueMetrics(name.lower(), waiting, in_flight, left + held, dict(sorted(reasons.items())))
 
 
-def _functions(install: Install, now: float) -> Sequence[Function]:
+def _function_metrics(install: DeployedInstall, now: float) -> Sequence[FunctionMetrics]:
     """Raises AwsError."""
     named = {key.removesuffix("Function"): name for key, name in install.outputs.items() if key.endswith("Function")}
-    counts = _counts(sorted(named.values()), now)
+    counts = _lambda_counts(sorted(named.values()), now)
     return [
-        Function(
+        FunctionMetrics(
             key.lower(),
             _version(named[key]),
             *(counts.get((named[key], metric)) for metric in ("Invocations", "Errors", "Throttles")),
@@ -296,7 +300,7 @@ def _version(function: str) -> str:
         return str(_client("lambda").get_alias(FunctionName=function, Name="live")["FunctionVersion"])
 
 
-def _counts(functions: Sequence[str], now: float) -> dict[tuple[str, str], int]:
+def _lambda_counts(functions: Sequence[str], now: float) -> dict[tuple[str, str], int]:
     """Sums of the last hour by (function, metric); a metric without values is a zero that nobody wrote."""
     from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
 

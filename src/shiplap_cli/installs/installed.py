@@ -26,14 +26,14 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_cli.hints import advised
-from shiplap_cli.installs.find_install import STACK, Install, Which, find, only_cluster
+from shiplap_cli.hints import with_hint
+from shiplap_cli.installs.find_install import STACK, DeployedInstall, InstallOptions, find_install, sole_cluster
 from shiplap_cli.output import progress
 
 T = TypeVar("T")
 
 
-class Shelf:
+class LearnedCapacityView:
     """Learned capacity as far as it may be read; entries that were `given` take the place of the table's."""
 
     def __init__(
@@ -41,33 +41,33 @@ class Shelf:
     ) -> None:
         self._store, self._notes, self._given = store, notes, given
 
-    def given(self, entries: Sequence[LearnedCapacity]) -> Shelf:
+    def given(self, entries: Sequence[LearnedCapacity]) -> LearnedCapacityView:
         """The same with entries of a file."""
-        return Shelf(self._store, self._notes, entries)
+        return LearnedCapacityView(self._store, self._notes, entries)
 
     def all(self) -> tuple[LearnedCapacity, ...]:
         """Of every AMI."""
         store = self._store
         if self._given is not None or store is None:
             return tuple(self._given or ())
-        return attempt(self._notes, "learned capacity", _UNLEARNED, store.all, ())
+        return read_or_note(self._notes, "learned capacity", _UNLEARNED, store.all, ())
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
         """Of these AMIs."""
         store = self._store
         if self._given is not None or store is None:
             return tuple(entry for entry in self._given or () if entry.ami in amis)
-        return attempt(self._notes, "learned capacity", _UNLEARNED, lambda: store.learned(amis), ())
+        return read_or_note(self._notes, "learned capacity", _UNLEARNED, lambda: store.learned(amis), ())
 
     def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
         """Estimates that are being explored."""
         store = self._store
         if store is None:
             return frozenset()
-        return attempt(self._notes, "learned capacity", _UNLEARNED, lambda: store.pilots(amis, now), frozenset())
+        return read_or_note(self._notes, "learned capacity", _UNLEARNED, lambda: store.pilots(amis, now), frozenset())
 
 
-class Installed(msgspec.Struct, frozen=True, kw_only=True):
+class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster of an install; `None` is what could not be read. `notes` say what, and grow while it is used.
 
     `claims` are all that are not over, `busy` the nodes and claims that disruption commands have taken.
@@ -76,7 +76,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     at: float
     notes: list[str]
-    capacity: Shelf
+    capacity: LearnedCapacityView
     settings: ClusterSettings | None = None
     state: DecisionState | None = None
     claims: tuple[NodeClaim, ...] | None = None
@@ -97,12 +97,12 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         """What the schedule function would decide on. `claims` count where table `state` could not be read."""
         state = self.state or DecisionState(0, tuple(claims))
         missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
-        barred = blocked_launches(self.joins, _joining(state.claims), at)
+        barred = blocked_launches(self.joins, _joining_types(state.claims), at)
         if barred != BlockedLaunches():
             names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
-        return snapshot_of(settings, inputs, supply, self.capacity, _Unmeasured())
+        return snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
@@ -112,7 +112,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         store = BucketCatalog(client("s3"), self.bucket, region)
-        return attempt(self.notes, "the install's catalogue", _ASKED, store.load, None)
+        return read_or_note(self.notes, "the install's catalogue", _ASKED, store.load, None)
 
     def supply(
         self,
@@ -135,7 +135,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
         return unavailable_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
 
 
-class _Unmeasured:
+class _NoMetrics:
     """A Meter that counts nothing: looking is no event."""
 
     def count(
@@ -147,18 +147,18 @@ class _Unmeasured:
 _UNLEARNED = "estimates count instead"
 
 
-def attempt(notes: list[str], what: str, consequence: str, read: Callable[[], T], otherwise: T) -> T:
+def read_or_note(notes: list[str], what: str, consequence: str, read: Callable[[], T], otherwise: T) -> T:
     """What `read` returns; where it may not be read, `otherwise` and a note."""
     try:
         return read()
     except (AwsError, StoreError) as error:
-        note = f"not seen: {what}, so {consequence}: {advised(error)}"
+        note = f"not seen: {what}, so {consequence}: {with_hint(error)}"
         if note not in notes:
             notes.append(note)
         return otherwise
 
 
-def look_up(which: Which, now: float) -> Installed:
+def read_installed_cluster(which: InstallOptions, now: float) -> InstalledCluster:
     """The install and cluster that the options name, as far as they may be read.
 
     Raises:
@@ -166,18 +166,20 @@ def look_up(which: Which, now: float) -> Installed:
     """
     notes: list[str] = []
     with progress("reading the install's tables"):
-        found = attempt(notes, "the install", _ALONE, lambda: _find(which), None)
+        found = read_or_note(notes, "the install", _INSTALL_UNKNOWN, lambda: _find_cluster(which), None)
         if found is None:
-            return Installed(cluster=which.cluster, at=now, notes=notes, capacity=Shelf(None, notes))
-        return _read(*found, now, notes)
+            return InstalledCluster(
+                cluster=which.cluster, at=now, notes=notes, capacity=LearnedCapacityView(None, notes)
+            )
+        return _read_install(*found, now, notes)
 
 
-def _find(which: Which) -> tuple[Install, str]:
-    install = find(bucket="", stack=which.stack or STACK, dev=which.dev)
-    return install, which.cluster or only_cluster(install)
+def _find_cluster(which: InstallOptions) -> tuple[DeployedInstall, str]:
+    install = find_install(bucket="", stack=which.stack or STACK, dev=which.dev)
+    return install, which.cluster or sole_cluster(install)
 
 
-def _read(install: Install, cluster: str, now: float, notes: list[str]) -> Installed:
+def _read_install(install: DeployedInstall, cluster: str, now: float, notes: list[str]) -> InstalledCluster:
     from shiplap.aws.bucket import BucketMemory, BucketStatus  # noqa: PLC0415 - files need no AWS
     from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
     from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
@@ -187,38 +189,40 @@ def _read(install: Install, cluster: str, now: float, notes: list[str]) -> Insta
 
     state = DynamoState(client("dynamodb"), install.output("StateTable"))
     bucket = client("s3"), install.bucket
-    settings = attempt(notes, "the settings of the install", _BY_OPTIONS, lambda: settings_of(install), None)
-    mine = _mine(settings, cluster) if settings is not None else None
+    settings = read_or_note(notes, "the settings of the install", _BY_OPTIONS, lambda: settings_of(install), None)
+    mine = _settings_of(settings, cluster) if settings is not None else None
     # The epoch and the state before the cluster, as the functions do: what leaves the one for the other is seen.
     table = install.output("StateTable")
-    decision = attempt(notes, f"table {table}", _BY_NODES, lambda: state.read(cluster, now), None)
+    decision = read_or_note(notes, f"table {table}", _BY_NODES, lambda: state.read(cluster, now), None)
     claims, busy = None, frozenset[str]()
     if decision is not None:
-        claims = attempt(notes, f"claims of {cluster}", _BY_NODES, lambda: state.claims(cluster), None)
-        under_way = attempt(
+        claims = read_or_note(notes, f"claims of {cluster}", _BY_NODES, lambda: state.claims(cluster), None)
+        under_way = read_or_note(
             notes, f"commands of {cluster}", "nodes may go twice", lambda: state.commands(cluster), _NO_COMMANDS
         )
         busy = busy.union(*(command.busy for command in under_way))
     joins = DynamoJoins(client("dynamodb"), install.output("StateTable"))
-    return Installed(
+    return InstalledCluster(
         cluster=cluster,
         at=now,
         notes=notes,
-        capacity=Shelf(DynamoCapacity(client("dynamodb"), install.output("CapacityTable")), notes),
+        capacity=LearnedCapacityView(DynamoCapacity(client("dynamodb"), install.output("CapacityTable")), notes),
         settings=mine,
         state=decision,
         claims=claims,
         busy=busy,
-        memory=attempt(
+        memory=read_or_note(
             notes, f"memory of {cluster}", _FORGOT, lambda: BucketMemory(*bucket).load(cluster), DecisionMemory()
         ),
         bucket=install.bucket,
-        inspected=attempt(notes, "statuses", "AWS is asked", lambda: BucketStatus(*bucket).load(), InstallStatus()),
-        joins=attempt(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
+        inspected=read_or_note(
+            notes, "statuses", "AWS is asked", lambda: BucketStatus(*bucket).load(), InstallStatus()
+        ),
+        joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
     )
 
 
-def shifted_zones(installed: Installed, region: str) -> frozenset[str]:
+def shifted_zones(installed: InstalledCluster, region: str) -> frozenset[str]:
     """Ids of the zones that ARC has shifted the cluster's traffic away from."""
     from shiplap.aws.health import Ec2Health  # noqa: PLC0415 - files need no AWS
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
@@ -230,18 +234,18 @@ def shifted_zones(installed: Installed, region: str) -> frozenset[str]:
         zonal_shift=lambda: client("arc-zonal-shift", region),
         clock=lambda: installed.at,
     )
-    return attempt(installed.notes, "zonal shifts", "no zone is kept out of", health.shifted_zones, frozenset())
+    return read_or_note(installed.notes, "zonal shifts", "no zone is kept out of", health.shifted_zones, frozenset())
 
 
 _NO_COMMANDS: tuple[DisruptionCommand, ...] = ()
-_ALONE = "claims on their way, learned capacity and the install's settings do not count"
+_INSTALL_UNKNOWN = "claims on their way, learned capacity and the install's settings do not count"
 _BY_OPTIONS = "those of the options count"
 _BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"
 _FORGOT = "nodes count as changed just now"
 _ASKED = "types and prices are asked for"
 
 
-def _mine(settings: Settings, cluster: str) -> ClusterSettings:
+def _settings_of(settings: Settings, cluster: str) -> ClusterSettings:
     try:
         return settings.cluster(cluster)
     except UnknownCluster as error:
@@ -249,5 +253,5 @@ def _mine(settings: Settings, cluster: str) -> ClusterSettings:
         raise InvalidInput("--cluster", f"the install serves {served or 'no cluster'}, not {cluster}") from error
 
 
-def _joining(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
+def _joining_types(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
     return [(claim.ami, claim.instance_type) for claim in claims if claim.state is ClaimState.LAUNCHED]

@@ -21,12 +21,12 @@ import msgspec
 
 from shiplap.errors import InvalidInput
 
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 _OPTION = "--with-version"
 _ROOTS = ("", "python", "layers/shiplap/python")
 """Where below a folder the package may lie: beside it, in an unpacked layer, in a checkout."""
 
-_ASKED = """
+_PROGRAM = """
 import base64, json, sys
 import shiplap
 answer = {"version": shiplap.__version__}
@@ -45,7 +45,7 @@ sys.stdout.write(json.dumps(answer))
 """What the other version runs. It must go with every version there is, so it uses nothing but what replay rests on."""
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
+class OtherDecision(msgspec.Struct, frozen=True):
     """What another version says: the decision as it encodes it, or why it has none."""
 
     version: str
@@ -62,7 +62,7 @@ class _Answer(msgspec.Struct, frozen=True):
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
-def decided_by(where: Path, document: bytes) -> Elsewhere:
+def decide_with(where: Path, document: bytes) -> OtherDecision:
     """Have a record decided by the version that is installed there.
 
     Raises:
@@ -71,13 +71,13 @@ def decided_by(where: Path, document: bytes) -> Elsewhere:
     with _interpreter(where) as (python, root):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         environment = kept | ({"PYTHONPATH": str(root)} if root is not None else {})
-        command = [python, "-P", "-c", _ASKED]
+        command = [python, "-P", "-c", _PROGRAM]
         try:
             done = subprocess.run(  # noqa: S603 - the interpreter that the caller names
-                command, input=document, capture_output=True, timeout=_PATIENCE_S, env=environment, check=False
+                command, input=document, capture_output=True, timeout=_TIMEOUT_S, env=environment, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise InvalidInput(_OPTION, f"{where} has not decided within {_PATIENCE_S:.0f} s") from error
+            raise InvalidInput(_OPTION, f"{where} has not decided within {_TIMEOUT_S:.0f} s") from error
         except OSError as error:
             raise InvalidInput(_OPTION, f"{where} cannot be run: {error.strerror or error}") from error
     if done.returncode:
@@ -85,7 +85,7 @@ def decided_by(where: Path, document: bytes) -> Elsewhere:
         raise InvalidInput(_OPTION, f"the version of {where} fails: {last or f'exit code {done.returncode}'}")
     try:
         found = _ANSWER.decode(done.stdout)
-        return Elsewhere(found.version, base64.b64decode(found.written, validate=True), found.problem)
+        return OtherDecision(found.version, base64.b64decode(found.written, validate=True), found.problem)
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidInput(_OPTION, f"the version of {where} gives no answer that can be read: {error}") from error
 

@@ -8,31 +8,31 @@ from pathlib import Path
 
 from shiplap.disruption.record import Recorded, read
 from shiplap.errors import InvalidInput, StoreError
-from shiplap_cli.hints import advised
-from shiplap_cli.installs.find_install import Install
+from shiplap_cli.hints import with_hint
+from shiplap_cli.installs.find_install import DeployedInstall
 
 _SCHEME = "s3://"
 _TAIL = re.compile(r"\d{6}-\d+-(disrupt-)?[0-9a-f]{12}")
 """The end of an id, which is what a narrow terminal shows and a record's file is called."""
 
 
-def open_record(name: str, install: Callable[[], Install]) -> tuple[bytes, Recorded]:
+def open_record(name: str, install: Callable[[], DeployedInstall]) -> tuple[bytes, Recorded]:
     """The record of that name, as it is stored and as it was read; `install` is asked only for an id.
 
     Raises:
         InvalidInput: there is no such record, or it is none.
         AwsError: the install cannot be looked up.
     """
-    document = _document(name, install)
+    document = _read_document(name, install)
     return document, read(document, name)
 
 
-def _document(name: str, install: Callable[[], Install]) -> bytes:
+def _read_document(name: str, install: Callable[[], DeployedInstall]) -> bytes:
     if name.startswith(_SCHEME):
         bucket, _, key = name.removeprefix(_SCHEME).partition("/")
         if not bucket or not key:
             raise InvalidInput(name, "names no object; expected s3://BUCKET/KEY")
-        return _recorded(bucket, key.removeprefix("records/"), name)
+        return _fetch(bucket, key.removeprefix("records/"), name)
     path = Path(name)
     if path.is_file():
         try:
@@ -41,14 +41,14 @@ def _document(name: str, install: Callable[[], Install]) -> bytes:
             raise InvalidInput(name, f"cannot be read: {error.strerror or error}") from error
     if _TAIL.fullmatch(name):
         bucket = install().bucket
-        return _recorded(bucket, _whole(name, bucket), name)
+        return _fetch(bucket, _full_id(name, bucket), name)
     if path.is_dir() or name.count("/") < 2 or path.is_absolute():
         reason = "is neither a file nor an id of a record (CLUSTER/DATE/TIME-EPOCH-DIGEST) nor s3://BUCKET/KEY"
         raise InvalidInput(name, reason)
-    return _recorded(install().bucket, name.removeprefix("records/"), name)
+    return _fetch(install().bucket, name.removeprefix("records/"), name)
 
 
-def _whole(tail: str, bucket: str) -> str:
+def _full_id(tail: str, bucket: str) -> str:
     """The id that ends so."""
     from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
@@ -56,20 +56,20 @@ def _whole(tail: str, bucket: str) -> str:
     try:
         found = BucketRecorder(client("s3"), bucket).named(tail)
     except StoreError as error:
-        raise InvalidInput(tail, advised(error)) from error
+        raise InvalidInput(tail, with_hint(error)) from error
     if len(found) != 1:
         several = f"is the end of {', '.join(found)}; name one in full"
         raise InvalidInput(tail, several if found else f"no record in s3://{bucket}/records/ ends so, and no such file")
     return found[0]
 
 
-def _recorded(bucket: str, record_id: str, name: str) -> bytes:
+def _fetch(bucket: str, record_id: str, name: str) -> bytes:
     from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     try:
         return BucketRecorder(client("s3"), bucket).document(record_id)
     except StoreError as error:
-        said = advised(error)
+        said = with_hint(error)
         hint = "" if said != str(error) else f"; `aws s3 ls s3://{bucket}/records/` lists what is kept"
         raise InvalidInput(name, said + hint) from error

@@ -16,7 +16,7 @@ from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import NVIDIA_GPU
 from shiplap.manifests.durations import go_seconds
 from shiplap.manifests.files.documents import Document, read_text
-from shiplap_cli.migration.migration_findings import Finding, Match
+from shiplap_cli.migration.migration_findings import MatchQuality, MigrationFinding
 
 _SOURCE = "cluster-autoscaler"
 _PRIORITY_MAP = "cluster-autoscaler-priority-expander"
@@ -25,7 +25,7 @@ _DEFAULT_UNNEEDED = "10m"
 _MOST_JOIN_S, _LEAST_JOIN_S = 3600, 60
 
 
-class Autoscaler(msgspec.Struct, frozen=True):
+class AutoscalerSettings(msgspec.Struct, frozen=True):
     """What the flags come to.
 
     `consolidate_after` is a duration as NodePools have it; `scale_down` whether nodes may be removed at all;
@@ -62,14 +62,14 @@ def is_autoscaler(document: Document) -> bool:
     return data.get("kind") == "Deployment" and bool(_arguments(data))
 
 
-def read(documents: Sequence[Document]) -> tuple[Autoscaler, tuple[Finding, ...]]:
+def read(documents: Sequence[Document]) -> tuple[AutoscalerSettings, tuple[MigrationFinding, ...]]:
     """Settings and what they map to.
 
     Raises:
         InvalidInput: the priorities are not a mapping of numbers to lists of patterns.
     """
-    found = Autoscaler()
-    findings: list[Finding] = []
+    found = AutoscalerSettings()
+    findings: list[MigrationFinding] = []
     for document in documents:
         if document.data.get("kind") == "ConfigMap":
             found = msgspec.structs.replace(found, priorities=_priorities(document))
@@ -126,65 +126,71 @@ def _priorities(document: Document) -> tuple[tuple[int, tuple[str, ...]], ...]:
     return tuple(sorted(found, reverse=True))
 
 
-Change = tuple[Autoscaler, list[Finding]]
+Change = tuple[AutoscalerSettings, list[MigrationFinding]]
 
 
-def _apply(found: Autoscaler, name: str, value: str) -> Change:
+def _apply(found: AutoscalerSettings, name: str, value: str) -> Change:
     handler = _HANDLERS.get(name)
     if handler is not None:
         try:
             return handler(found, value)
         except ValueError as error:
-            return found, [_finding(Match.NONE, name, "", f"{value!r} cannot be read: {error}")]
-    if name in _SETTLED:
-        return found, [_finding(Match.EXACT, name, _SETTLED[name])]
-    if name in _WITHOUT:
-        return found, [_finding(Match.NONE, name, "", _WITHOUT[name])]
-    if name in _ITS_OWN:
+            return found, [_finding(MatchQuality.NONE, name, "", f"{value!r} cannot be read: {error}")]
+    if name in _BUILT_IN:
+        return found, [_finding(MatchQuality.EXACT, name, _BUILT_IN[name])]
+    if name in _UNMAPPED:
+        return found, [_finding(MatchQuality.NONE, name, "", _UNMAPPED[name])]
+    if name in _IRRELEVANT:
         return found, []
-    return found, [_finding(Match.NONE, name, "", "is not known to this report; see what it does for you")]
+    return found, [_finding(MatchQuality.NONE, name, "", "is not known to this report; see what it does for you")]
 
 
-def _finding(match: Match, name: str, becomes: str, note: str = "") -> Finding:
-    return Finding(match, _SOURCE, f"--{name}", becomes, note)
+def _finding(match: MatchQuality, name: str, becomes: str, note: str = "") -> MigrationFinding:
+    return MigrationFinding(match, _SOURCE, f"--{name}", becomes, note)
 
 
-def _unneeded(found: Autoscaler, value: str) -> Change:
+def _unneeded_time(found: AutoscalerSettings, value: str) -> Change:
     go_seconds(value)
     note = "counted from the last pod that came or went, not from when utilisation fell"
-    said = _finding(Match.APPROXIMATE, "scale-down-unneeded-time", f"spec.disruption.consolidateAfter: {value}", note)
+    said = _finding(
+        MatchQuality.APPROXIMATE, "scale-down-unneeded-time", f"spec.disruption.consolidateAfter: {value}", note
+    )
     return msgspec.structs.replace(found, consolidate_after=value), [said]
 
 
-def _scale_down(found: Autoscaler, value: str) -> Change:
+def _scale_down(found: AutoscalerSettings, value: str) -> Change:
     allowed = value.lower() != "false"
     becomes = "consolidation" if allowed else 'spec.disruption.budgets: [{nodes: "0"}]'
-    return msgspec.structs.replace(found, scale_down=allowed), [_finding(Match.EXACT, "scale-down-enabled", becomes)]
+    return msgspec.structs.replace(found, scale_down=allowed), [
+        _finding(MatchQuality.EXACT, "scale-down-enabled", becomes)
+    ]
 
 
-def _provision_time(found: Autoscaler, value: str) -> Change:
+def _provision_time(found: AutoscalerSettings, value: str) -> Change:
     seconds = int(go_seconds(value))
     within = min(max(seconds, _LEAST_JOIN_S), _MOST_JOIN_S)
     note = "a node that has not joined by then is ended and its pods are planned anew; learned join times shorten it"
-    match = Match.EXACT if within == seconds else Match.APPROXIMATE
+    match = MatchQuality.EXACT if within == seconds else MatchQuality.APPROXIMATE
     said = _finding(match, "max-node-provision-time", f"shiplap.yaml joinTimeoutSeconds: {within}", note)
     return msgspec.structs.replace(found, join_timeout_s=within), [said]
 
 
-def _nodes_total(found: Autoscaler, value: str) -> Change:
+def _nodes_total(found: AutoscalerSettings, value: str) -> Change:
     number = int(value)
     note = "a bound of each pool, not of all together; share it out among them"
     said = (
-        [_finding(Match.APPROXIMATE, "max-nodes-total", f"spec.limits.nodes at most {number}", note)] if number else []
+        [_finding(MatchQuality.APPROXIMATE, "max-nodes-total", f"spec.limits.nodes at most {number}", note)]
+        if number
+        else []
     )
     return msgspec.structs.replace(found, most_nodes=number), said
 
 
-def _parallel(name: str) -> Callable[[Autoscaler, str], Change]:
-    def apply(found: Autoscaler, value: str) -> Change:
+def _parallel(name: str) -> Callable[[AutoscalerSettings, str], Change]:
+    def apply(found: AutoscalerSettings, value: str) -> Change:
         number = int(value)
         said = _finding(
-            Match.APPROXIMATE, name, f'spec.disruption.budgets: [{{nodes: "{number}"}}]', "a bound of each pool"
+            MatchQuality.APPROXIMATE, name, f'spec.disruption.budgets: [{{nodes: "{number}"}}]', "a bound of each pool"
         )
         least = min(number, found.budget_nodes) if found.budget_nodes else number
         return msgspec.structs.replace(found, budget_nodes=least), [said]
@@ -192,49 +198,59 @@ def _parallel(name: str) -> Callable[[Autoscaler, str], Change]:
     return apply
 
 
-def _expander(found: Autoscaler, value: str) -> Change:
+def _expander(found: AutoscalerSettings, value: str) -> Change:
     notes = {
-        "priority": (Match.EXACT, "spec.weight", "in the order of the priorities; those that share one, by name"),
-        "least-waste": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price, which is what waste costs"),
-        "price": (Match.EXACT, "the cost search", ""),
-        "least-nodes": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price, not by number"),
-        "most-pods": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price"),
-        "random": (Match.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+        "priority": (
+            MatchQuality.EXACT,
+            "spec.weight",
+            "in the order of the priorities; those that share one, by name",
+        ),
+        "least-waste": (
+            MatchQuality.APPROXIMATE,
+            "the cost search",
+            "nodes are chosen by price, which is what waste costs",
+        ),
+        "price": (MatchQuality.EXACT, "the cost search", ""),
+        "least-nodes": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price, not by number"),
+        "most-pods": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+        "random": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
     }
     said = []
     for name in value.split(","):
-        match, becomes, note = notes.get(name, (Match.NONE, "", "an expander of your own is not asked"))
+        match, becomes, note = notes.get(name, (MatchQuality.NONE, "", "an expander of your own is not asked"))
         said.append(_finding(match, f"expander={name}", becomes, note))
     return msgspec.structs.replace(found, expander=value), said
 
 
-def _bounds(found: Autoscaler, value: str) -> Change:
+def _group_sizes(found: AutoscalerSettings, value: str) -> Change:
     least, most, name = value.split(":", 2)
-    said = _finding(Match.EXACT, f"nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
+    said = _finding(MatchQuality.EXACT, f"nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
     return msgspec.structs.replace(found, bounds=found.bounds | {name: (int(least), int(most))}), [said]
 
 
-def _discovery(found: Autoscaler, value: str) -> Change:
+def _discovery(found: AutoscalerSettings, value: str) -> Change:
     tags = [part.partition("=")[0] for part in value.partition("tag=")[2].split(",")]
     names = [tag.removeprefix(_OWN_TAG) for tag in tags if tag.startswith(_OWN_TAG)]
     cluster = next((name for name in names if name != "enabled"), found.cluster)
-    said = _finding(Match.EXACT, "node-group-auto-discovery", "the NodePools", "every group given here has become one")
+    said = _finding(
+        MatchQuality.EXACT, "node-group-auto-discovery", "the NodePools", "every group given here has become one"
+    )
     return msgspec.structs.replace(found, cluster=cluster), [said]
 
 
-_HANDLERS: dict[str, Callable[[Autoscaler, str], Change]] = {
-    "scale-down-unneeded-time": _unneeded,
+_HANDLERS: dict[str, Callable[[AutoscalerSettings, str], Change]] = {
+    "scale-down-unneeded-time": _unneeded_time,
     "scale-down-enabled": _scale_down,
     "max-node-provision-time": _provision_time,
     "max-nodes-total": _nodes_total,
     "max-scale-down-parallelism": _parallel("max-scale-down-parallelism"),
     "max-empty-bulk-delete": _parallel("max-empty-bulk-delete"),
     "expander": _expander,
-    "nodes": _bounds,
+    "nodes": _group_sizes,
     "node-group-auto-discovery": _discovery,
 }
 
-_SETTLED = {
+_BUILT_IN = {
     "cordon-node-before-terminating": "always so",
     "daemonset-eviction-for-empty-nodes": "DaemonSet pods end with their node",
     "ignore-daemonsets-utilization": "DaemonSets are never counted as use of a node",
@@ -245,7 +261,7 @@ _SETTLED = {
 }
 """Flags whose purpose is met without a setting."""
 
-_WITHOUT = {
+_UNMAPPED = {
     "scale-down-utilization-threshold": "nodes are removed when that saves money, whatever their utilisation is",
     "scale-down-delay-after-add": "a node is left alone until its pods have started; `consolidateAfter` does the rest",
     "scale-down-delay-after-delete": "the budgets pace removals",
@@ -271,7 +287,7 @@ _WITHOUT = {
     "min-replica-count": "write a PodDisruptionBudget for workloads that must keep some replicas",
 }
 
-_ITS_OWN = frozenset(
+_IRRELEVANT = frozenset(
     {
         "address",
         "alsologtostderr",

@@ -37,7 +37,7 @@ class TemplateReference(_Pascal, frozen=True):
     version: str = "$Default"
 
 
-class Bounds(_Pascal, frozen=True):
+class AttributeRange(_Pascal, frozen=True):
     """A range; no bound where there is None."""
 
     min: float | None = None
@@ -47,8 +47,8 @@ class Bounds(_Pascal, frozen=True):
 class InstanceRequirements(_Pascal, frozen=True):
     """Attributes instead of types; those not named here are counted by `others_of`."""
 
-    v_cpu_count: Bounds = msgspec.field(default=Bounds(), name="VCpuCount")
-    memory_mib: Bounds = msgspec.field(default=Bounds(), name="MemoryMiB")
+    v_cpu_count: AttributeRange = msgspec.field(default=AttributeRange(), name="VCpuCount")
+    memory_mib: AttributeRange = msgspec.field(default=AttributeRange(), name="MemoryMiB")
     cpu_manufacturers: tuple[str, ...] = ()
     allowed_instance_types: tuple[str, ...] = ()
     excluded_instance_types: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ from shiplap.manifests.custom_resources import (
     SubnetSelectorTerm,
 )
 from shiplap_cli.migration.aws_groups import TemplateData
-from shiplap_cli.migration.groups import Group
-from shiplap_cli.migration.migration_findings import Notes
+from shiplap_cli.migration.groups import SourceGroup
+from shiplap_cli.migration.migration_findings import FindingCollector
 
 _ALIASES = (
     ("AL2023", "al2023@latest"),
@@ -31,7 +31,7 @@ _ALIASES = (
 _ROOT_DEVICES = {"bottlerocket": "/dev/xvdb", "windows": "/dev/sda1"}
 
 
-def node_class(group: Group, cluster: str, notes: Notes) -> EC2NodeClassSpec:
+def node_class(group: SourceGroup, cluster: str, notes: FindingCollector) -> EC2NodeClassSpec:
     """The EC2NodeClass of a group; groups that boot alike get equal ones."""
     template = group.template
     if group.template_name and template is None:
@@ -68,7 +68,7 @@ def node_class(group: Group, cluster: str, notes: Notes) -> EC2NodeClassSpec:
     )
 
 
-def _image(group: Group, notes: Notes) -> tuple[str, tuple[AmiSelectorTerm, ...], str | None]:
+def _image(group: SourceGroup, notes: FindingCollector) -> tuple[str, tuple[AmiSelectorTerm, ...], str | None]:
     """AMI family, selector terms and user data."""
     alias = next((alias for prefix, alias in _ALIASES if group.ami_type.startswith(prefix)), "")
     if alias:
@@ -93,7 +93,7 @@ def _image(group: Group, notes: Notes) -> tuple[str, tuple[AmiSelectorTerm, ...]
 
 
 def _security_groups(
-    template: TemplateData | None, cluster: str, notes: Notes
+    template: TemplateData | None, cluster: str, notes: FindingCollector
 ) -> tuple[SecurityGroupSelectorTerm, ...]:
     written = template.security_group_ids if template is not None else ()
     if not written and template is not None:
@@ -105,7 +105,7 @@ def _security_groups(
     return (SecurityGroupSelectorTerm(tags={"aws:eks:cluster-name": cluster}),)
 
 
-def _devices(group: Group, terms: Sequence[AmiSelectorTerm]) -> tuple[BlockDeviceMapping, ...]:
+def _devices(group: SourceGroup, terms: Sequence[AmiSelectorTerm]) -> tuple[BlockDeviceMapping, ...]:
     template = group.template
     if template is not None and template.block_device_mappings:
         return tuple(

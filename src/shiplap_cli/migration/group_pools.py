@@ -23,18 +23,18 @@ from shiplap.manifests.custom_resources import (
     RequirementSpec,
     TemplateMetadata,
 )
-from shiplap_cli.migration.autoscaler import Autoscaler
+from shiplap_cli.migration.autoscaler import AutoscalerSettings
 from shiplap_cli.migration.aws_groups import InstanceRequirements
 from shiplap_cli.migration.group_classes import node_class
-from shiplap_cli.migration.groups import Group
+from shiplap_cli.migration.groups import SourceGroup
 from shiplap_cli.migration.migration_findings import (
     MIGRATION_TAINT,
-    Finding,
-    Former,
+    FindingCollector,
+    FormerKind,
+    FormerPool,
     KubernetesObject,
+    MigrationFinding,
     Naming,
-    Notes,
-    Origin,
 )
 
 _STRATEGIES = {
@@ -47,8 +47,8 @@ _OPTIONS_WITHOUT = "autoscaling-options"
 
 
 def manifests_of(
-    groups: Sequence[Group], autoscaler: Autoscaler, naming: Naming, cluster: str
-) -> tuple[tuple[KubernetesObject, ...], tuple[Former, ...], tuple[Finding, ...]]:
+    groups: Sequence[SourceGroup], autoscaler: AutoscalerSettings, naming: Naming, cluster: str
+) -> tuple[tuple[KubernetesObject, ...], tuple[FormerPool, ...], tuple[MigrationFinding, ...]]:
     """The manifests, which group became which NodePool, and what maps how.
 
     Args:
@@ -59,24 +59,24 @@ def manifests_of(
     """
     classes: dict[bytes, tuple[str, EC2NodeClassSpec]] = {}
     pools: list[KubernetesObject] = []
-    findings: list[Finding] = []
-    formers: list[Former] = []
+    findings: list[MigrationFinding] = []
+    formers: list[FormerPool] = []
     weights = _weights(groups, autoscaler)
     for group in groups:
-        notes = Notes(group.source)
+        notes = FindingCollector(group.source)
         name = naming.pool(_name_of(group.name))
         spec = node_class(group, cluster, notes)
         key = msgspec.json.encode(spec)
         class_name, _ = classes.setdefault(key, (_name_of(group.name), spec))
         pools.append(_document(_pool(group, name, class_name, autoscaler, naming, weights.get(group.name, 0), notes)))
-        origin = Origin.NODE_GROUP if group.managed else Origin.SCALING_GROUP
-        formers.append(Former(origin, group.name, name, least=group.least, desired=group.desired))
+        origin = FormerKind.NODE_GROUP if group.managed else FormerKind.SCALING_GROUP
+        formers.append(FormerPool(origin, group.name, name, least=group.least, desired=group.desired))
         findings += notes.all
     written = [_class_document(name, spec) for name, spec in classes.values()]
     return (*written, *pools), tuple(formers), tuple(findings)
 
 
-def _weights(groups: Sequence[Group], autoscaler: Autoscaler) -> dict[str, int]:
+def _weights(groups: Sequence[SourceGroup], autoscaler: AutoscalerSettings) -> dict[str, int]:
     """Weights in the order of the expander's priorities, as far apart as NodePools allow."""
     found = {group.name: autoscaler.priority_of(group.name) for group in groups}
     ranks = sorted({priority for priority in found.values() if priority is not None})
@@ -87,7 +87,13 @@ def _weights(groups: Sequence[Group], autoscaler: Autoscaler) -> dict[str, int]:
 
 
 def _pool(
-    group: Group, name: str, class_name: str, autoscaler: Autoscaler, naming: Naming, weight: int, notes: Notes
+    group: SourceGroup,
+    name: str,
+    class_name: str,
+    autoscaler: AutoscalerSettings,
+    naming: Naming,
+    weight: int,
+    notes: FindingCollector,
 ) -> NodePool:
     most = autoscaler.bounds.get(group.name, (group.least, group.most))[1]
     if group.least:
@@ -118,7 +124,7 @@ def _pool(
     )
 
 
-def _requirements(group: Group, notes: Notes) -> Iterator[RequirementSpec]:
+def _requirements(group: SourceGroup, notes: FindingCollector) -> Iterator[RequirementSpec]:
     if group.types:
         yield RequirementSpec(labels.INSTANCE_TYPE, "In", tuple(dict.fromkeys(group.types)))
         note = "wider lists find cheaper and steadier capacity: try a family, such as m7*, with `shiplap plan`"
@@ -141,7 +147,7 @@ def _requirements(group: Group, notes: Notes) -> Iterator[RequirementSpec]:
         yield RequirementSpec(labels.OS, "In", ("windows",))
 
 
-def _attributes(wanted: InstanceRequirements, notes: Notes) -> Iterator[RequirementSpec]:
+def _attributes(wanted: InstanceRequirements, notes: FindingCollector) -> Iterator[RequirementSpec]:
     """Attributes as far as instance types carry them as labels."""
     if wanted.allowed_instance_types:
         yield RequirementSpec(labels.INSTANCE_TYPE, "In", wanted.allowed_instance_types)
@@ -169,7 +175,7 @@ _CPU, _MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-me
 _MAKER = "karpenter.k8s.aws/instance-cpu-manufacturer"
 
 
-def _annotations(group: Group, notes: Notes) -> Iterator[tuple[str, str]]:
+def _annotations(group: SourceGroup, notes: FindingCollector) -> Iterator[tuple[str, str]]:
     distribution = group.distribution
     if 0 < group.spot_percent < 100:
         yield shiplap_annotations.MIN_ON_DEMAND, f"{100 - group.spot_percent}%"
@@ -205,7 +211,7 @@ _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "karpenter.
 _ALLOWED_DOMAINS = ("node-restriction.kubernetes.io", "kops.k8s.io", "node.kubernetes.io")
 
 
-def _labels(group: Group, notes: Notes) -> dict[str, str]:
+def _labels(group: SourceGroup, notes: FindingCollector) -> dict[str, str]:
     """Labels that a NodePool may set; the others say what EC2, the kubelet or EKS say themselves."""
     kept: dict[str, str] = {}
     for key, value in sorted(group.labels.items()):
@@ -220,7 +226,7 @@ def _labels(group: Group, notes: Notes) -> dict[str, str]:
     return kept
 
 
-def _disruption(group: Group, autoscaler: Autoscaler, notes: Notes) -> Disruption:
+def _disruption(group: SourceGroup, autoscaler: AutoscalerSettings, notes: FindingCollector) -> Disruption:
     after = autoscaler.consolidate_after
     for key, value in sorted(group.options.items()):
         if key == "scaledownunneededtime":

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from shiplap.kubernetes.objects import Taint
-from shiplap_cli.migration import boot
+from shiplap_cli.migration import user_data
 from shiplap_cli.migration.aws_groups import (
     AutoScalingGroup,
     AwsGroups,
@@ -28,7 +28,7 @@ _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_S
 _MANAGED_BY = "eks:nodegroup-name"
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one group.
 
     `spot_percent` is the share of spot, 0 to 100; `template` None when it was not among the inputs; `ami_type` is
@@ -52,7 +52,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     template: TemplateData | None = None
     template_name: str = ""
-    boot: boot.Boot = boot.Boot()
+    boot: user_data.UserData = user_data.UserData()
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     resources: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: tuple[str, ...] = ()
 
 
-def groups_of(found: AwsGroups) -> tuple[Group, ...]:
+def source_groups(found: AwsGroups) -> tuple[SourceGroup, ...]:
     """All groups by name; the Auto Scaling group behind a managed node group is not a second one."""
     tags = {group.auto_scaling_group_name: group for group in found.groups}
     behind = {entry.name for item in found.node_groups for entry in item.resources.auto_scaling_groups}
@@ -75,15 +75,15 @@ def groups_of(found: AwsGroups) -> tuple[Group, ...]:
     return tuple(sorted(result, key=lambda group: group.name))
 
 
-def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGroup]) -> Group:
+def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGroup]) -> SourceGroup:
     written = item.launch_template
     reference = TemplateReference(written.id, written.name, written.version) if written is not None else None
     template = found.template(reference) if reference is not None else None
-    booted = boot.read(template.user_data) if template is not None else boot.Boot()
+    booted = user_data.read(template.user_data) if template is not None else user_data.UserData()
     behind = [by_name[entry.name] for entry in item.resources.auto_scaling_groups if entry.name in by_name]
     hints = _hints(behind)
     types = item.instance_types or ((template.instance_type,) if template and template.instance_type else ())
-    return Group(
+    return SourceGroup(
         name=item.nodegroup_name,
         source=f"node group {item.nodegroup_name}",
         managed=True,
@@ -109,11 +109,11 @@ def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGr
     )
 
 
-def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> Group:
+def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> SourceGroup:
     mixed = group.mixed_instances_policy
     reference = mixed.launch_template.launch_template_specification if mixed is not None else group.launch_template
     template = found.template(reference) if reference is not None else None
-    booted = boot.read(template.user_data) if template is not None else boot.Boot()
+    booted = user_data.read(template.user_data) if template is not None else user_data.UserData()
     hints = _hints([group])
     overrides = mixed.launch_template.overrides if mixed is not None else ()
     types = tuple(override.instance_type for override in overrides if override.instance_type)
@@ -122,7 +122,7 @@ def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> Group:
         types = (template.instance_type,) if template.instance_type else ()
         attributes = template.instance_requirements
     subnets = tuple(filter(None, group.vpc_zone_identifier.replace(" ", "").split(",")))
-    return Group(
+    return SourceGroup(
         name=group.auto_scaling_group_name,
         source=f"Auto Scaling group {group.auto_scaling_group_name}",
         managed=False,
@@ -143,7 +143,7 @@ def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> Group:
         taints=_unique([*booted.taints, *hints.taints]),
         resources=hints.resources,
         options=hints.options,
-        leftovers=tuple(_leftovers(group, any(override.weighted_capacity for override in overrides))),
+        leftovers=tuple(_unmapped(group, any(override.weighted_capacity for override in overrides))),
     )
 
 
@@ -163,7 +163,7 @@ def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
             case "label":
                 hints.labels[key] = tag.value
             case "taint":
-                taint = boot.taint_of(f"{key}={tag.value}")
+                taint = user_data.parsed_taint(f"{key}={tag.value}")
                 hints.taints += [taint] if taint is not None else []
             case "resources":
                 hints.resources[key] = tag.value
@@ -188,7 +188,7 @@ def _spot_percent(distribution: Distribution | None, template: TemplateData | No
     return 100 if options is not None and options.market_type == "spot" else 0
 
 
-def _leftovers(group: AutoScalingGroup, weighted: bool) -> Iterator[str]:
+def _unmapped(group: AutoScalingGroup, weighted: bool) -> Iterator[str]:
     if weighted:
         yield "WeightedCapacity: nodes are counted by what pods need of them"
     if group.load_balancer_names or group.target_group_arns:

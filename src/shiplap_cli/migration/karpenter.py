@@ -15,13 +15,13 @@ import msgspec
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.migration.migration_findings import (
     MIGRATION_TAINT,
-    Draft,
-    Finding,
-    Former,
+    FormerKind,
+    FormerPool,
     KubernetesObject,
-    Match,
+    MatchQuality,
+    MigrationDraft,
+    MigrationFinding,
     Naming,
-    Origin,
 )
 
 CORE, AWS = "karpenter.sh", "karpenter.k8s.aws"
@@ -57,7 +57,7 @@ def is_karpenter(document: Document) -> bool:
     return _group(document.data) in (CORE, AWS)
 
 
-def migrate(documents: Sequence[Document], naming: Naming) -> Draft:
+def migrate(documents: Sequence[Document], naming: Naming) -> MigrationDraft:
     """NodePools, EC2NodeClasses and NodeOverlays for Shiplap.
 
     Args:
@@ -67,7 +67,7 @@ def migrate(documents: Sequence[Document], naming: Naming) -> Draft:
     pools: list[_Pool] = []
     classes: dict[str, KubernetesObject] = {}
     overlays: list[KubernetesObject] = []
-    findings: list[Finding] = []
+    findings: list[MigrationFinding] = []
     for document in documents:
         body = copy.deepcopy(dict(document.data))
         kind, version = str(body.get("kind", "")), str(body.get("apiVersion", "")).rpartition("/")[2]
@@ -80,24 +80,26 @@ def migrate(documents: Sequence[Document], naming: Naming) -> Draft:
             findings += _node_class(source, body, version)
             classes[_name(body)] = body
         elif kind == "NodeOverlay" and version == "v1alpha1":
-            findings.append(Finding(Match.EXACT, source, "NodeOverlay", "the same"))
+            findings.append(MigrationFinding(MatchQuality.EXACT, source, "NodeOverlay", "the same"))
             overlays.append(body)
         elif kind != "NodeClaim":
             note = f"{body.get('apiVersion')} is not read; bring it to v1beta1 or v1 with karpenter-convert first"
-            findings.append(Finding(Match.NONE, source, "apiVersion", "", note))
+            findings.append(MigrationFinding(MatchQuality.NONE, source, "apiVersion", "", note))
         _clean(body)
-    findings += _settle_kubelets(pools, classes)
+    findings += _move_kubelets(pools, classes)
     renamed = {pool.old_name: _name(pool.body) for pool in pools}
     for overlay in overlays:
         _rename_in_requirements(overlay, renamed)
     bodies = (*classes.values(), *(pool.body for pool in pools), *overlays)
-    formers = (Former(Origin.NODE_POOL, pool.old_name, _name(pool.body), _cpu_limit(pool.body)) for pool in pools)
-    return Draft(tuple(bodies), tuple(findings), tuple(sorted(formers, key=lambda former: former.name)))
+    formers = (
+        FormerPool(FormerKind.NODE_POOL, pool.old_name, _name(pool.body), _cpu_limit(pool.body)) for pool in pools
+    )
+    return MigrationDraft(tuple(bodies), tuple(findings), tuple(sorted(formers, key=lambda former: former.name)))
 
 
-def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> tuple[_Pool, list[Finding]]:
+def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> tuple[_Pool, list[MigrationFinding]]:
     name = _name(body)
-    findings = [Finding(Match.EXACT, source, "NodePool", f"NodePool/{naming.pool(name)}")]
+    findings = [MigrationFinding(MatchQuality.EXACT, source, "NodePool", f"NodePool/{naming.pool(name)}")]
     annotations = _mapping(body, "metadata", "annotations")
     kubelet: dict[str, Any] = {}
     if _KUBELET_ANNOTATION in annotations:
@@ -105,7 +107,9 @@ def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> 
             kubelet = json.loads(annotations[_KUBELET_ANNOTATION])
         except (ValueError, TypeError) as error:
             note = f"is not JSON ({error}); write the settings into the EC2NodeClass by hand"
-            findings.append(Finding(Match.NONE, source, f"metadata.annotations[{_KUBELET_ANNOTATION}]", "", note))
+            findings.append(
+                MigrationFinding(MatchQuality.NONE, source, f"metadata.annotations[{_KUBELET_ANNOTATION}]", "", note)
+            )
     if version == "v1beta1":
         claim = _mapping(body, "spec", "template", "spec")
         kubelet = claim.pop("kubelet", None) or {}
@@ -114,8 +118,8 @@ def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> 
         claim = _mapping(body, "spec", "template", "spec")
         claim["taints"] = [*(claim.get("taints") or []), msgspec.to_builtins(MIGRATION_TAINT)]
         findings.append(
-            Finding(
-                Match.APPROXIMATE,
+            MigrationFinding(
+                MatchQuality.APPROXIMATE,
                 source,
                 f"{_TEMPLATE}.taints",
                 f"with {MIGRATION_TAINT.key}",
@@ -127,29 +131,39 @@ def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> 
     return _Pool(source, name, body, kubelet), findings
 
 
-def _pool_to_v1(source: str, body: KubernetesObject, claim: dict[str, Any]) -> Iterator[Finding]:
+def _pool_to_v1(source: str, body: KubernetesObject, claim: dict[str, Any]) -> Iterator[MigrationFinding]:
     reference = _mapping(claim, "nodeClassRef")
     group = str(reference.pop("apiVersion", "")).partition("/")[0] or AWS
     claim["nodeClassRef"] = {"group": group, "kind": "EC2NodeClass", **reference}
-    yield Finding(Match.EXACT, source, f"{_TEMPLATE}.nodeClassRef.apiVersion", f"{_TEMPLATE}.nodeClassRef.group")
+    yield MigrationFinding(
+        MatchQuality.EXACT, source, f"{_TEMPLATE}.nodeClassRef.apiVersion", f"{_TEMPLATE}.nodeClassRef.group"
+    )
     if claim.pop("resources", None) is not None:
-        yield Finding(Match.NONE, source, f"{_TEMPLATE}.resources", "", "v1 has no such field; nothing read it")
+        yield MigrationFinding(
+            MatchQuality.NONE, source, f"{_TEMPLATE}.resources", "", "v1 has no such field; nothing read it"
+        )
     claim.setdefault("requirements", [])
     disruption = _mapping(body, "spec", "disruption")
     if "expireAfter" in disruption:
         claim["expireAfter"] = disruption.pop("expireAfter")
         note = "since v1 an expired node is replaced whatever the budgets say; Shiplap has the replacement ready first"
-        yield Finding(Match.APPROXIMATE, source, "spec.disruption.expireAfter", f"{_TEMPLATE}.expireAfter", note)
+        yield MigrationFinding(
+            MatchQuality.APPROXIMATE, source, "spec.disruption.expireAfter", f"{_TEMPLATE}.expireAfter", note
+        )
     if disruption.get("consolidationPolicy", "WhenUnderutilized") == "WhenUnderutilized":
         disruption["consolidationPolicy"] = "WhenEmptyOrUnderutilized"
-        yield Finding(Match.EXACT, source, "spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized")
+        yield MigrationFinding(
+            MatchQuality.EXACT, source, "spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized"
+        )
     if not disruption.get("consolidateAfter"):
         disruption["consolidateAfter"] = "0s"
-        yield Finding(Match.EXACT, source, "spec.disruption.consolidateAfter", "0s", "v1beta1 did not wait either")
+        yield MigrationFinding(
+            MatchQuality.EXACT, source, "spec.disruption.consolidateAfter", "0s", "v1beta1 did not wait either"
+        )
 
 
-def _node_class(source: str, body: KubernetesObject, version: str) -> Iterator[Finding]:
-    yield Finding(Match.EXACT, source, "EC2NodeClass", "the same")
+def _node_class(source: str, body: KubernetesObject, version: str) -> Iterator[MigrationFinding]:
+    yield MigrationFinding(MatchQuality.EXACT, source, "EC2NodeClass", "the same")
     if version == "v1":
         return
     body["apiVersion"] = f"{AWS}/v1"
@@ -159,22 +173,26 @@ def _node_class(source: str, body: KubernetesObject, version: str) -> Iterator[F
     if "httpPutResponseHopLimit" not in options:
         options["httpPutResponseHopLimit"] = 2
         note = "v1beta1's default, written out: v1's is 1, which keeps containers from the metadata service"
-        yield Finding(Match.EXACT, source, "spec.metadataOptions.httpPutResponseHopLimit", "2", note)
+        yield MigrationFinding(MatchQuality.EXACT, source, "spec.metadataOptions.httpPutResponseHopLimit", "2", note)
 
 
-def _images(source: str, spec: dict[str, Any]) -> Iterator[Finding]:
+def _images(source: str, spec: dict[str, Any]) -> Iterator[MigrationFinding]:
     family, terms = spec.get("amiFamily", ""), spec.get("amiSelectorTerms")
     if family == "Ubuntu":
         spec["amiFamily"] = "AL2"
         spec.setdefault("blockDeviceMappings", [_UBUNTU_VOLUME])
         note = "v1 has no Ubuntu family; its images boot with AL2's user data"
         note += "" if terms else "; name them in amiSelectorTerms, v1 finds none by itself"
-        yield Finding(Match.APPROXIMATE if terms else Match.NONE, source, "spec.amiFamily", "AL2", note)
+        yield MigrationFinding(
+            MatchQuality.APPROXIMATE if terms else MatchQuality.NONE, source, "spec.amiFamily", "AL2", note
+        )
     elif not terms and family in _ALIASES:
         spec["amiSelectorTerms"] = [{"alias": _ALIASES[family]}]
         del spec["amiFamily"]
         note = "the newest image of the family, as before; a version instead of latest makes roll-outs yours to time"
-        yield Finding(Match.EXACT, source, "spec.amiFamily", f"spec.amiSelectorTerms alias {_ALIASES[family]}", note)
+        yield MigrationFinding(
+            MatchQuality.EXACT, source, "spec.amiFamily", f"spec.amiSelectorTerms alias {_ALIASES[family]}", note
+        )
 
 
 _UBUNTU_VOLUME = {
@@ -184,7 +202,7 @@ _UBUNTU_VOLUME = {
 }
 
 
-def _settle_kubelets(pools: Sequence[_Pool], classes: dict[str, KubernetesObject]) -> Iterator[Finding]:
+def _move_kubelets(pools: Sequence[_Pool], classes: dict[str, KubernetesObject]) -> Iterator[MigrationFinding]:
     """Kubelet settings of pools go to their EC2NodeClass, or to a copy of it where its pools differ."""
     by_class: dict[str, list[_Pool]] = {}
     for pool in pools:
@@ -196,7 +214,7 @@ def _settle_kubelets(pools: Sequence[_Pool], classes: dict[str, KubernetesObject
         for pool in users:
             if name not in classes:
                 note = f"EC2NodeClass {name} is not among the objects; write spec.kubelet there by hand"
-                yield Finding(Match.NONE, pool.source, f"{_TEMPLATE}.kubelet", "", note)
+                yield MigrationFinding(MatchQuality.NONE, pool.source, f"{_TEMPLATE}.kubelet", "", note)
                 continue
             if not pool.kubelet:
                 continue
@@ -208,7 +226,7 @@ def _settle_kubelets(pools: Sequence[_Pool], classes: dict[str, KubernetesObject
             _mapping(classes[target], "spec")["kubelet"] = pool.kubelet
             note = "" if alike else "a copy of its own, because the pools of this class have different settings"
             becomes = f"EC2NodeClass/{target} spec.kubelet"
-            yield Finding(Match.EXACT, pool.source, f"{_TEMPLATE}.kubelet", becomes, note)
+            yield MigrationFinding(MatchQuality.EXACT, pool.source, f"{_TEMPLATE}.kubelet", becomes, note)
 
 
 def _rename_in_requirements(overlay: KubernetesObject, renamed: Mapping[str, str]) -> None:

@@ -10,14 +10,14 @@ from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.migration import autoscaler, aws_groups, karpenter
 from shiplap_cli.migration.group_pools import manifests_of
-from shiplap_cli.migration.groups import groups_of
+from shiplap_cli.migration.groups import source_groups
 from shiplap_cli.migration.migration_findings import (
     MIGRATION_TAINT,
-    Draft,
-    Finding,
     KubernetesObject,
-    Match,
+    MatchQuality,
     Migration,
+    MigrationDraft,
+    MigrationFinding,
     Naming,
 )
 from shiplap_cli.migration.steps import steps_of
@@ -66,14 +66,16 @@ def migrate(
         manifests=draft.manifests,
         claim_rules=(ClaimRule(tolerates=MIGRATION_TAINT.key),) if naming.taint else (),
         join_timeout_s=draft.join_timeout_s,
-        findings=(*draft.findings, *_refused(draft.manifests)),
+        findings=(*draft.findings, *_manifest_problems(draft.manifests)),
         steps=steps_of(folder, name, draft.formers, tainted=naming.taint),
     )
 
 
-def _from_autoscaler(answers: Sequence[Document], settings: Sequence[Document], naming: Naming, cluster: str) -> Draft:
+def _from_autoscaler(
+    answers: Sequence[Document], settings: Sequence[Document], naming: Naming, cluster: str
+) -> MigrationDraft:
     scaler, said = autoscaler.read(settings)
-    groups = groups_of(aws_groups.read(answers))
+    groups = source_groups(aws_groups.read(answers))
     found = next((group.cluster for group in groups if group.cluster), scaler.cluster)
     manifests, formers, findings = manifests_of(groups, scaler, naming, cluster or found or UNNAMED)
     if not settings:
@@ -81,17 +83,19 @@ def _from_autoscaler(answers: Sequence[Document], settings: Sequence[Document], 
             "was not given: its flags and the priorities of its expander are not in the report (kubectl get deployment"
         )
         note += " cluster-autoscaler -n kube-system -o yaml)"
-        said = (Finding(Match.NONE, "cluster-autoscaler", "Deployment", "", note),)
-    return Draft(manifests, (*said, *findings), formers, cluster or found, scaler.join_timeout_s)
+        said = (MigrationFinding(MatchQuality.NONE, "cluster-autoscaler", "Deployment", "", note),)
+    return MigrationDraft(manifests, (*said, *findings), formers, cluster or found, scaler.join_timeout_s)
 
 
-def _refused(manifests: Sequence[KubernetesObject]) -> tuple[Finding, ...]:
+def _manifest_problems(manifests: Sequence[KubernetesObject]) -> tuple[MigrationFinding, ...]:
     """What Shiplap would refuse in the manifests as they are, so that the report is where it is read first."""
     documents = [
         Document("migration", number, 0, f"{body.get('kind')}/{body.get('metadata', {}).get('name')}", body)
         for number, body in enumerate(manifests)
     ]
     return tuple(
-        Finding(Match.NONE, problem.document, problem.field, "", f"Shiplap refuses it: {problem.reason}")
+        MigrationFinding(
+            MatchQuality.NONE, problem.document, problem.field, "", f"Shiplap refuses it: {problem.reason}"
+        )
         for problem in check_documents(documents).problems
     )

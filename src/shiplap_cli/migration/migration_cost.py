@@ -11,8 +11,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from shiplap.scheduling.model.planned_pods import comes_back
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.decision_sources import read
-from shiplap_cli.migration.migration_page import Trial
+from shiplap_cli.inputs.loaded_inputs import load_inputs
+from shiplap_cli.migration.migration_page import MigrationCost
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources
 from shiplap_cli.render.totals import totals_of
@@ -22,20 +22,20 @@ _UNSCHEDULABLE = PodStatus(
 )
 
 
-def try_out(manifests: Path, state: Sequence[Path], region: str) -> Trial:
+def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> MigrationCost:
     """Plan every pod that would come back elsewhere, on new nodes of these manifests only.
 
     Raises:
         InvalidInput: the cluster's state or the manifests cannot be used.
     """
-    reading = read(Sources(cluster_state=list(state), manifests=[manifests], region=region))
+    reading = load_inputs(Sources(cluster_state=list(state), manifests=[manifests], region=region))
     snapshot = reading.snapshot
-    pods = tuple(_homeless(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
+    pods = tuple(_unbound(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
     world = msgspec.structs.replace(snapshot.view, pods=pods, nodes=(), events=())
     decided = plan(msgspec.structs.replace(snapshot, view=world, claims=()))
     money = Money(snapshot)
     totals = totals_of(snapshot, decided, money, from_scratch=True)
-    return Trial(
+    return MigrationCost(
         pods=len(pods),
         nodes=len(decided.node_claims),
         hourly=decided.hourly,
@@ -54,7 +54,7 @@ def _needs_a_node(pod: Pod) -> bool:
     return pod.status.phase not in TERMINAL_PHASES and comes_back(pod)
 
 
-def _homeless(pod: Pod) -> Pod:
+def _unbound(pod: Pod) -> Pod:
     """The pod as it would be without a node, on any pool: not held to the group it runs on."""
     ties = (labels.NODE_POOL, "eks.amazonaws.com/nodegroup")
     selector = {key: value for key, value in pod.spec.node_selector.items() if key not in ties}

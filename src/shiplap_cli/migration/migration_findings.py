@@ -18,7 +18,7 @@ KubernetesObject = dict[str, Any]
 """An object as YAML has it, for writing."""
 
 
-class Match(StrEnum):
+class MatchQuality(StrEnum):
     """How well something of the old configuration maps: as it was, nearly, or not at all."""
 
     EXACT = "exact"
@@ -26,34 +26,34 @@ class Match(StrEnum):
     NONE = "not mapped"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class MigrationFinding(msgspec.Struct, frozen=True):
     """One thing of the old configuration: where it stood, what it became, and what a person should know about it."""
 
-    match: Match
+    match: MatchQuality
     source: str
     field: str
     becomes: str = ""
     note: str = ""
 
 
-class Notes:
+class FindingCollector:
     """Findings about one source, as they are found."""
 
     def __init__(self, source: str) -> None:
-        self.all: list[Finding] = []
+        self.all: list[MigrationFinding] = []
         self._source = source
 
     def exact(self, field: str, becomes: str, note: str = "") -> None:
         """It maps as it was."""
-        self.all.append(Finding(Match.EXACT, self._source, field, becomes, note))
+        self.all.append(MigrationFinding(MatchQuality.EXACT, self._source, field, becomes, note))
 
     def nearly(self, field: str, becomes: str, note: str) -> None:
         """It maps, with a difference."""
-        self.all.append(Finding(Match.APPROXIMATE, self._source, field, becomes, note))
+        self.all.append(MigrationFinding(MatchQuality.APPROXIMATE, self._source, field, becomes, note))
 
     def lost(self, field: str, note: str) -> None:
         """It does not map."""
-        self.all.append(Finding(Match.NONE, self._source, field, "", note))
+        self.all.append(MigrationFinding(MatchQuality.NONE, self._source, field, "", note))
 
 
 class Naming(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Naming(msgspec.Struct, frozen=True):
         return f"{name}{self.suffix}"
 
 
-class Origin(StrEnum):
+class FormerKind(StrEnum):
     """What kind of thing a new NodePool takes the place of."""
 
     NODE_POOL = "NodePool"
@@ -75,13 +75,13 @@ class Origin(StrEnum):
     SCALING_GROUP = "Auto Scaling group"
 
 
-class Former(msgspec.Struct, frozen=True):
+class FormerPool(msgspec.Struct, frozen=True):
     """An old NodePool or group, and the NodePool that takes its place.
 
     What is needed to undo a step: `cpu_limit` of a NodePool, empty without one; sizes of a group.
     """
 
-    origin: Origin
+    origin: FormerKind
     name: str
     becomes: str
     cpu_limit: str = ""
@@ -89,17 +89,17 @@ class Former(msgspec.Struct, frozen=True):
     desired: int = 0
 
 
-class Draft(msgspec.Struct, frozen=True):
+class MigrationDraft(msgspec.Struct, frozen=True):
     """What one source came to. `cluster` is its name if it says so; `join_timeout_s` is 0 where nothing is said."""
 
     manifests: tuple[KubernetesObject, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    formers: tuple[Former, ...] = ()
+    findings: tuple[MigrationFinding, ...] = ()
+    formers: tuple[FormerPool, ...] = ()
     cluster: str = ""
     join_timeout_s: int = 0
 
 
-class Step(msgspec.Struct, frozen=True):
+class MigrationStep(msgspec.Struct, frozen=True):
     """One step of the way over: commands that take it, and those that undo it."""
 
     title: str
@@ -113,17 +113,17 @@ class Migration(msgspec.Struct, frozen=True):
 
     origin: str
     cluster: str
-    formers: tuple[Former, ...]
+    formers: tuple[FormerPool, ...]
     manifests: tuple[KubernetesObject, ...]
     claim_rules: tuple[ClaimRule, ...]
     join_timeout_s: int
-    findings: tuple[Finding, ...]
-    steps: tuple[Step, ...]
+    findings: tuple[MigrationFinding, ...]
+    steps: tuple[MigrationStep, ...]
 
 
-def counted(findings: Iterable[Finding]) -> Mapping[str, int]:
+def counts_by_match(findings: Iterable[MigrationFinding]) -> Mapping[str, int]:
     """How many findings there are of each match, in the order exact, approximate, not mapped."""
-    counts = {match.value: 0 for match in Match}
+    counts = {match.value: 0 for match in MatchQuality}
     for finding in findings:
         counts[finding.match.value] += 1
     return counts

@@ -10,15 +10,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shiplap_cli.migration.migration_findings import Finding, Match, Migration
-from shiplap_cli.migration.migration_findings import counted as by_match
+from shiplap_cli.migration.migration_findings import MatchQuality, Migration, MigrationFinding
+from shiplap_cli.migration.migration_findings import counts_by_match as by_match
 from shiplap_cli.output import counted
 
-_STYLES = {Match.EXACT: "green", Match.APPROXIMATE: "yellow", Match.NONE: "red"}
+_STYLES = {MatchQuality.EXACT: "green", MatchQuality.APPROXIMATE: "yellow", MatchQuality.NONE: "red"}
 _MOST = 10
 
 
-class Trial(msgspec.Struct, frozen=True, rename="camel"):
+class MigrationCost(msgspec.Struct, frozen=True, rename="camel"):
     """The present pods on the new pools, as if no node were there; USD per hour, with whether prices are guessed.
 
     `unpriced_nodes` are present nodes that have no price, which cost nothing here. Prices
@@ -38,17 +38,17 @@ class Trial(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
 
 
-def migration_page(found: Migration, trial: Trial | None, folder: Path | None) -> RenderableType:
+def migration_page(found: Migration, trial: MigrationCost | None, folder: Path | None) -> RenderableType:
     """What a person sees: what does not map first, then the rest, the dry run and where to go on."""
     table = Table("", "found", "becomes", "note", box=None, header_style="bold", padding=(0, 2, 0, 0))
-    order = [Match.NONE, Match.APPROXIMATE, Match.EXACT]
+    order = [MatchQuality.NONE, MatchQuality.APPROXIMATE, MatchQuality.EXACT]
     for finding in sorted(found.findings, key=lambda finding: order.index(finding.match)):
         style = _STYLES[finding.match]
         what = f"{finding.source}: {finding.field}"
         table.add_row(Text(finding.match, style), Text(what), Text(finding.becomes), Text(finding.note, "dim"))
     parts: list[RenderableType] = [Text(_summary(found), "bold"), table]
     if trial is not None:
-        parts += [Text(line) for line in _trial_lines(trial)]
+        parts += [Text(line) for line in _cost_lines(trial)]
     if folder is None:
         parts.append(Text("Nothing was written; --to FOLDER writes the manifests and a report with the steps."))
     else:
@@ -63,7 +63,7 @@ def _summary(found: Migration) -> str:
     return f"From {found.origin}: {counted(len(found.manifests), 'manifest')}; {counts}"
 
 
-def _trial_lines(trial: Trial) -> Iterator[str]:
+def _cost_lines(trial: MigrationCost) -> Iterator[str]:
     placed = trial.pods - len(trial.left_out)
     pods = f"{placed} of {counted(trial.pods, 'pod')}" if trial.left_out else counted(trial.pods, "pod")
     yield (
@@ -79,16 +79,16 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
         yield f"! {note}"
 
 
-def report_text(found: Migration, trial: Trial | None, settings: str) -> str:
+def report_text(found: Migration, trial: MigrationCost | None, settings: str) -> str:
     """The report in Markdown."""
     lines = [f"# From {found.origin} to Shiplap", "", _summary(found) + ".", ""]
     lines += ["Into `shiplap.yaml`:", "", "```yaml", settings.rstrip(), "```", ""]
     if trial is not None:
-        lines += ["## Dry run", "", *_trial_lines(trial), ""]
+        lines += ["## Dry run", "", *_cost_lines(trial), ""]
     titles = {
-        Match.NONE: "What does not map",
-        Match.APPROXIMATE: "What maps with a difference",
-        Match.EXACT: "What maps as it was",
+        MatchQuality.NONE: "What does not map",
+        MatchQuality.APPROXIMATE: "What maps with a difference",
+        MatchQuality.EXACT: "What maps as it was",
     }
     for match, title in titles.items():
         findings = [finding for finding in found.findings if finding.match is match]
@@ -106,6 +106,6 @@ def _commands(title: str, commands: Sequence[str]) -> list[str]:
     return [title, "", *block] if title else block
 
 
-def _row(finding: Finding) -> str:
+def _row(finding: MigrationFinding) -> str:
     cells = (f"{finding.source}: {finding.field}", finding.becomes, finding.note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

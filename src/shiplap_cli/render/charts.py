@@ -19,7 +19,7 @@ _ROWS = 14
 _TICKS = 7
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartLine(msgspec.Struct, frozen=True):
     """A curve that keeps each value until the next: (seconds, value). `style` is its class; `dashed` for what is not
     there, as a bound.
     """
@@ -42,9 +42,9 @@ def charts(timeline: Timeline, pools: Iterable[str] = ()) -> str:
         return "<p class=empty>Nothing was sampled.</p>"
     names = sorted({pool for sample in samples for pool in sample.nodes}, key=lambda pool: (not pool, pool))
     colours = colour_numbers({*pools, *names})
-    pending = Line("pods that wait", [(item.at_s, item.pending) for item in samples], "waits")
+    pending = ChartLine("pods that wait", [(item.at_s, item.pending) for item in samples], "waits")
     nodes = [
-        Line(name or "of others", [(item.at_s, item.nodes.get(name, 0)) for item in samples], f"p{colours[name]}")
+        ChartLine(name or "of others", [(item.at_s, item.nodes.get(name, 0)) for item in samples], f"p{colours[name]}")
         for name in names
     ]
     ends = max(timeline.ends_s, samples[-1].at_s, 1.0)
@@ -52,19 +52,21 @@ def charts(timeline: Timeline, pools: Iterable[str] = ()) -> str:
         chart("Pods that wait", ends, filled=[pending], show=_whole),
         chart("Nodes by pool", ends, filled=nodes, show=_whole),
         chart("Dollars per hour", ends, lines=_money(samples), show=dollars),
-        happenings(timeline.happenings, ends),
+        event_rows(timeline.happenings, ends),
         _time_axis(ends),
     ]
     return f'<div class="charts">{"".join(parts)}</div>'
 
 
-def _money(samples: Sequence[Sample]) -> list[Line]:
-    lines = [Line("paid", [(item.at_s, item.hourly) for item in samples], "paid")]
+def _money(samples: Sequence[Sample]) -> list[ChartLine]:
+    lines = [ChartLine("paid", [(item.at_s, item.hourly) for item in samples], "paid")]
     if any(item.list_hourly > item.hourly + 1e-9 for item in samples):
-        lines.append(Line("at on-demand list price", [(item.at_s, item.list_hourly) for item in samples], "listed"))
+        lines.append(
+            ChartLine("at on-demand list price", [(item.at_s, item.list_hourly) for item in samples], "listed")
+        )
     bound = [(item.at_s, item.bound_hourly) for item in samples if item.bound_hourly is not None]
     if bound:
-        lines.append(Line("lower bound", bound, "bound", dashed=True))
+        lines.append(ChartLine("lower bound", bound, "bound", dashed=True))
     return lines
 
 
@@ -76,8 +78,8 @@ def chart(
     title: str,
     ends_s: float,
     *,
-    filled: Sequence[Line] = (),
-    lines: Sequence[Line] = (),
+    filled: Sequence[ChartLine] = (),
+    lines: Sequence[ChartLine] = (),
     show: Callable[[float], str] = markup.number,
 ) -> str:
     """One chart: areas stacked on each other, or lines.
@@ -111,7 +113,7 @@ def chart(
     )
 
 
-def happenings(events: Sequence[TimelineEvent], ends_s: float) -> str:
+def event_rows(events: Sequence[TimelineEvent], ends_s: float) -> str:
     """What happened, a row for each kind; a mark stands for all of its kind within a hundredth of the time."""
     kinds: dict[str, list[TimelineEvent]] = {}
     for event in events:
@@ -124,7 +126,8 @@ def happenings(events: Sequence[TimelineEvent], ends_s: float) -> str:
         width = _WIDTH / _COLUMNS
         size = f'y="2" width="{width - 2:g}" height="12" rx="1"'
         drawn = "".join(
-            f'<rect x="{place * width:g}" {size}><title>{_told(there)}</title></rect>' for place, there in marks.items()
+            f'<rect x="{place * width:g}" {size}><title>{_tooltip(there)}</title></rect>'
+            for place, there in marks.items()
         )
         style = "row bad" if some[0].bad else "row"
         rows.append(
@@ -138,13 +141,13 @@ def happenings(events: Sequence[TimelineEvent], ends_s: float) -> str:
     return f"<figure class=events><figcaption>What happened</figcaption>{''.join(rows)}</figure>"
 
 
-def _told(events: Sequence[TimelineEvent]) -> str:
+def _tooltip(events: Sequence[TimelineEvent]) -> str:
     first = [f"{duration(event.at_s)}: {markup.short(event.text, 120)}" for event in events[:4]]
     more = [f"and {len(events) - 4:,} more"] if len(events) > 4 else []
     return text("\n".join(first + more))
 
 
-def _stacked(filled: Sequence[Line]) -> list[Line]:
+def _stacked(filled: Sequence[ChartLine]) -> list[ChartLine]:
     """Each series on top of those before it."""
     below: list[float] = []
     stacked = []
@@ -181,7 +184,7 @@ def _area(points: Sequence[tuple[float, float]], ends_s: float, top: float) -> s
     return f"{_steps(points, ends_s, top)}V{_HEIGHT:g}H{first:.1f}z"
 
 
-def _columns(lines: Sequence[Line], ends_s: float, show: Callable[[float], str]) -> list[str]:
+def _columns(lines: Sequence[ChartLine], ends_s: float, show: Callable[[float], str]) -> list[str]:
     """Stretches that tell the values at their beginning to whoever points at them."""
     found = []
     places = [0] * len(lines)

@@ -14,11 +14,11 @@ from shiplap.instances.offerings.node_prices import Price
 from shiplap.kubernetes.quantity import format_amount, format_resources
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
-from shiplap_cli.inputs.decision_sources import Reading
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money
 
 
-def seen_document(reading: Reading) -> dict[str, Any]:
+def caveats_document(reading: LoadedInputs) -> dict[str, Any]:
     """The Region of its prices and zones, and what an answer does not rest on: rights that are missing, AWS not asked.
 
     Each is there where there is any of it.
@@ -27,12 +27,12 @@ def seen_document(reading: Reading) -> dict[str, Any]:
     return {key: msgspec.to_builtins(entries) for key, entries in parts.items() if entries}
 
 
-def seen_lines(reading: Reading) -> list[RenderableType]:
+def caveat_lines(reading: LoadedInputs) -> list[RenderableType]:
     """The same for people."""
-    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in seen_texts(reading)]
+    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in caveat_texts(reading)]
 
 
-def seen_texts(reading: Reading) -> tuple[str, ...]:
+def caveat_texts(reading: LoadedInputs) -> tuple[str, ...]:
     """The same as plain lines."""
     return (*(item.text for item in reading.unseen), *reading.notes)
 
@@ -45,7 +45,7 @@ def plan_document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]
     extra = {"staticPools": decided.static_pools, "buffers": decided.buffers}
     return {
         "nodeClaims": [claim_document(claim, money) for claim in decided.node_claims],
-        "existingNodes": [{"name": place.name, "pods": _names(place.pods)} for place in decided.existing_nodes],
+        "existingNodes": [{"name": place.name, "pods": _pod_keys(place.pods)} for place in decided.existing_nodes],
         "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
         "ignored": [{"pod": entry.pod.key, "message": entry.message} for entry in decided.ignored],
         "cost": {"hourly": decided.hourly, "estimated": money.of_launches(decided.node_claims).estimated},
@@ -66,10 +66,10 @@ def claim_document(claim: PlannedClaim, money: Money) -> dict[str, Any]:
         "instanceTypes": list(claim.instance_types),
         "launch": launch_document(claim.launch, money.of_launch(claim)),
         "requests": format_resources(claim.requests),
-        "pods": _names(claim.pods),
+        "pods": _pod_keys(claim.pods),
         "reasons": list(claim.reasons),
         **({"gaveUp": list(claim.gave_up)} if claim.gave_up else {}),
-        **({"virtualPods": _names(claim.virtual_pods)} if claim.virtual_pods else {}),
+        **({"virtualPods": _pod_keys(claim.virtual_pods)} if claim.virtual_pods else {}),
     }
 
 
@@ -92,7 +92,7 @@ def _left_out(entry: Unschedulable) -> dict[str, Any]:
     return result
 
 
-def _names(pods: Sequence[PodReference]) -> list[str]:
+def _pod_keys(pods: Sequence[PodReference]) -> list[str]:
     return [pod.key for pod in pods]
 
 

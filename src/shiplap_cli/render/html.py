@@ -48,7 +48,7 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
     """
     money = Money(snapshot)
     before = picture_of_snapshot(present or snapshot, money.prices)
-    after = replace(picture_after_plan(snapshot, plan, money.prices), bound_hourly=_bound(snapshot, plan))
+    after = replace(picture_after_plan(snapshot, plan, money.prices), bound_hourly=_lower_bound(snapshot, plan))
     reused = sum(len(place.pods) for place in plan.existing_nodes)
     placed = sum(len(claim.pods) for claim in plan.node_claims)
     lead = (
@@ -65,7 +65,7 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
         pending_table(after),
         node_table(after),
     ]
-    return page(f"Plan for {_named(snapshot)}", lead, "".join(body))
+    return page(f"Plan for {_title(snapshot)}", lead, "".join(body))
 
 
 def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, ...] = ()) -> str:
@@ -99,7 +99,7 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
         pending_table(after),
         node_table(after),
     ]
-    return page(f"Disruption of {_named(snapshot)}", lead, "".join(body))
+    return page(f"Disruption of {_title(snapshot)}", lead, "".join(body))
 
 
 def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -> ClusterPicture:
@@ -115,7 +115,7 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
     return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
 
 
-def _bound(snapshot: Snapshot, plan: Plan) -> float | None:
+def _lower_bound(snapshot: Snapshot, plan: Plan) -> float | None:
     """What our nodes cost at least for the pods that are on them or get a place; daemons are no such pods."""
     ours = {node.metadata.name for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels}
     placed = {ref.key for claim in plan.node_claims for ref in claim.pods}
@@ -153,7 +153,7 @@ def _launches(claims: Iterable[PlannedClaim], money: Money) -> str:
         for (pool, tier, kind, bought, zone, price, why), some in list(alike.items())[:_MOST_ROWS]
     ]
     head = ("nodes", "type", "bought as", "zone", "pool", "fallback", "per hour", "pods", "why not the better tier")
-    return f"<h2>To launch</h2>{markup.table(head, rows, numbers=(0, 6, 7), stacks=True)}{_more(len(alike))}"
+    return f"<h2>To launch</h2>{markup.table(head, rows, numbers=(0, 6, 7), stacks=True)}{_omitted(len(alike))}"
 
 
 def _pods(claims: Iterable[PlannedClaim]) -> str:
@@ -175,7 +175,7 @@ def _commands(decision: Decision, money: Money) -> str:
     if not rows:
         return "<p>Nothing would be removed or replaced.</p>"
     head = ("reason", "nodes", "new nodes", "pods moved", "saved per hour", "why")
-    return f"<h2>Commands</h2>{markup.table(head, rows, numbers=(3, 4), stacks=True)}{_more(len(decision.commands))}"
+    return f"<h2>Commands</h2>{markup.table(head, rows, numbers=(3, 4), stacks=True)}{_omitted(len(decision.commands))}"
 
 
 def _blocked(decision: Decision) -> str:
@@ -189,13 +189,13 @@ def _blocked(decision: Decision) -> str:
         for reason, nodes in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))[:_MOST_ROWS]
     ]
     table = markup.table(("nodes", "which", "stay because"), rows, numbers=(0,), stacks=True)
-    return f"<h2>What stays</h2>{table}{_more(len(reasons))}"
+    return f"<h2>What stays</h2>{table}{_omitted(len(reasons))}"
 
 
-def _more(count: int) -> str:
+def _omitted(count: int) -> str:
     return f"<p>{count - _MOST_ROWS:,} more are not listed.</p>" if count > _MOST_ROWS else ""
 
 
-def _named(snapshot: Snapshot) -> str:
+def _title(snapshot: Snapshot) -> str:
     """Files do not say which cluster they are of."""
     return "the cluster" if snapshot.cluster == "files" else snapshot.cluster

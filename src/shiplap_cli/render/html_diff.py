@@ -14,13 +14,13 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.money import dollars
 from shiplap_cli.render.page import page
-from shiplap_cli.render.totals import Difference, Launches, LeftOut
+from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference
 
 _MOST_ROWS = 200
 
 
 def diff_report(
-    found: Difference, snapshots: Sequence[Snapshot], plans: Sequence[Plan], missing: tuple[str, ...] = ()
+    found: PlanDifference, snapshots: Sequence[Snapshot], plans: Sequence[Plan], missing: tuple[str, ...] = ()
 ) -> str:
     """What changes in numbers, then the nodes of both plans, drawn alike.
 
@@ -59,7 +59,7 @@ def diff_report(
     return page("Two sets of manifests compared", lead, "".join(body))
 
 
-def _numbers(found: Difference) -> str:
+def _numbers(found: PlanDifference) -> str:
     old, new = found.old, found.new
     counts = (
         ("nodes to launch", old.nodes, new.nodes),

@@ -12,6 +12,6 @@ HtmlFile = Annotated[
 ]
 
 
-def write(path: Path, made: str) -> None:
+def write_page(path: Path, made: str) -> None:
     """Write a page. Raises OSError, which the command line reports with the file's name."""
     path.write_text(made, encoding="utf-8")

@@ -20,7 +20,7 @@ def simulation_report(outcome: RunOutcome, timeline: Timeline) -> str:
     lead = f"seed {outcome.seed}, {counted(len(outcome.faults), 'fault')}, {duration(outcome.ended_at)}; {rest}"
     body = [
         _verdict(outcome),
-        _numbers(outcome),
+        _totals(outcome),
         charts(timeline, pools),
         moments(timeline.frames, timeline.ends_s),
         node_table(timeline.frames[-1].picture) if timeline.frames else "",
@@ -57,7 +57,7 @@ def _verdict(outcome: RunOutcome) -> str:
     )
 
 
-def _numbers(outcome: RunOutcome) -> str:
+def _totals(outcome: RunOutcome) -> str:
     facts = (
         ("instances launched", f"{outcome.launched:,}"),
         ("instances ended", f"{outcome.ended:,}"),

@@ -11,13 +11,15 @@ from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.readiness import conditions
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap_cli.installs.find_install import Install
-from shiplap_cli.installs.install_metrics import Vitals
+from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.installs.install_metrics import InstallMetrics
 from shiplap_cli.render.page import page
-from shiplap_cli.render.status_page import StatusShown
+from shiplap_cli.render.status_page import StatusDocument
 
 
-def pictures_of(install: Install, clusters: Sequence[str], now: float) -> tuple[list[ClusterPicture], list[str]]:
+def pictures_of(
+    install: DeployedInstall, clusters: Sequence[str], now: float
+) -> tuple[list[ClusterPicture], list[str]]:
     """A picture of each cluster whose claims may be read, and why the others' may not."""
     from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - loads botocore
     from shiplap.aws.session import client  # noqa: PLC0415
@@ -33,7 +35,11 @@ def pictures_of(install: Install, clusters: Sequence[str], now: float) -> tuple[
 
 
 def status_report(
-    found: StatusShown, vitals: Vitals, pictures: Sequence[ClusterPicture], missing: Sequence[str], now: float
+    found: StatusDocument,
+    vitals: InstallMetrics,
+    pictures: Sequence[ClusterPicture],
+    missing: Sequence[str],
+    now: float,
 ) -> str:
     """Everything on one page; what could not be seen comes first."""
     names = ", ".join(each.cluster for each in found.clusters) or "no cluster is known yet"
@@ -49,7 +55,7 @@ def status_report(
     return page("Status of an install of Shiplap", f"{names}; {rfc3339(now)}", "".join(body))
 
 
-def _classes(found: StatusShown) -> list[str]:
+def _classes(found: StatusDocument) -> list[str]:
     parts = []
     for each in found.clusters:
         rows = [
@@ -82,7 +88,7 @@ def _wrong(known: Sequence[conditions.Condition]) -> list[str]:
     ]
 
 
-def _catalogues(found: StatusShown) -> str:
+def _catalogues(found: StatusDocument) -> str:
     rows = [
         (item.region, f"{item.instance_types:,}", duration(item.age_seconds), item.on_demand_prices_at, item.problem)
         for item in found.catalogues
@@ -91,7 +97,7 @@ def _catalogues(found: StatusShown) -> str:
     return f"<h2>Catalogues</h2>{table(head, rows, numbers=(1, 2), stacks=True)}" if rows else ""
 
 
-def _pools(vitals: Vitals) -> str:
+def _pools(vitals: InstallMetrics) -> str:
     rows = [
         (
             f"{use.cluster}/{use.pool}",
@@ -107,7 +113,7 @@ def _pools(vitals: Vitals) -> str:
     return f"<h2>What pools have</h2>{table(head, rows, numbers=(1, 2, 3, 4), stacks=True)}" if rows else ""
 
 
-def _learned(vitals: Vitals) -> str:
+def _learned(vitals: InstallMetrics) -> str:
     """What measured nodes are worth beside the usual estimate."""
     known = vitals.learned
     if known is None:
@@ -123,13 +129,13 @@ def _learned(vitals: Vitals) -> str:
     return f"<h2>Learned capacity</h2><dl class=totals>{shown}</dl>"
 
 
-def _resting(vitals: Vitals) -> str:
+def _resting(vitals: InstallMetrics) -> str:
     rows = [(item.instance_type, item.capacity_type, item.zone, item.code, item.until) for item in vitals.resting[:200]]
     head = ("instance type", "bought as", "zone", "EC2 said", "left alone until")
     return f"<h2>What EC2 refuses for now</h2>{table(head, rows, stacks=True)}" if rows else ""
 
 
-def _queues(vitals: Vitals) -> str:
+def _queues(vitals: InstallMetrics) -> str:
     rows = [
         (
             item.name,
@@ -144,7 +150,7 @@ def _queues(vitals: Vitals) -> str:
     return f"<h2>Queues</h2>{table(head, rows, numbers=(1, 2, 3), stacks=True)}" if rows else ""
 
 
-def _functions(vitals: Vitals) -> str:
+def _functions(vitals: InstallMetrics) -> str:
     rows = [
         (
             item.name,
@@ -157,6 +163,6 @@ def _functions(vitals: Vitals) -> str:
     return f"<h2>Functions in the last hour</h2>{table(head, rows, numbers=(2, 3, 4))}" if rows else ""
 
 
-def _failures(vitals: Vitals) -> str:
+def _failures(vitals: InstallMetrics) -> str:
     rows = [(item.at, f"{item.cluster}/{item.claim}", item.why) for item in vitals.failures[:200]]
     return f"<h2>Failures of the last hour</h2>{table(('at', 'claim', 'why'), rows, stacks=True)}" if rows else ""

@@ -9,7 +9,7 @@ from rich.text import Text
 from shiplap.disruption.commands import DisruptionProposal
 from shiplap.instances.offerings.node_prices import Price
 from shiplap_cli.explain.node_account import NodeAccount
-from shiplap_cli.money import Money, dollars, shown
+from shiplap_cli.money import Money, dollars, hourly_text
 from shiplap_cli.output import counted
 from shiplap_cli.render.pages import summary
 
@@ -20,7 +20,7 @@ def node_page(account: NodeAccount, money: Money) -> RenderableType:
     place = " ".join(
         filter(None, (account.instance_type, account.capacity_type, account.zone and f"in {account.zone}"))
     )
-    table.add_row("node", f"{place or 'of no known type'}, {shown(Price(account.hourly, account.estimated))}")
+    table.add_row("node", f"{place or 'of no known type'}, {hourly_text(Price(account.hourly, account.estimated))}")
     table.add_row("pool", account.node_pool or "none: Shiplap does not touch it")
     table.add_row("pods", summary(account.pods) if account.pods else "none that would have to move")
     table.add_row("disruption cost", f"{account.disruption_cost:.2f}")

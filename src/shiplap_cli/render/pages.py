@@ -15,9 +15,9 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap_cli.explain.account import PodAccount
 from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
-from shiplap_cli.money import Money, dollars, mark
+from shiplap_cli.explain.pod_account import PodAccount
+from shiplap_cli.money import Money, dollars, estimate_mark
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -33,14 +33,14 @@ def plan_page(
     parts: list[RenderableType] = []
     for number, alike in enumerate(_alike(decided.node_claims)):
         account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None
-        parts.append(_claims(alike, account, money))
+        parts.append(_claim_table(alike, account, money))
     if decided.existing_nodes:
         table = Table("node", "pods", box=None, pad_edge=False)
         for place in decided.existing_nodes:
-            table.add_row(place.name, summary(_names(place.pods)))
+            table.add_row(place.name, summary(_pod_keys(place.pods)))
         parts += [Text("Used as they are", style="italic"), table, Text()]
-    parts += _messages("Without a place", decided.unschedulable, "red")
-    parts += _messages("Left alone", decided.ignored, "yellow")
+    parts += _message_table("Without a place", decided.unschedulable, "red")
+    parts += _message_table("Left alone", decided.ignored, "yellow")
     if decided.static_pools:
         table = Table("static pool", "replicas", "there", "launched", "missing", "too many", box=None, pad_edge=False)
         for pool in decided.static_pools:
@@ -66,7 +66,7 @@ def plan_page(
             ("Plan: ", "bold"),
             f"{len(decided.node_claims)} to launch for {_pods(placed)}, {_pods(reused)} on nodes that exist, "
             f"{len(decided.unschedulable)} without a place, {len(decided.ignored)} left alone. ",
-            (f"{mark(money.of_launches(decided.node_claims))}${decided.hourly:.4f} per hour", "bold"),
+            (f"{estimate_mark(money.of_launches(decided.node_claims))}${decided.hourly:.4f} per hour", "bold"),
             f" (classes of pods: {decided.stats.classes}, {solve_s * 1000:.0f} ms)",
         )
     )
@@ -75,7 +75,7 @@ def plan_page(
 
 def claim_page(claim: PlannedClaim, account: ClaimAccount, money: Money) -> RenderableType:
     """One claim with its whole account."""
-    return _claims([claim], account, money)
+    return _claim_table([claim], account, money)
 
 
 def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
@@ -95,7 +95,7 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
     return list(found.values())
 
 
-def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
+def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
     claim, launch = alike[0], alike[0].launch
     table = _grid()
     price = dollars(money.of_launch(claim))
@@ -107,8 +107,8 @@ def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: 
         for name, text in format_resources(claim.requests).items()
     )
     _row(table, "needs", requests if len(alike) == 1 else f"{requests} (the first of them)")
-    pods = [name for each in alike for name in _names(each.pods)]
-    virtual = [name for each in alike for name in _names(each.virtual_pods)]
+    pods = [name for each in alike for name in _pod_keys(each.pods)]
+    virtual = [name for each in alike for name in _pod_keys(each.virtual_pods)]
     if pods or not virtual:
         _row(table, "pods", summary(pods) or "none")
     if virtual:
@@ -132,7 +132,7 @@ def _claims(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: 
     return Group(title, table, Text())
 
 
-def _messages(title: str, entries: Sequence[Unschedulable], style: str) -> list[RenderableType]:
+def _message_table(title: str, entries: Sequence[Unschedulable], style: str) -> list[RenderableType]:
     """Entries with equal messages together, the message below them."""
     by_message: dict[str, list[str]] = {}
     for entry in entries:
@@ -156,9 +156,9 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
         parts.append(Text.assemble((f"{head}: ", "green"), " and ".join(proposal.changes), f"  → {proposal.place}"))
     parts.append(Text())
     if account.asked is not None:
-        parts += [_asked(account), Text()]
+        parts += [_demands(account), Text()]
     if account.home is not None:
-        parts += [_home(account, price), Text()]
+        parts += [_placement(account, price), Text()]
     if account.lanes:
         table = Table("lane", "verdict", Column("why", overflow="fold"), title="NodePools", title_justify="left")
         for lane in account.lanes:
@@ -175,7 +175,7 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
     return Group(*parts)
 
 
-def _asked(account: PodAccount) -> RenderableType:
+def _demands(account: PodAccount) -> RenderableType:
     asked = account.asked
     table = _grid()
     if asked is None:
@@ -196,7 +196,7 @@ def _asked(account: PodAccount) -> RenderableType:
     return table
 
 
-def _home(account: PodAccount, price: Price) -> RenderableType:
+def _placement(account: PodAccount, price: Price) -> RenderableType:
     home = account.home
     table = _grid()
     if home is None:
@@ -230,7 +230,7 @@ def _pods(number: int) -> str:
     return f"{number} pod{'' if number == 1 else 's'}"
 
 
-def _names(pods: Sequence[PodReference]) -> list[str]:
+def _pod_keys(pods: Sequence[PodReference]) -> list[str]:
     return [pod.key for pod in pods]
 
 

@@ -10,13 +10,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
-from shiplap_cli.installs.install_metrics import Vitals
+from shiplap_cli.installs.install_metrics import InstallMetrics
 
 _MOST = 10
 """Failures and resting offerings that one screen has room for."""
 
 
-def vitals_page(vitals: Vitals) -> Iterator[RenderableType]:
+def metrics_page(vitals: InstallMetrics) -> Iterator[RenderableType]:
     """A table for each part of which anything is known."""
     if vitals.pool_use:
         yield _pools(vitals)
@@ -43,7 +43,7 @@ def _right(*names: str) -> list[Column]:
     return [Column(name, justify="right") for name in names]
 
 
-def _pools(vitals: Vitals) -> Table:
+def _pools(vitals: InstallMetrics) -> Table:
     columns = _right("nodes", "starting", "leaving", "$/h")
     table = Table("cluster", "pool", *columns, "limits used", title="Nodes", title_justify="left")
     for use in vitals.pool_use:
@@ -53,7 +53,7 @@ def _pools(vitals: Vitals) -> Table:
     return table
 
 
-def _queues(vitals: Vitals) -> Table:
+def _queues(vitals: InstallMetrics) -> Table:
     columns = _right("waiting", "in flight", "dead letters")
     table = Table("queue", *columns, "why they are dead", title="Queues", title_justify="left")
     for queue in vitals.queues:
@@ -63,7 +63,7 @@ def _queues(vitals: Vitals) -> Table:
     return table
 
 
-def _functions(vitals: Vitals) -> Table:
+def _functions(vitals: InstallMetrics) -> Table:
     columns = _right("version", "invocations", "errors", "throttles")
     table = Table("function", *columns, title="Functions, last hour", title_justify="left")
     for item in vitals.functions:
@@ -72,7 +72,7 @@ def _functions(vitals: Vitals) -> Table:
     return table
 
 
-def _failures(vitals: Vitals) -> Table:
+def _failures(vitals: InstallMetrics) -> Table:
     title = f"Failed within the last hour: {len(vitals.failures)}"
     table = Table("at", "cluster", "claim", "why", title=title, title_justify="left")
     for item in vitals.failures[:_MOST]:
@@ -80,7 +80,7 @@ def _failures(vitals: Vitals) -> Table:
     return table
 
 
-def _resting(vitals: Vitals) -> Table:
+def _resting(vitals: InstallMetrics) -> Table:
     title = f"Offerings left alone for now: {len(vitals.resting)}"
     table = Table("type", "zone", "capacity type", "until", "EC2 said", title=title, title_justify="left")
     for item in vitals.resting[:_MOST]:
@@ -92,7 +92,7 @@ class _Shown(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is printed; times as RFC 3339, empty for never."""
 
 
-class ClusterShown(_Shown, frozen=True):
+class ClusterStatusDocument(_Shown, frozen=True):
     cluster: str
     region: str
     checked_at: str
@@ -101,7 +101,7 @@ class ClusterShown(_Shown, frozen=True):
     pools: tuple[PoolStatus, ...]
 
 
-class CatalogueShown(_Shown, frozen=True):
+class CatalogDocument(_Shown, frozen=True):
     """`problem` says why there is none."""
 
     region: str
@@ -114,6 +114,6 @@ class CatalogueShown(_Shown, frozen=True):
     problem: str = ""
 
 
-class StatusShown(_Shown, frozen=True):
-    clusters: tuple[ClusterShown, ...]
-    catalogues: tuple[CatalogueShown, ...]
+class StatusDocument(_Shown, frozen=True):
+    clusters: tuple[ClusterStatusDocument, ...]
+    catalogues: tuple[CatalogDocument, ...]

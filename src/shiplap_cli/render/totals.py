@@ -20,7 +20,7 @@ from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import counted
 
 
-class Sum(msgspec.Struct, frozen=True, rename="camel"):
+class NodeTotal(msgspec.Struct, frozen=True, rename="camel"):
     """Nodes, and USD per hour of those whose price is known, `estimated` when any of these prices is guessed."""
 
     nodes: int
@@ -36,8 +36,8 @@ class Sum(msgspec.Struct, frozen=True, rename="camel"):
 class Totals(msgspec.Struct, frozen=True, rename="camel"):
     """`unpriced` counts nodes now that have no price. Claims on their way count as the nodes they will be."""
 
-    now: Sum
-    then: Sum
+    now: NodeTotal
+    then: NodeTotal
     unpriced: int = 0
 
     @property
@@ -66,15 +66,15 @@ def totals_of(snapshot: Snapshot, decided: Plan, money: Money | None = None, *, 
     money = money or Money(snapshot)
     of_nodes = [(node, money.of_node(node.metadata.name)) for node in snapshot.view.nodes]
     now = [*(price for _, price in of_nodes), *money.on_their_way]
-    staying = [price for node, price in of_nodes if not (from_scratch and _of_pool(node))]
+    staying = [price for node, price in of_nodes if not (from_scratch and _in_pool(node))]
     staying += () if from_scratch else money.on_their_way
     then = [*staying, *map(money.of_launch, decided.node_claims)]
     return Totals(_sum(now), _sum(then), sum(not price.known for price in now))
 
 
-def _sum(prices: Sequence[Price]) -> Sum:
+def _sum(prices: Sequence[Price]) -> NodeTotal:
     known = total_price(prices)
-    return Sum(len(prices), known.hourly, known.estimated)
+    return NodeTotal(len(prices), known.hourly, known.estimated)
 
 
 def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
@@ -82,7 +82,7 @@ def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
 
     Pods of DaemonSets and of nodes themselves go with their node.
     """
-    gone = {node.metadata.name for node in snapshot.view.nodes if _of_pool(node)}
+    gone = {node.metadata.name for node in snapshot.view.nodes if _in_pool(node)}
     view = snapshot.view
     pods = tuple(
         _pending(pod) if pod.spec.node_name in gone else pod
@@ -93,7 +93,7 @@ def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, view=replace(view, pods=pods, nodes=nodes), claims=())
 
 
-def _of_pool(node: Node) -> bool:
+def _in_pool(node: Node) -> bool:
     return labels.NODE_POOL in node.metadata.labels
 
 
@@ -123,7 +123,7 @@ class Launches(_Part, frozen=True):
         return Price(self.hourly, self.estimated)
 
 
-class Side(_Part, frozen=True):
+class PlanSide(_Part, frozen=True):
     """One set of manifests: what its plan comes to; `estimated` when any price of what it launches is guessed."""
 
     manifests: str
@@ -151,11 +151,11 @@ class LeftOut(_Part, frozen=True):
     message: str
 
 
-class Difference(_Part, frozen=True):
+class PlanDifference(_Part, frozen=True):
     """`moved` counts pods that both sides launch nodes for, in different pools."""
 
-    old: Side
-    new: Side
+    old: PlanSide
+    new: PlanSide
     newly_left_out: tuple[LeftOut, ...]
     newly_placed: tuple[LeftOut, ...]
     moved: int

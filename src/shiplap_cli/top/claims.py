@@ -12,26 +12,26 @@ from threading import Event
 import msgspec
 
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_cli.inputs.follow import Trouble
-from shiplap_cli.installs.find_install import Install
-from shiplap_cli.top import looking
+from shiplap_cli.inputs.cluster_events import SourceProblem
+from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.top import polling
 
-_SUBJECT = looking.Subject(
+_SUBJECT = polling.PolledSource(
     "claims", "claims are not seen, so tiers and nodes on their way are unknown and prices estimated"
 )
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class ClaimsRead(msgspec.Struct, frozen=True):
     """All claims of the cluster that are not over."""
 
     claims: tuple[NodeClaim, ...]
 
 
-Put = Callable[[Claimed | Trouble], None]
+Put = Callable[[ClaimsRead | SourceProblem], None]
 Read = Callable[[], Sequence[NodeClaim]]
 
 
-def reader(located: Callable[[], tuple[Install, str]]) -> Read:
+def claim_reader(located: Callable[[], tuple[DeployedInstall, str]]) -> Read:
     """What reads the claims of a cluster of an install, which is looked for when it is first used."""
     known: list[Read] = []
 
@@ -48,11 +48,11 @@ def reader(located: Callable[[], tuple[Install, str]]) -> Read:
     return read
 
 
-def look(read: Read, put: Put) -> None:
+def poll_claims(read: Read, put: Put) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
-    looking.look(_SUBJECT, lambda: Claimed(tuple(read())), put)
+    polling.poll_once(_SUBJECT, lambda: ClaimsRead(tuple(read())), put)
 
 
 def follow_claims(read: Read, put: Put, ended: Event) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
-    looking.keep_looking(_SUBJECT, lambda: Claimed(tuple(read())), put, ended)
+    polling.keep_polling(_SUBJECT, lambda: ClaimsRead(tuple(read())), put, ended)

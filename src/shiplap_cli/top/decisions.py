@@ -13,9 +13,9 @@ import msgspec
 
 from shiplap.disruption.record import Headline, headline
 from shiplap.ports import FlightRecords
-from shiplap_cli.inputs.follow import Trouble
-from shiplap_cli.installs.find_install import Install
-from shiplap_cli.top import looking
+from shiplap_cli.inputs.cluster_events import SourceProblem
+from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.top import polling
 
 BACK_S = 24 * 3600.0
 """How far decisions are told of, seconds."""
@@ -24,20 +24,20 @@ _LATE_S = 900.0
 _AT_ONCE = 8
 _MOST = 20
 """Records that are opened in one look: each holds a whole cluster."""
-_SUBJECT = looking.Subject("decisions", "recorded decisions are not seen")
+_SUBJECT = polling.PolledSource("decisions", "recorded decisions are not seen")
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DecisionsRead(msgspec.Struct, frozen=True):
     """Decisions that had not been told before, oldest first."""
 
     lines: tuple[Headline, ...]
 
 
-Put = Callable[[Decided | Trouble], None]
+Put = Callable[[DecisionsRead | SourceProblem], None]
 Look = Callable[[], Sequence[Headline]]
 
 
-class Records:
+class RecordedDecisions:
     """The records of a cluster as they come.
 
     Args:
@@ -65,9 +65,9 @@ class Records:
         return lines
 
 
-def reader(located: Callable[[], tuple[Install, str]], clock: Callable[[], float]) -> Look:
+def decision_reader(located: Callable[[], tuple[DeployedInstall, str]], clock: Callable[[], float]) -> Look:
     """What reads the decisions of a cluster of an install, which is looked for when it is first used."""
-    known: list[Records] = []
+    known: list[RecordedDecisions] = []
 
     def fresh() -> Sequence[Headline]:
         if not known:
@@ -75,17 +75,17 @@ def reader(located: Callable[[], tuple[Install, str]], clock: Callable[[], float
             from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
             install, cluster = located()
-            known.append(Records(BucketRecorder(client("s3"), install.bucket), cluster, clock))
+            known.append(RecordedDecisions(BucketRecorder(client("s3"), install.bucket), cluster, clock))
         return known[0].fresh()
 
     return fresh
 
 
-def look(fresh: Look, put: Put) -> None:
+def poll_decisions(fresh: Look, put: Put) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
-    looking.look(_SUBJECT, lambda: Decided(tuple(fresh())), put)
+    polling.poll_once(_SUBJECT, lambda: DecisionsRead(tuple(fresh())), put)
 
 
 def follow_decisions(fresh: Look, put: Put, ended: Event) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
-    looking.keep_looking(_SUBJECT, lambda: Decided(tuple(fresh())), put, ended)
+    polling.keep_polling(_SUBJECT, lambda: DecisionsRead(tuple(fresh())), put, ended)

@@ -13,9 +13,9 @@ from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
 from shiplap_cli.output import counted
 from shiplap_cli.top.cells import age, bar, cut, gib, plain, rule, sized, when
-from shiplap_cli.top.decided import decided_line, decided_screen
+from shiplap_cli.top.decision_lines import decision_line, decision_screen
 from shiplap_cli.top.saving import least_hourly
-from shiplap_cli.top.stream import Happening
+from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View, share, shown_nodes
 
 _STATE_STYLES = {
@@ -53,7 +53,7 @@ class Scene(msgspec.Struct, frozen=True):
     decisions: tuple[Headline, ...] | None = None
 
 
-def frame(scene: Scene, view: View, stream: Sequence[Happening], width: int, height: int) -> tuple[Text, ...]:
+def frame(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, height: int) -> tuple[Text, ...]:
     """`height` lines of at most `width` cells.
 
     Args:
@@ -70,9 +70,9 @@ def frame(scene: Scene, view: View, stream: Sequence[Happening], width: int, hei
     if view.help:
         body = [cut(Text(line), width) for line in _HELP][:room]
     elif view.inside:
-        body = _inside(picture, view, width, room)
+        body = _node_screen(picture, view, width, room)
     elif view.decisions:
-        body = decided_screen(scene.decisions, picture.missing, view.scroll, picture.taken_at, width)[:room]
+        body = decision_screen(scene.decisions, picture.missing, view.scroll, picture.taken_at, width)[:room]
     else:
         body = _overview(scene, view, stream, width, room)
     body += [Text("")] * (room - len(body))
@@ -124,7 +124,7 @@ def _money(picture: ClusterPicture) -> Text:
     return line
 
 
-def _overview(scene: Scene, view: View, stream: Sequence[Happening], width: int, room: int) -> list[Text]:
+def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, room: int) -> list[Text]:
     picture, decisions = scene.picture, scene.decisions or ()
     spare = max(room - _LEAST_ROWS - 1, 0)
     waiting = min(len(picture.pending), max(spare // 4, 1 if spare else 0))
@@ -138,10 +138,10 @@ def _overview(scene: Scene, view: View, stream: Sequence[Happening], width: int,
         lines += [cut(_waiting(pod), width) for pod in picture.pending[:waiting]]
     if decided:
         lines.append(rule("decided", width))
-        lines += [decided_line(line, picture.taken_at, width) for line in decisions[-decided:]]
+        lines += [decision_line(line, picture.taken_at, width) for line in decisions[-decided:]]
     if news:
         lines.append(rule("happened", width))
-        lines += [cut(_news(item), width) for item in stream[-news:]]
+        lines += [cut(_stream_line(item), width) for item in stream[-news:]]
     return lines[:room]
 
 
@@ -235,7 +235,7 @@ _ALL = (
 )
 
 
-def _inside(picture: ClusterPicture, view: View, width: int, room: int) -> list[Text]:
+def _node_screen(picture: ClusterPicture, view: View, width: int, room: int) -> list[Text]:
     node = next((node for node in picture.nodes if node.name == view.selected), None)
     if node is None:
         return [cut(Text(f"node {plain(view.selected)} is gone", "yellow"), width)]
@@ -246,8 +246,12 @@ def _inside(picture: ClusterPicture, view: View, width: int, room: int) -> list[
     lines = [
         cut(head, width),
         cut(Text(plain(node.note), "yellow"), width),
-        _of(f"{used.millicores / 1000:g} of {whole.millicores / 1000:g} CPU", used.millicores, whole.millicores, width),
-        _of(f"{gib(used.memory_bytes)} of {gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width),
+        _usage_line(
+            f"{used.millicores / 1000:g} of {whole.millicores / 1000:g} CPU", used.millicores, whole.millicores, width
+        ),
+        _usage_line(
+            f"{gib(used.memory_bytes)} of {gib(whole.memory_bytes)}", used.memory_bytes, whole.memory_bytes, width
+        ),
         cut(Text(f"{_price(node, 0.0, 0).plain} USD/h, {used.pods} of {whole.pods} pods"), width),
         rule("pods", width),
     ]
@@ -261,7 +265,7 @@ def _inside(picture: ClusterPicture, view: View, width: int, room: int) -> list[
     return lines[:room]
 
 
-def _of(text: str, used: int, whole: int, width: int) -> Text:
+def _usage_line(text: str, used: int, whole: int, width: int) -> Text:
     line = Text(set_cell_size(text, 26))
     line.append_text(bar(share(used, whole), max(width - 34, 4)))
     return cut(line, width)
@@ -286,6 +290,6 @@ def _waiting(pod: PendingPicture) -> Text:
     return line
 
 
-def _news(item: Happening) -> Text:
+def _stream_line(item: StreamLine) -> Text:
     line = Text(f"{when(item.at)} ", "dim")
     return line.append(plain(item.text), _KIND_STYLES.get(item.kind, ""))

@@ -14,7 +14,7 @@ _WITHOUT_NODE = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.
 """What is noted of a claim that has no Node yet."""
 
 
-class Happening(msgspec.Struct, frozen=True):
+class StreamLine(msgspec.Struct, frozen=True):
     """One line of the stream; `at` in epoch seconds."""
 
     at: float
@@ -22,7 +22,7 @@ class Happening(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def happened(before: ClusterPicture, after: ClusterPicture) -> list[Happening]:
+def changes_between(before: ClusterPicture, after: ClusterPicture) -> list[StreamLine]:
     """The difference of two pictures of a cluster, by node, then pods."""
     old = {node.name: node for node in before.nodes}
     new = {node.name: node for node in after.nodes}
@@ -30,21 +30,21 @@ def happened(before: ClusterPicture, after: ClusterPicture) -> list[Happening]:
         old[node.name] = old.pop(claim.name)
     at = after.taken_at
     lines = [
-        Happening(at, text, kind)
+        StreamLine(at, text, kind)
         for name in sorted(old.keys() | new.keys())
-        for text, kind in _of_node(old.get(name), new.get(name))
+        for text, kind in _node_changes(old.get(name), new.get(name))
     ]
     waited = {pod.key for pod in before.pending}
     waits = {pod.key for pod in after.pending}
     if fresh := sorted(waits - waited):
-        lines.append(Happening(at, f"{_pods(fresh)} waiting for a node", "waiting"))
+        lines.append(StreamLine(at, f"{_pods(fresh)} waiting for a node", "waiting"))
     placed = {pod.key for node in after.nodes for pod in node.pods if not pod.fresh} if waited - waits else set()
     if settled := sorted((waited - waits) & placed):
-        lines.append(Happening(at, f"{_pods(settled)} placed", "placed"))
+        lines.append(StreamLine(at, f"{_pods(settled)} placed", "placed"))
     return lines
 
 
-def remember(stream: tuple[Happening, ...], lines: list[Happening]) -> tuple[Happening, ...]:
+def extended(stream: tuple[StreamLine, ...], lines: list[StreamLine]) -> tuple[StreamLine, ...]:
     """The stream with further lines; the oldest are forgotten."""
     return (*stream, *lines)[-_MOST:]
 
@@ -70,12 +70,12 @@ def _kind(node: NodePicture) -> tuple[str, str, str, str]:
     return node.pool, node.instance_type, node.zone, node.capacity_type
 
 
-def _of_node(old: NodePicture | None, new: NodePicture | None) -> Iterator[tuple[str, str]]:
+def _node_changes(old: NodePicture | None, new: NodePicture | None) -> Iterator[tuple[str, str]]:
     if new is None:
         if old is not None:
-            yield f"node {old.name} ({_what(old)}) is gone", "gone"
+            yield f"node {old.name} ({_node_text(old)}) is gone", "gone"
     elif old is None:
-        yield f"node {new.name} ({_what(new)}) {_appears(new)}", "new"
+        yield f"node {new.name} ({_node_text(new)}) {_appears(new)}", "new"
     elif old.state is not new.state:
         note = f": {new.note}" if new.note else ""
         yield f"node {new.name} is {new.state}{note}", "ready" if new.state is NodePictureState.READY else "changed"
@@ -85,7 +85,7 @@ def _appears(node: NodePicture) -> str:
     return "was launched" if node.state in (NodePictureState.PLANNED, NodePictureState.STARTING) else f"is {node.state}"
 
 
-def _what(node: NodePicture) -> str:
+def _node_text(node: NodePicture) -> str:
     price = f"{'~' * node.estimated}{node.hourly:.4f} USD/h" if node.hourly else ""
     return ", ".join(filter(None, (node.pool, node.instance_type, node.capacity_type, price)))
 

@@ -25,16 +25,16 @@ from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.instances.offerings.offerings import catalog_prices
-from shiplap_cli.inputs.follow import Seen, follow
-from shiplap_cli.installs.find_install import Which, dev_access, located
+from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
+from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
 from shiplap_cli.options import takes_sources
 from shiplap_cli.output import Format, Output, emit
 from shiplap_cli.top import claims, decisions, keyboard
-from shiplap_cli.top.claims import Claimed
-from shiplap_cli.top.decisions import Decided
-from shiplap_cli.top.following import Following
+from shiplap_cli.top.claims import ClaimsRead
+from shiplap_cli.top.decisions import DecisionsRead
+from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.frame import Scene, frame, page_of
-from shiplap_cli.top.stream import Happening, happened, remember
+from shiplap_cli.top.stream import StreamLine, changes_between, extended
 from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.simulation.recording import Timeline
@@ -55,7 +55,7 @@ def top(
     recording: Annotated[
         Path | None, typer.Option("--recording", help="Play what `shiplap simulate --recording` wrote, instead.")
     ] = None,
-    which: Which,
+    which: InstallOptions,
     sort: Annotated[str, typer.Option("--sort", help="name, cpu, memory, pods, price, age, pool or state.")] = "name",
     words: Annotated[str, typer.Option("--filter", help="Show nodes whose rows have all of these words.")] = "",
     once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
@@ -74,11 +74,13 @@ def top(
     view = _view(sort, words)
     ended = Event()
     try:
-        source = _played(recording) if recording is not None else _followed(which, kubeconfig, context, ended)
+        source = (
+            _recorded_source(recording) if recording is not None else _live_source(which, kubeconfig, context, ended)
+        )
         console = Console()
         if once or output is not Format.TABLE or not (console.is_terminal and sys.stdin.isatty()):
             scene = source(True)
-            emit(_shown(scene), output, lambda: Group(*_lines(scene, view, (), console)))
+            emit(_document(scene), output, lambda: Group(*_lines(scene, view, (), console)))
             return 1 if scene.picture.missing else 0
         return _live(source, view, console)
     finally:
@@ -89,43 +91,43 @@ Source = Callable[[bool], Scene]
 """The cluster now; told whether that is all that will be asked."""
 
 
-class _Shown(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
+class _TopDocument(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
     """What `-o json` prints."""
 
     decisions: tuple[Headline, ...] = ()
 
 
-def _shown(scene: Scene) -> _Shown:
+def _document(scene: Scene) -> _TopDocument:
     picture = scene.picture
     fields = {name: getattr(picture, name) for name in picture.__struct_fields__}
-    return _Shown(**fields, decisions=scene.decisions or ())
+    return _TopDocument(**fields, decisions=scene.decisions or ())
 
 
-def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event) -> Source:
+def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, ended: Event) -> Source:
     """A cluster that runs. Raises InvalidInput: it cannot be entered, or does not answer."""
     asked = bool(context or kubeconfig)
     if which.dev and not asked:
         access = dev_access(which.cluster)
     else:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
-    following = Following(access.context, _prices)
-    seen: Queue[Seen | Claimed | Decided] = Queue()
+    following = FollowedCluster(access.context, _region_prices)
+    seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
-        found = located(named)
-        read = claims.reader(found)
-        claims.look(read, seen.put)
+        found = install_finder(named)
+        read = claims.claim_reader(found)
+        claims.poll_claims(read, seen.put)
         claims.follow_claims(read, seen.put, ended)
-        fresh = decisions.reader(found, time.time)
-        decisions.look(fresh, seen.put)
+        fresh = decisions.decision_reader(found, time.time)
+        decisions.poll_decisions(fresh, seen.put)
         decisions.follow_decisions(fresh, seen.put, ended)
     try:
-        follow(
+        follow_cluster(
             lambda: context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended
         )
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error
-    _wait(following, seen)
+    _wait_for_lists(following, seen)
     if following.blind:
         hint = f"see whether `kubectl --context {access.context} get nodes,pods -A` is answered"
         raise InvalidInput(f"context {access.context}", f"{following.blind}; {hint}")
@@ -139,7 +141,7 @@ def _followed(which: Which, kubeconfig: Path | None, context: str, ended: Event)
     return scene
 
 
-def _played(path: Path) -> Source:
+def _recorded_source(path: Path) -> Source:
     """A recording, one moment after the other; the last one if only one is asked for. Raises InvalidInput."""
     try:
         timeline = msgspec.json.decode(path.read_bytes(), type=Timeline)
@@ -166,7 +168,7 @@ def _view(sort: str, words: str) -> View:
     return View(sort=sort, filter=words)
 
 
-def _prices(region: str) -> tuple[NodePrices, str]:
+def _region_prices(region: str) -> tuple[NodePrices, str]:
     """Estimates for a Region, and what is assumed for them: who looks on need not have credentials of AWS."""
     if region in embedded.regions():
         return catalog_prices(embedded.load(region)), ""
@@ -175,7 +177,7 @@ def _prices(region: str) -> tuple[NodePrices, str]:
     return catalog_prices(embedded.load(default)), f"{why}: those of {default} are assumed"
 
 
-def _wait(following: Following, seen: Queue[Seen | Claimed | Decided]) -> None:
+def _wait_for_lists(following: FollowedCluster, seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead]) -> None:
     """Until everything has been listed once, or cannot be."""
     while not following.ready:
         try:
@@ -185,7 +187,7 @@ def _wait(following: Following, seen: Queue[Seen | Claimed | Decided]) -> None:
 
 
 def _live(source: Source, view: View, console: Console) -> int:
-    stream: tuple[Happening, ...] = ()
+    stream: tuple[StreamLine, ...] = ()
     scene = source(False)
     terminal = sys.stdin.fileno()
     with keyboard.raw(terminal), Live(console=console, screen=True, auto_refresh=False) as screen:
@@ -195,7 +197,7 @@ def _live(source: Source, view: View, console: Console) -> int:
                 due = time.monotonic() + _EVERY_S
                 if not view.paused:
                     fresh = source(False)
-                    stream, scene = remember(stream, happened(scene.picture, fresh.picture)), fresh
+                    stream, scene = extended(stream, changes_between(scene.picture, fresh.picture)), fresh
             screen.update(Group(*_lines(scene, view, stream, console)), refresh=True)
             for key in keyboard.pressed(terminal, max(due - time.monotonic(), 0.0)):
                 if key == "q" and not view.typing:
@@ -204,7 +206,7 @@ def _live(source: Source, view: View, console: Console) -> int:
                 view = pressed(view, key, nodes, page_of(scene.picture, console.height))
 
 
-def _lines(scene: Scene, view: View, stream: tuple[Happening, ...], console: Console) -> tuple[Text, ...]:
+def _lines(scene: Scene, view: View, stream: tuple[StreamLine, ...], console: Console) -> tuple[Text, ...]:
     width, height = console.width, console.height
     if not console.is_terminal:
         width = int(os.environ.get("COLUMNS", "160"))

@@ -75,11 +75,11 @@ def pressed(view: View, key: str, nodes: Sequence[NodePicture], page: int) -> Vi
         page: how many rows there are for them.
     """
     if view.typing:
-        return _typed(view, key)
+        return _after_typing(view, key)
     if view.help:
         return msgspec.structs.replace(view, help=False)
     if key in _MOVES:
-        return _moved(view, key, nodes, page)
+        return _after_move(view, key, nodes, page)
     if key == "enter":
         name = view.selected or (nodes[0].name if nodes else "")
         return msgspec.structs.replace(view, selected=name, inside=bool(name), decisions=False, scroll=0)
@@ -103,7 +103,7 @@ _CHOICES: dict[str, Callable[[View], dict[str, Any]]] = {
 }
 
 
-def _typed(view: View, key: str) -> View:
+def _after_typing(view: View, key: str) -> View:
     change = msgspec.structs.replace
     if key in ("enter", "escape"):
         return change(view, typing=False, filter=view.filter if key == "enter" else "")
@@ -116,7 +116,7 @@ _MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 _MOVES |= dict.fromkeys(("pageup", "pagedown", "home", "end", "g", "G"), 0)
 
 
-def _moved(view: View, key: str, nodes: Sequence[NodePicture], page: int) -> View:
+def _after_move(view: View, key: str, nodes: Sequence[NodePicture], page: int) -> View:
     steps = {"pageup": -page, "pagedown": page}.get(key, _MOVES.get(key, 0))
     if view.inside or view.decisions:
         return msgspec.structs.replace(view, scroll=0 if key in ("home", "g") else max(0, view.scroll + steps))

@@ -11,15 +11,15 @@ from rich.console import Console
 
 from shiplap.flows.messages import PodsPending
 from shiplap.scheduling.model.scheduling_record import encode
-from shiplap_cli.history.history import MOST_RECORDS, Story, Teller, Told
-from shiplap_cli.history.history_command import story_page
+from shiplap_cli.history.history import MOST_RECORDS, History, HistoryReader, HistorySources
+from shiplap_cli.history.history_options import history_page
 from tests.integration.flows.stage import Stage, share
 from tests.integration.flows.test_disrupt import oversized
 
 
-def teller(stage: Stage, since_s: float = 24 * 3600.0) -> Teller:
-    return Teller(
-        Told(
+def teller(stage: Stage, since_s: float = 24 * 3600.0) -> HistoryReader:
+    return HistoryReader(
+        HistorySources(
             cluster=stage.name,
             state=stage.state,
             records=stage.recorder,
@@ -31,7 +31,7 @@ def teller(stage: Stage, since_s: float = 24 * 3600.0) -> Teller:
     )
 
 
-def lines(story: Story | None) -> str:
+def lines(story: History | None) -> str:
     assert story is not None
     return "\n".join(f"{entry.what}\n" + "\n".join(entry.details) for entry in story.entries)
 
@@ -77,7 +77,7 @@ def test_long_lines_stay_in_their_column(short: Stage) -> None:
     told = teller(short).claim(claim.name)
     assert told is not None
     console = Console(width=80, file=StringIO())
-    console.print(story_page(told))
+    console.print(history_page(told))
     assert isinstance(console.file, StringIO)
     head, _, *rows = console.file.getvalue().splitlines()
     assert head.startswith(f"claim {claim.name}: Initialized, node ")

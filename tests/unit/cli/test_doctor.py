@@ -25,8 +25,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.conditions import conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
-from shiplap_cli.doctor import cluster_checks, doctor, findings
-from shiplap_cli.doctor.findings import Finding
+from shiplap_cli.doctor import check_results, cluster_checks, doctor
+from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.main import run
 
 NOW = 1_790_000_000.0
@@ -231,8 +231,8 @@ def reviews(*refused: str, asked: list[dict[str, Any]] | None = None) -> Callabl
     return entering
 
 
-def found(aws: Aws, entering: Any = None, *, only: str = "", myself: bool = False) -> list[Finding]:
-    looked = doctor.checks(
+def found(aws: Aws, entering: Any = None, *, only: str = "", myself: bool = False) -> list[CheckResult]:
+    looked = doctor.install_checks(
         "Shiplap",
         only,
         RBAC,
@@ -241,7 +241,7 @@ def found(aws: Aws, entering: Any = None, *, only: str = "", myself: bool = Fals
         client=aws.client,
         now=lambda: NOW,
     )
-    return list(findings.run(looked))
+    return list(check_results.run_checks(looked))
 
 
 @pytest.fixture
@@ -569,7 +569,7 @@ def test_rights_that_a_cluster_does_not_grant_are_named(aws: Aws) -> None:
 def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws) -> None:
     asked: list[dict[str, Any]] = []
     found(aws, reviews(asked=asked))
-    assert len(asked) == len(cluster_checks.rights_of(RBAC)) > 20
+    assert len(asked) == len(cluster_checks.permissions_of(RBAC)) > 20
     assert {(item["kind"], item["spec"]["groups"][0]) for item in asked} == {("SubjectAccessReview", "shiplap")}
     asked.clear()
     found(aws, reviews(asked=asked), myself=True)
@@ -600,7 +600,7 @@ def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, ver
 
 def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "clients", lambda: aws.client)
-    monkeypatch.setattr(doctor, "_ask", lambda name, region, **_: reviews()(name, region))
+    monkeypatch.setattr(doctor, "_cluster_asker", lambda name, region, **_: reviews()(name, region))
     monkeypatch.setattr(doctor.time, "time", lambda: NOW)
     assert run(["doctor", "-o", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap_cli.doctor import doctor, findings, prerequisites
-from shiplap_cli.doctor.findings import Finding
-from shiplap_cli.doctor.planned_install import NodeRole, Planned, PlannedCluster, planned
+from shiplap_cli.doctor import check_results, doctor, prerequisites
+from shiplap_cli.doctor.check_results import CheckResult
+from shiplap_cli.doctor.planned_install import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
 from shiplap_cli.main import run
 from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
 
@@ -27,7 +27,7 @@ INSIDE = PlannedCluster(
     security_groups=("sg-functions",),
     node_roles=(ROLE,),
 )
-PLAN = Planned(region="eu-west-1", account="123456789012", clusters=(INSIDE,), volume_keys=(), spot=True)
+PLAN = PlannedInstall(region="eu-west-1", account="123456789012", clusters=(INSIDE,), volume_keys=(), spot=True)
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
 
@@ -75,18 +75,18 @@ def aws() -> Aws:
     return made
 
 
-def found(aws: Aws, plan: Planned = PLAN) -> list[Finding]:
-    return list(findings.run(prerequisites.checks(aws.client, plan, NOW)))
+def found(aws: Aws, plan: PlannedInstall = PLAN) -> list[CheckResult]:
+    return list(check_results.run_checks(prerequisites.prerequisite_checks(aws.client, plan, NOW)))
 
 
-def wrong(aws: Aws, plan: Planned = PLAN) -> list[Finding]:
+def wrong(aws: Aws, plan: PlannedInstall = PLAN) -> list[CheckResult]:
     return [item for item in found(aws, plan) if item.verdict != "ok"]
 
 
-def changed(**changes: Any) -> Planned:
+def changed(**changes: Any) -> PlannedInstall:
     """The plan with its cluster changed."""
     values = {name: getattr(INSIDE, name) for name in INSIDE.__struct_fields__} | changes
-    return Planned(PLAN.region, PLAN.account, (PlannedCluster(**values),), PLAN.volume_keys, PLAN.spot)
+    return PlannedInstall(PLAN.region, PLAN.account, (PlannedCluster(**values),), PLAN.volume_keys, PLAN.spot)
 
 
 def test_an_account_that_is_ready_is_all_ok(aws: Aws) -> None:
@@ -254,7 +254,7 @@ def test_a_cluster_without_a_security_group_of_its_own(aws: Aws, groups: list[st
 def test_a_key_that_is_named_in_any_way_is_enough(aws: Aws) -> None:
     aws.answers |= ENCRYPTED
     for name in (KEY, KEY.rpartition("/")[2]):
-        assert wrong(aws, Planned(PLAN.region, PLAN.account, PLAN.clusters, (name,), PLAN.spot)) == []
+        assert wrong(aws, PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (name,), PLAN.spot)) == []
     aws.answers["ec2.get_ebs_default_kms_key_id"] = {"KmsKeyId": "alias/aws/ebs"}
     assert wrong(aws) == []
 
@@ -265,7 +265,7 @@ def test_roles_of_ec2_are_needed_for_what_is_launched(aws: Aws) -> None:
     assert (spot.verdict, spot.subject) == ("failed", "AWSServiceRoleForEC2Spot")
     assert "spot.amazonaws.com" in spot.mend
     assert (fleet.verdict, fleet.subject) == ("warning", "AWSServiceRoleForEC2Fleet")
-    without = Planned(PLAN.region, PLAN.account, PLAN.clusters, (), spot=False)
+    without = PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (), spot=False)
     assert [item.subject for item in wrong(aws, without)] == ["AWSServiceRoleForEC2Fleet"]
 
 
@@ -337,7 +337,7 @@ def test_each_permission_that_is_missing_is_a_finding(aws: Aws, operation: str) 
 
 
 def test_an_install_is_read_as_the_app_reads_it() -> None:
-    plan = planned(INSTALL)
+    plan = read_planned_install(INSTALL)
 
     assert (plan.region, plan.account) == ("eu-west-1", "")
     edge, production = plan.clusters
@@ -356,7 +356,7 @@ def test_a_mistake_in_shiplap_yaml_is_told_before_anything_is_asked(
     path = tmp_path / "shiplap.yaml"
     path.write_text("region: nowhere\nclusters: []\n")
     with pytest.raises((InvalidManifests, InvalidInput)):
-        planned(path)
+        read_planned_install(path)
 
     assert run(["doctor", "--before-deploy", "--settings", str(path)]) == 2
     assert "shiplap.yaml:1" in capsys.readouterr().err

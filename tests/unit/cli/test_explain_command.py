@@ -18,7 +18,7 @@ from shiplap.disruption.record import DisruptionRecord
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.decision_sources import snapshot_of
+from shiplap_cli.inputs.loaded_inputs import load_snapshot
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
@@ -154,7 +154,7 @@ def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.Capt
         catalog=files / "catalog.json",
         now="2026-01-31T12:00:00Z",
     )
-    snapshot = snapshot_of(sources)
+    snapshot = load_snapshot(sources)
     (files / "record").write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     assert run(["explain", "pod", "web/huge", "--record", str(files / "record"), "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out) == expected

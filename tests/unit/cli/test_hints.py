@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from shiplap.aws.failures import store_error
 from shiplap.errors import AwsError, InvalidInput, ShiplapError, StoreError
 from shiplap_cli import main
-from shiplap_cli.hints import advised
+from shiplap_cli.hints import with_hint
 
 
 def caused(cause: Exception) -> ShiplapError:
@@ -39,8 +39,8 @@ def refusal(code: str) -> ClientError:
     ],
 )
 def test_an_error_of_aws_says_what_would_help(error: ShiplapError, hint: str) -> None:
-    assert advised(error).startswith(str(error).rstrip("."))
-    assert hint in advised(error)
+    assert with_hint(error).startswith(str(error).rstrip("."))
+    assert hint in with_hint(error)
 
 
 def test_what_is_not_known_is_left_as_it_is() -> None:
@@ -49,7 +49,7 @@ def test_what_is_not_known_is_left_as_it_is() -> None:
         StoreError("the bucket has no catalogue"),
         InvalidInput("--x", "no"),
     ):
-        assert advised(error) == str(error)
+        assert with_hint(error) == str(error)
 
 
 def test_commands_end_with_the_hint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

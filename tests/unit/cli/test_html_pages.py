@@ -18,7 +18,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan as decide
-from shiplap_cli.inputs.decision_sources import read
+from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from shiplap_cli.render.html import after_commands, disrupt_report, plan_report
@@ -142,7 +142,7 @@ def snapshot(files: Path, *objects: dict[str, Any]) -> Snapshot:
     given = Sources(
         cluster_state=[files / "state.json"], manifests=[files / "pool.json"], catalog=files / "catalog.json", now=NOW
     )
-    return read(given).snapshot
+    return load_inputs(given).snapshot
 
 
 def test_commands_move_pods_and_keep_others(files: Path) -> None:

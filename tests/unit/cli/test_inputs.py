@@ -11,9 +11,9 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_cli.inputs.catalog_file import DEFAULT_PODS, read_catalog
+from shiplap_cli.inputs.catalog_file import DEFAULT_PODS, read_catalog_file
 from shiplap_cli.inputs.cluster_files import read_cluster_state, read_scheduler_config
-from shiplap_cli.inputs.offers import for_unknown_ami
+from shiplap_cli.inputs.instance_supply import learned_for_unknown_ami
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
 
@@ -291,7 +291,7 @@ TYPE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ["catalog.json", "catalog.yaml"])
 def test_a_catalogue_is_taken_as_given(tmp_path: Path, name: str) -> None:
-    (item,) = read_catalog(write(tmp_path, name, {"instanceTypes": [TYPE]}))
+    (item,) = read_catalog_file(write(tmp_path, name, {"instanceTypes": [TYPE]}))
     assert item.capacity == {"cpu": 4000, "memory": 8 * 2**30, "pods": DEFAULT_PODS}
     assert item.allocatable["cpu"] == 3900
     assert item.verified
@@ -336,7 +336,7 @@ WRONG_CATALOGUES: dict[str, tuple[Any, tuple[str, ...]]] = {
 def test_mistakes_in_a_catalogue_are_named(tmp_path: Path, content: Any, words: tuple[str, ...]) -> None:
     file = write(tmp_path, "catalog.json", content)
     with pytest.raises(InvalidInput) as caught:
-        read_catalog(file)
+        read_catalog_file(file)
     for word in (str(file), *words):
         assert word in str(caught.value)
 
@@ -344,12 +344,12 @@ def test_mistakes_in_a_catalogue_are_named(tmp_path: Path, content: Any, words: 
 def test_a_mistake_in_a_catalogue_has_its_line(tmp_path: Path) -> None:
     text = "instanceTypes:\n- name: t\n  capacity:\n    cpu: many\n"
     with pytest.raises(InvalidInput, match=r"catalog.yaml:3: .*instanceTypes\[0\].capacity: cpu: 'many' is not a"):
-        read_catalog(write(tmp_path, "catalog.yaml", text))
+        read_catalog_file(write(tmp_path, "catalog.yaml", text))
 
 
 def test_a_catalogue_is_one_document(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="one document"):
-        read_catalog(write(tmp_path, "catalog.yaml", "instanceTypes: []\n---\ninstanceTypes: []\n"))
+        read_catalog_file(write(tmp_path, "catalog.yaml", "instanceTypes: []\n---\ninstanceTypes: []\n"))
 
 
 def learned(ami: str, seen_at: float) -> LearnedCapacity:
@@ -359,8 +359,8 @@ def learned(ami: str, seen_at: float) -> LearnedCapacity:
 
 def test_learned_capacity_without_a_resolved_ami() -> None:
     entries = [learned("ami-1", 1.0), learned("ami-2", 2.0)]
-    (latest,) = for_unknown_ami(entries, [])
+    (latest,) = learned_for_unknown_ami(entries, [])
     assert (latest.ami, latest.recent[0].observed_at) == ("", 2.0)
-    (named,) = for_unknown_ami(entries, ["ami-1"])
+    (named,) = learned_for_unknown_ami(entries, ["ami-1"])
     assert named.recent[0].observed_at == 1.0
-    assert for_unknown_ami(entries, ["ami-3"]) == ()
+    assert learned_for_unknown_ami(entries, ["ami-3"]) == ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
-from shiplap_cli.inputs.learned_file import dump
+from shiplap_cli.inputs.learned_file import dump_learned
 from shiplap_cli.main import run
 
 NODE_CLASS = """
@@ -108,7 +108,7 @@ def test_an_ec2_node_class_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_p
 def test_learned_capacity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
     seen = Observation("ami-1", "m5.large", "h", {"memory": 8000 * 2**20}, {}, 1.0, "demo", "n1")
-    path.write_bytes(dump([LearnedCapacity("ami-1", "m5.large", "h", (seen,), 1)]))
+    path.write_bytes(dump_learned([LearnedCapacity("ami-1", "m5.large", "h", (seen,), 1)]))
     found = answer(capsys, "m5.large", "--capacity", str(path))["m5.large"]
     assert found["capacity"]["memory"] == "8000Mi"
     assert found["sources"]["memory"] == "sibling"

@@ -18,11 +18,11 @@ from shiplap.instances.offerings.node_prices import NodePrices, Price, offerings
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_cli.inputs.cluster_events import ObjectsListed
 from shiplap_cli.inputs.cluster_files import read_cluster_state
-from shiplap_cli.inputs.follow import Listed
 from shiplap_cli.main import run
-from shiplap_cli.top.following import Following
-from shiplap_cli.top.top import _prices
+from shiplap_cli.top.followed_cluster import FollowedCluster
+from shiplap_cli.top.top import _region_prices
 from shiplap_lab.catalogue import embedded
 from tests.unit.cli.test_region import MANIFESTS, POD
 
@@ -147,9 +147,9 @@ NAMES = [each["metadata"]["name"] for each in CLUSTER]
 
 def test_the_live_view_says_the_same(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hourly, _ = now(capsys, state)
-    following = Following("prod", _prices)
-    following.see(Listed("nodes", tuple(read_cluster_state([state]).view.nodes)))
-    following.see(Listed("pods", ()))
+    following = FollowedCluster("prod", _region_prices)
+    following.see(ObjectsListed("nodes", tuple(read_cluster_state([state]).view.nodes)))
+    following.see(ObjectsListed("pods", ()))
     picture = following.picture(time.time())
     assert picture.hourly == pytest.approx(hourly)
     assert picture.estimated

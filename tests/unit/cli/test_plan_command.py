@@ -14,7 +14,7 @@ from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass
-from shiplap_cli.inputs.learned_file import dump
+from shiplap_cli.inputs.learned_file import dump_learned
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
 
@@ -328,7 +328,9 @@ def test_learned_capacity_makes_a_pod_fit(files: Path, capsys: pytest.CaptureFix
     capacity = item.capacity | {"memory": 253755 * 2**20}
     allocatable = {name: amount - item.overhead.get(name, 0) for name, amount in capacity.items()}
     seen = Observation("ami-1", item.name, item.kubelet_hash, capacity, allocatable, 1.0, "c", "n")
-    (files / "learned.json").write_bytes(dump([LearnedCapacity("ami-1", item.name, item.kubelet_hash, (seen,), 1)]))
+    (files / "learned.json").write_bytes(
+        dump_learned([LearnedCapacity("ami-1", item.name, item.kubelet_hash, (seen,), 1)])
+    )
     worker = pod("worker", "29")
     worker["spec"]["containers"][0]["resources"]["requests"]["memory"] = "246400Mi"
     assert plan(files, worker) == 1

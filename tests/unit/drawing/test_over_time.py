@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.drawing.markup import cores, dollars, duration, memory, percent, short
-from shiplap_cli.render.charts import Line, chart, charts, happenings
+from shiplap_cli.render.charts import ChartLine, chart, charts, event_rows
 from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import SCRIPT, page
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent, thinned
@@ -19,14 +19,14 @@ from tests.pictures import GIB, HOSTILE, cluster
 
 
 def test_a_line_keeps_each_value_until_the_next() -> None:
-    drawn = chart("Dollars", 100.0, lines=[Line("paid", [(0.0, 2.0), (50.0, 8.0)], "paid")])
+    drawn = chart("Dollars", 100.0, lines=[ChartLine("paid", [(0.0, 2.0), (50.0, 8.0)], "paid")])
     (path,) = re.findall(r'<path class="line paid" d="([^"]*)"', drawn)
     assert path == "M0.0 75.0H500.0V0.0H1000"
     assert 'aria-label="Dollars: at most 8"' in drawn
 
 
 def test_areas_stand_on_each_other() -> None:
-    one, two = (Line(name, [(0.0, 1.0), (50.0, 3.0)], name) for name in ("p0", "p1"))
+    one, two = (ChartLine(name, [(0.0, 1.0), (50.0, 3.0)], name) for name in ("p0", "p1"))
     drawn = chart("Nodes", 100.0, filled=[one, two])
     assert 'class="area p0" d="M0.0 83.3H500.0V50.0H1000V100H0.0z"' in drawn
     assert 'class="area p1" d="M0.0 66.7H500.0V0.0H1000V100H0.0z"' in drawn
@@ -59,10 +59,10 @@ def test_what_happens_together_is_one_mark_that_counts() -> None:
     events = [TimelineEvent(10.0, "launched", f"i-{place}") for place in range(6)] + [
         TimelineEvent(99.0, "ended", "i-0")
     ]
-    drawn = happenings(events, 100.0)
+    drawn = event_rows(events, 100.0)
     assert drawn.count("<rect") == 2
     assert "and 2 more" in drawn
-    assert happenings([], 100.0) == ""
+    assert event_rows([], 100.0) == ""
 
 
 def frames(count: int) -> list[Frame]:

@@ -11,16 +11,16 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.learned_capacity import RECENT, with_observation
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
-from shiplap_cli.inputs.learned_file import dump, read
+from shiplap_cli.inputs.learned_file import dump_learned, read_learned
 from tests.unit.instances.given_instances import GIB, known, seen
 
 
 def test_written_sorted_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
     entries = [known(seen(name, 8 * GIB, ami=ami)) for ami, name in (("b", "x"), ("a", "z"), ("a", "y"))]
-    path.write_bytes(dump(entries))
-    assert read(path) == (entries[2], entries[1], entries[0])
-    assert dump(read(path)) == path.read_bytes()
+    path.write_bytes(dump_learned(entries))
+    assert read_learned(path) == (entries[2], entries[1], entries[0])
+    assert dump_learned(read_learned(path)) == path.read_bytes()
 
 
 def test_the_smallest_amounts_travel_too(tmp_path: Path) -> None:
@@ -28,21 +28,21 @@ def test_the_smallest_amounts_travel_too(tmp_path: Path) -> None:
     learned = with_observation(None, seen("x", 7 * GIB, node="small", at=0))
     for number in range(RECENT):
         learned = with_observation(learned, seen("x", 8 * GIB, node=f"n{number}", at=1 + number))
-    path.write_bytes(dump([learned]))
-    assert read(path) == (learned,)
+    path.write_bytes(dump_learned([learned]))
+    assert read_learned(path) == (learned,)
 
 
 @pytest.mark.parametrize("minimum", [Minimum(-1, 0), Minimum(2**70, 0), Minimum(1, -1), Minimum(1, 2**60)])
 def test_minima_no_node_reports(tmp_path: Path, minimum: Minimum) -> None:
     path = tmp_path / "capacity.json"
-    path.write_bytes(dump([LearnedCapacity("a", "x", "h", minimum_allocatable={"memory": (minimum,)})]))
+    path.write_bytes(dump_learned([LearnedCapacity("a", "x", "h", minimum_allocatable={"memory": (minimum,)})]))
     with pytest.raises(InvalidInput, match=re.escape("entries[0].minimum_allocatable.memory[0]")):
-        read(path)
+        read_learned(path)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
-        read(tmp_path / "none.json")
+        read_learned(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"entries": [{}]}', '{"entries": [], "more": 1}'])
@@ -50,14 +50,14 @@ def test_what_is_no_export(tmp_path: Path, text: str) -> None:
     path = tmp_path / "capacity.json"
     path.write_text(text)
     with pytest.raises(InvalidInput, match="not an export"):
-        read(path)
+        read_learned(path)
 
 
 def test_text_that_is_not_unicode(tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
     path.write_bytes(b'{"entries": [{"ami": "\xff"}]}')
     with pytest.raises(InvalidInput, match="not an export"):
-        read(path)
+        read_learned(path)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_text_that_is_not_unicode(tmp_path: Path) -> None:
 )
 def test_figures_no_node_reports(tmp_path: Path, observation: Observation, field: str) -> None:
     path = tmp_path / "capacity.json"
-    path.write_bytes(dump([known(observation)]))
+    path.write_bytes(dump_learned([known(observation)]))
     with pytest.raises(InvalidInput, match=re.escape(field)):
-        read(path)
+        read_learned(path)

@@ -11,7 +11,7 @@ import pytest
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import Document, read_text
 from shiplap_cli.migration.migration import migrate
-from shiplap_cli.migration.migration_findings import Finding, Match, Migration, Naming, Origin
+from shiplap_cli.migration.migration_findings import FormerKind, MatchQuality, Migration, MigrationFinding, Naming
 
 OWNED = {"k8s.io/cluster-autoscaler/prod": "owned"}
 BOOTSTRAP = "#!/bin/bash\n/etc/eks/bootstrap.sh prod --kubelet-extra-args '{}'\n"
@@ -111,7 +111,7 @@ def requirements(found: Migration, name: str) -> dict[tuple[str, str], list[str]
     return {(entry["key"], entry["operator"]): entry["values"] for entry in written}
 
 
-def about(found: Migration, text: str) -> Finding:
+def about(found: Migration, text: str) -> MigrationFinding:
     (finding,) = (finding for finding in found.findings if text in f"{finding.source}: {finding.field}")
     return finding
 
@@ -142,8 +142,8 @@ def test_a_managed_node_group() -> None:
     assert spec["securityGroupSelectorTerms"] == [{"tags": {"aws:eks:cluster-name": "prod"}}]
     assert spec["blockDeviceMappings"][0]["ebs"]["volumeSize"] == "50Gi"
     (former,) = found.formers
-    assert (former.origin, former.name, former.least, former.desired) == (Origin.NODE_GROUP, "core", 2, 3)
-    assert about(found, "minimum size").match is Match.APPROXIMATE
+    assert (former.origin, former.name, former.least, former.desired) == (FormerKind.NODE_GROUP, "core", 2, 3)
+    assert about(found, "minimum size").match is MatchQuality.APPROXIMATE
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_the_tags_that_describe_an_empty_group() -> None:
     assert pool["template"]["metadata"]["labels"] == {"team": "web"}
     assert pool["template"]["spec"]["taints"] == [{"key": "dedicated", "effect": "NoSchedule", "value": "web"}]
     assert pool["disruption"]["consolidateAfter"] == "3m0s"
-    assert about(found, "label node.kubernetes.io/instance-type").match is Match.NONE
-    assert about(found, "scaledownutilizationthreshold").match is Match.NONE
+    assert about(found, "label node.kubernetes.io/instance-type").match is MatchQuality.NONE
+    assert about(found, "scaledownutilizationthreshold").match is MatchQuality.NONE
     assert refused(found) == []
 
 
@@ -285,7 +285,7 @@ def test_a_mixed_group() -> None:
         "shiplap.dev/max-node-price": "0.2",
     }
     for field in ("OnDemandBaseCapacity", "WeightedCapacity"):
-        assert about(found, f"web: {field}").match is Match.NONE
+        assert about(found, f"web: {field}").match is MatchQuality.NONE
 
 
 def test_attributes_instead_of_types() -> None:
@@ -307,8 +307,8 @@ def test_attributes_instead_of_types() -> None:
         ("karpenter.k8s.aws/instance-cpu-manufacturer", "In"): ["amd", "aws"],
         ("karpenter.sh/capacity-type", "In"): ["spot"],
     }
-    assert about(found, "ExcludedInstanceTypes").match is Match.NONE
-    assert about(found, "burstable_performance").match is Match.NONE
+    assert about(found, "ExcludedInstanceTypes").match is MatchQuality.NONE
+    assert about(found, "burstable_performance").match is MatchQuality.NONE
 
 
 def test_groups_that_boot_alike_share_a_node_class() -> None:
@@ -372,9 +372,9 @@ def test_the_flags_of_the_autoscaler() -> None:
     }
     assert spec["limits"] == {"nodes": "6"}
     assert found.join_timeout_s == 600
-    assert about(found, "--expander=my-own").match is Match.NONE
-    assert about(found, "--scale-down-utilization-threshold").match is Match.NONE
-    assert about(found, "--cordon-node-before-terminating").match is Match.EXACT
+    assert about(found, "--expander=my-own").match is MatchQuality.NONE
+    assert about(found, "--scale-down-utilization-threshold").match is MatchQuality.NONE
+    assert about(found, "--cordon-node-before-terminating").match is MatchQuality.EXACT
     assert "not known" in about(found, "--strange").note
     assert not any(finding.field == "--v" for finding in found.findings)
 
@@ -393,7 +393,7 @@ def test_a_flag_that_cannot_be_read_is_told(flag: str) -> None:
 def test_a_join_timeout_is_kept_within_what_shiplap_takes() -> None:
     found = moved(scaling_group(), template(), deployment("--max-node-provision-time=2h"))
     assert found.join_timeout_s == 3600
-    assert about(found, "max-node-provision-time").match is Match.APPROXIMATE
+    assert about(found, "max-node-provision-time").match is MatchQuality.APPROXIMATE
 
 
 def test_priorities_become_weights_in_their_order() -> None:

@@ -9,7 +9,7 @@ import pytest
 from shiplap.manifests.files.documents import Document, read_text
 from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.migration.karpenter import migrate
-from shiplap_cli.migration.migration_findings import Draft, Match, Naming, Origin
+from shiplap_cli.migration.migration_findings import FormerKind, MatchQuality, MigrationDraft, Naming
 
 CLASS = """
 apiVersion: karpenter.k8s.aws/{version}
@@ -59,19 +59,19 @@ def node_class(more: str = "amiFamily: AL2023", version: str = "v1beta1") -> str
     return CLASS.format(more=more, version=version)
 
 
-def moved(*texts: str, taint: bool = False) -> Draft:
+def moved(*texts: str, taint: bool = False) -> MigrationDraft:
     documents = [document for text in texts for document in read_text("cluster", text)]
     return migrate(documents, Naming(taint=taint))
 
 
-def body(draft: Draft, kind: str, name: str = "") -> dict[str, Any]:
+def body(draft: MigrationDraft, kind: str, name: str = "") -> dict[str, Any]:
     (found,) = (
         item for item in draft.manifests if item["kind"] == kind and (not name or item["metadata"]["name"] == name)
     )
     return found
 
 
-def problems(draft: Draft) -> list[str]:
+def problems(draft: MigrationDraft) -> list[str]:
     documents = [
         Document("draft", n, 0, f"{item['kind']}/{item['metadata']['name']}", item)
         for n, item in enumerate(draft.manifests)
@@ -83,9 +83,9 @@ def test_v1_is_taken_as_it_is_under_another_name() -> None:
     draft = moved(POOL_V1, node_class("amiSelectorTerms: [{alias: al2023@latest}]", "v1"))
     assert problems(draft) == []
     assert body(draft, "NodePool")["metadata"] == {"name": "default-shiplap"}
-    assert {finding.match for finding in draft.findings} == {Match.EXACT}
+    assert {finding.match for finding in draft.findings} == {MatchQuality.EXACT}
     assert [(former.origin, former.name, former.becomes) for former in draft.formers] == [
-        (Origin.NODE_POOL, "default", "default-shiplap")
+        (FormerKind.NODE_POOL, "default", "default-shiplap")
     ]
 
 
@@ -163,12 +163,12 @@ def test_an_annotation_that_is_no_json_is_told() -> None:
         "{name: default, annotations: {compatibility.karpenter.sh/v1beta1-kubelet-conversion: '{'}}",
         1,
     )
-    (lost,) = (finding for finding in moved(annotated, node_class()).findings if finding.match is Match.NONE)
+    (lost,) = (finding for finding in moved(annotated, node_class()).findings if finding.match is MatchQuality.NONE)
     assert "is not JSON" in lost.note
 
 
 def test_kubelet_settings_without_the_node_class_are_told() -> None:
-    (lost,) = (f for f in moved(pool(claim="kubelet: {maxPods: 50}")).findings if f.match is Match.NONE)
+    (lost,) = (f for f in moved(pool(claim="kubelet: {maxPods: 50}")).findings if f.match is MatchQuality.NONE)
     assert lost.field == "spec.template.spec.kubelet"
 
 
@@ -211,7 +211,7 @@ spec:
 )
 def test_older_versions_are_named(text: str) -> None:
     (finding,) = moved(text).findings
-    assert finding.match is Match.NONE
+    assert finding.match is MatchQuality.NONE
     assert "karpenter-convert" in finding.note
 
 

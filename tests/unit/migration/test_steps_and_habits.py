@@ -12,20 +12,20 @@ import pytest
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.files.documents import read_text
-from shiplap_cli.migration.habits import findings_of, with_local_storage
-from shiplap_cli.migration.migration_findings import Former, Origin
+from shiplap_cli.migration.migration_findings import FormerKind, FormerPool
 from shiplap_cli.migration.steps import steps_of
+from shiplap_cli.migration.workload_findings import with_local_storage, workload_findings
 
 OLD = {
-    Origin.NODE_POOL: Former(Origin.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),
-    Origin.NODE_GROUP: Former(Origin.NODE_GROUP, "core", "core-shiplap", least=2, desired=3),
-    Origin.SCALING_GROUP: Former(Origin.SCALING_GROUP, "web", "web-shiplap", least=1, desired=4),
+    FormerKind.NODE_POOL: FormerPool(FormerKind.NODE_POOL, "default", "default-shiplap", cpu_limit="100"),
+    FormerKind.NODE_GROUP: FormerPool(FormerKind.NODE_GROUP, "core", "core-shiplap", least=2, desired=3),
+    FormerKind.SCALING_GROUP: FormerPool(FormerKind.SCALING_GROUP, "web", "web-shiplap", least=1, desired=4),
 }
 
 
-@pytest.mark.parametrize("origin", list(Origin))
+@pytest.mark.parametrize("origin", list(FormerKind))
 @pytest.mark.parametrize("tainted", [True, False])
-def test_every_step_that_changes_something_can_be_undone(origin: Origin, tainted: bool) -> None:
+def test_every_step_that_changes_something_can_be_undone(origin: FormerKind, tainted: bool) -> None:
     steps = steps_of("manifests", "prod", [OLD[origin]], tainted=tainted)
     without = [step.title for step in steps if not step.undo]
     assert without == ["Try them on the cluster as it is"]
@@ -36,11 +36,11 @@ def test_every_step_that_changes_something_can_be_undone(origin: Origin, tainted
 @pytest.mark.parametrize(
     ("origin", "undo"),
     [
-        (Origin.NODE_GROUP, "--scaling-config minSize=2,desiredSize=3"),
-        (Origin.SCALING_GROUP, "--min-size 1 --desired-capacity 4"),
+        (FormerKind.NODE_GROUP, "--scaling-config minSize=2,desiredSize=3"),
+        (FormerKind.SCALING_GROUP, "--min-size 1 --desired-capacity 4"),
     ],
 )
-def test_groups_get_their_old_sizes_back(origin: Origin, undo: str) -> None:
+def test_groups_get_their_old_sizes_back(origin: FormerKind, undo: str) -> None:
     steps = steps_of("manifests", "prod", [OLD[origin]], tainted=True)
     (emptied,) = (step for step in steps if step.title.startswith("Empty"))
     assert any(undo in command for command in emptied.undo)
@@ -48,14 +48,14 @@ def test_groups_get_their_old_sizes_back(origin: Origin, undo: str) -> None:
 
 @pytest.mark.parametrize(("limit", "back"), [("100", "100"), ("", None)])
 def test_karpenters_pools_get_their_old_limit_back(limit: str, back: str | None) -> None:
-    former = msgspec.structs.replace(OLD[Origin.NODE_POOL], cpu_limit=limit)
+    former = msgspec.structs.replace(OLD[FormerKind.NODE_POOL], cpu_limit=limit)
     (stop,) = (s for s in steps_of("m", "c", [former], tainted=True) if "nothing more" in s.title)
     patch = shlex.split(stop.undo[0])[-1]
     assert json.loads(patch) == {"spec": {"limits": {"cpu": back}}}
 
 
 def test_the_first_workload_is_held_to_the_first_new_pool() -> None:
-    (move,) = (s for s in steps_of("m", "c", [OLD[Origin.NODE_POOL]], tainted=True) if "one workload" in s.title)
+    (move,) = (s for s in steps_of("m", "c", [OLD[FormerKind.NODE_POOL]], tainted=True) if "one workload" in s.title)
     patch = json.loads(shlex.split(move.commands[0])[-1])
     assert [entry["path"].rpartition("/")[2] for entry in patch] == ["tolerations", "nodeSelector"]
     assert patch[1]["value"] == {"karpenter.sh/nodepool": "default-shiplap"}
@@ -72,7 +72,7 @@ def found(
     *pods: Pod, nodes: tuple[Node, ...] = (), budgets: tuple[PodDisruptionBudget, ...] = (), **given: Any
 ) -> list[tuple[str, str]]:
     given = {"from_autoscaler": True, "local": frozenset(), "renamed": {}} | given
-    return [(finding.field, finding.source) for finding in findings_of(pods, nodes, budgets, **given)]
+    return [(finding.field, finding.source) for finding in workload_findings(pods, nodes, budgets, **given)]
 
 
 def test_a_workload_without_habits_is_not_named() -> None:

@@ -16,14 +16,14 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.inputs.follow import Trouble
-from shiplap_cli.top import decisions, looking
-from shiplap_cli.top.claims import Claimed
-from shiplap_cli.top.decisions import Decided, Records
-from shiplap_cli.top.following import Following
+from shiplap_cli.inputs.cluster_events import SourceProblem
+from shiplap_cli.top import decisions, polling
+from shiplap_cli.top.claim_steps import claim_steps
+from shiplap_cli.top.claims import ClaimsRead
+from shiplap_cli.top.decisions import DecisionsRead, RecordedDecisions
+from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.frame import Scene, frame
-from shiplap_cli.top.moves import moves
-from shiplap_cli.top.stream import Happening
+from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View
 from shiplap_lab.fakes.bucket import FakeRecorder
 from tests.unit.cli.top.test_frames import NOON, THREE
@@ -57,7 +57,7 @@ class Clock:
 
 def test_each_record_is_opened_once_and_those_of_a_day_at_first() -> None:
     kept, clock = Opened(), Clock()
-    records = Records(kept, "prod", clock)
+    records = RecordedDecisions(kept, "prod", clock)
     kept.decided(NOON - DAY_S - 1)
     first = [kept.decided(NOON - n) for n in (600, 60)]
     assert [line.record for line in records.fresh()] == sorted(kept.opened) == first
@@ -73,7 +73,7 @@ def test_each_record_is_opened_once_and_those_of_a_day_at_first() -> None:
 
 def test_of_many_records_the_newest_are_opened_at_first_and_later_all_in_turn() -> None:
     kept = Opened()
-    records = Records(kept, "prod", Clock())
+    records = RecordedDecisions(kept, "prod", Clock())
     old = [kept.decided(NOON - 600 + n) for n in range(50)]
     assert [line.record for line in records.fresh()] == old[-20:]
     new = [kept.decided(NOON - 100 + n) for n in range(30)]
@@ -83,7 +83,7 @@ def test_of_many_records_the_newest_are_opened_at_first_and_later_all_in_turn() 
 
 
 def test_records_that_cannot_be_read_are_a_trouble_until_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "EVERY_S", 0.001)
+    monkeypatch.setattr(polling, "EVERY_S", 0.001)
     line = Headline(NOON, "schedule", "nothing to launch", "prod/x/y")
     answers: list[Any] = [StoreError("refused"), InvalidInput("--stack", "there is none"), [line]]
     seen: Queue[Any] = Queue()
@@ -98,9 +98,9 @@ def test_records_that_cannot_be_read_are_a_trouble_until_they_can(monkeypatch: p
     decisions.follow_decisions(fresh, seen.put, ended)
     told = [seen.get(timeout=10) for _ in range(4)]
     ended.set()
-    assert told[0] == Trouble("decisions", "recorded decisions are not seen: refused")
-    assert told[1] == Trouble("decisions", "recorded decisions are not seen: --stack: there is none")
-    assert told[2:] == [Decided((line,)), Trouble("decisions", "")]
+    assert told[0] == SourceProblem("decisions", "recorded decisions are not seen: refused")
+    assert told[1] == SourceProblem("decisions", "recorded decisions are not seen: --stack: there is none")
+    assert told[2:] == [DecisionsRead((line,)), SourceProblem("decisions", "")]
 
 
 def test_an_install_that_is_not_there_is_bad_input() -> None:
@@ -108,7 +108,7 @@ def test_an_install_that_is_not_there_is_bad_input() -> None:
         raise InvalidInput("--stack", "there is none")
 
     with pytest.raises(InvalidInput, match="there is none"):
-        decisions.look(decisions.reader(none, Clock()), [].append)
+        decisions.poll_decisions(decisions.decision_reader(none, Clock()), [].append)
 
 
 CLAIM = NodeClaim(cluster="prod", name="flex-1", node_pool="flex", node_class="default", changed_at=NOON)
@@ -135,33 +135,33 @@ def step(state: ClaimState, **fields: object) -> NodeClaim:
     ],
 )
 def test_the_steps_of_a_claim(claim: NodeClaim, line: tuple[str, str]) -> None:
-    (found,) = moves((CLAIM,), (claim,))
+    (found,) = claim_steps((CLAIM,), (claim,))
     assert (found.at, found.kind, found.text) == (NOON, *line)
-    assert moves((claim,), (claim,)) == []
+    assert claim_steps((claim,), (claim,)) == []
 
 
 def test_what_a_record_tells_is_not_told_of_its_claim() -> None:
     planned, going = (step(state) for state in (ClaimState.PLANNED, ClaimState.DISRUPTING))
-    assert moves((), (planned,)) == moves((CLAIM,), (going,)) == []
+    assert claim_steps((), (planned,)) == claim_steps((CLAIM,), (going,)) == []
     cordoned = step(ClaimState.INITIALIZED, cordoned="RebalanceRecommendation")
-    (line,) = moves((step(ClaimState.INITIALIZED),), (cordoned,))
+    (line,) = claim_steps((step(ClaimState.INITIALIZED),), (cordoned,))
     assert (line.kind, line.text) == ("interrupt", "flex-1 takes no more pods: RebalanceRecommendation")
 
 
 def test_of_the_claims_of_a_cluster_the_latest_steps_are_told_at_first() -> None:
     many = [step(ClaimState.INITIALIZED, name=f"flex-{n}", changed_at=NOON - n) for n in range(30)]
-    assert [line.at for line in moves(None, many)] == [NOON - n for n in range(19, -1, -1)]
+    assert [line.at for line in claim_steps(None, many)] == [NOON - n for n in range(19, -1, -1)]
 
 
 def test_decisions_and_steps_are_one_stream_in_order_of_time() -> None:
-    following = Following("prod", lambda _region: (NodePrices(), ""))
+    following = FollowedCluster("prod", lambda _region: (NodePrices(), ""))
     late = Headline(NOON - 5, "schedule", "late", "prod/b")
-    following.see(Decided((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
-    following.see(Claimed((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))
-    following.see(Decided((late,)))
+    following.see(DecisionsRead((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
+    following.see(ClaimsRead((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))
+    following.see(DecisionsRead((late,)))
     assert [line.text for line in following.decisions(0.0)] == ["late", "flex-1 is Initialized", "first"]
     assert [line.text for line in following.decisions(NOON - 1)] == ["first"]
-    following.see(Decided(tuple(Headline(NOON + n, "schedule", str(n)) for n in range(300))))
+    following.see(DecisionsRead(tuple(Headline(NOON + n, "schedule", str(n)) for n in range(300))))
     assert (len(following.decisions(0.0)), following.decisions(0.0)[-1].text) == (200, "299")
 
 
@@ -171,7 +171,7 @@ DECISIONS = (
     Headline(NOON - 12, "lifecycle", "flex-887mq4xd is Initialized, node b"),
     Headline(NOON - 4, "interrupt", "flex-21hx9w5k is Draining: SpotInterruption"),
 )
-NEWS = (Happening(NOON - 5, "node b (flex, m5.large, spot, 0.0500 USD/h) was launched", "new"),)
+NEWS = (StreamLine(NOON - 5, "node b (flex, m5.large, spot, 0.0500 USD/h) was launched", "new"),)
 
 
 def text(size: tuple[int, int], view: View | None = None, decided: tuple[Headline, ...] | None = DECISIONS) -> str:

@@ -15,9 +15,9 @@ from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble
-from shiplap_cli.top.claims import Claimed
-from shiplap_cli.top.following import Following
+from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
+from shiplap_cli.top.claims import ClaimsRead
+from shiplap_cli.top.followed_cluster import FollowedCluster
 
 NOW = 1_767_268_800.0
 PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
@@ -36,14 +36,14 @@ def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
 
 
-def followed(*seen: Seen) -> Following:
-    following = Following("prod", lambda _region: (PRICES, ""))
+def followed(*seen: ClusterEvent) -> FollowedCluster:
+    following = FollowedCluster("prod", lambda _region: (PRICES, ""))
     for item in seen:
         following.see(item)
     return following
 
 
-def drawn(*seen: Seen) -> ClusterPicture:
+def drawn(*seen: ClusterEvent) -> ClusterPicture:
     return followed(*seen).picture(NOW)
 
 
@@ -52,7 +52,7 @@ def claim(name: str, on: str = "", **fields: Any) -> NodeClaim:
     return msgspec.structs.replace(made, state=ClaimState.INITIALIZED if on else ClaimState.LAUNCHED, **fields)
 
 
-LISTED = (Listed("nodes", (node("a"), node("b"))), Listed("pods", (pod("x", "a"), pod("y"))))
+LISTED = (ObjectsListed("nodes", (node("a"), node("b"))), ObjectsListed("pods", (pod("x", "a"), pod("y"))))
 
 
 def test_what_was_listed_is_drawn() -> None:
@@ -65,18 +65,18 @@ def test_what_was_listed_is_drawn() -> None:
 
 
 def test_a_pod_that_is_bound_moves_to_its_node() -> None:
-    picture = drawn(*LISTED, Changed("pods", pod("y", "b")))
+    picture = drawn(*LISTED, ObjectChanged("pods", pod("y", "b")))
     assert [[p.name for p in item.pods] for item in picture.nodes] == [["x"], ["y"]]
     assert picture.pending == ()
 
 
 def test_a_pod_that_ends_leaves_its_node() -> None:
-    for gone in (Changed("pods", pod("x", "a", "Succeeded")), Changed("pods", pod("x", "a"), gone=True)):
+    for gone in (ObjectChanged("pods", pod("x", "a", "Succeeded")), ObjectChanged("pods", pod("x", "a"), gone=True)):
         assert drawn(*LISTED, gone).nodes[0].pods == ()
 
 
 def test_a_node_that_goes_takes_its_box_along() -> None:
-    assert [item.name for item in drawn(*LISTED, Changed("nodes", node("a"), gone=True)).nodes] == ["b"]
+    assert [item.name for item in drawn(*LISTED, ObjectChanged("nodes", node("a"), gone=True)).nodes] == ["b"]
 
 
 def test_pods_seen_before_their_node() -> None:
@@ -86,13 +86,13 @@ def test_pods_seen_before_their_node() -> None:
 def test_it_is_ready_when_each_kind_was_listed_or_is_denied() -> None:
     assert not followed(LISTED[0]).ready
     assert followed(*LISTED).ready
-    denied = followed(LISTED[0], Trouble("pods", "not permitted"))
+    denied = followed(LISTED[0], SourceProblem("pods", "not permitted"))
     assert denied.ready
     assert denied.picture(NOW).missing == ("not permitted",)
 
 
 def test_what_can_be_seen_again_is_not_missing() -> None:
-    assert drawn(*LISTED, Trouble("pods", "gone"), Trouble("pods", "")).missing == ()
+    assert drawn(*LISTED, SourceProblem("pods", "gone"), SourceProblem("pods", "")).missing == ()
 
 
 def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said() -> None:
@@ -102,48 +102,48 @@ def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said(
         asked.append(region)
         return PRICES, "" if region else "nodes do not say their Region"
 
-    following = Following("prod", prices)
+    following = FollowedCluster("prod", prices)
     for seen in LISTED:
         following.see(seen)
     assert following.picture(NOW).missing == ("nodes do not say their Region",)
     there = node("c")
     marks = there.metadata.labels | {"topology.kubernetes.io/region": "eu-west-1"}
-    following.see(Changed("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
+    following.see(ObjectChanged("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
     following.picture(NOW)
-    following.see(Listed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
+    following.see(ObjectsListed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
     assert following.picture(NOW).missing == ()
     assert asked == ["", "eu-west-1"]
 
 
 _NAMES = st.sampled_from("abcd")
 _CHANGES = st.one_of(
-    st.builds(lambda name, gone: Changed("nodes", node(name), gone), _NAMES, st.booleans()),
+    st.builds(lambda name, gone: ObjectChanged("nodes", node(name), gone), _NAMES, st.booleans()),
     st.builds(
-        lambda name, on, phase, gone: Changed("pods", pod(name, on, phase), gone),
+        lambda name, on, phase, gone: ObjectChanged("pods", pod(name, on, phase), gone),
         st.sampled_from("uvwxyz"),
         st.sampled_from(["", "a", "b", "c"]),
         st.sampled_from(["Pending", "Running", "Failed"]),
         st.booleans(),
     ),
-    st.builds(lambda names: Listed("nodes", tuple(map(node, sorted(names)))), st.sets(_NAMES)),
-    st.builds(lambda names: Listed("pods", tuple(pod(name, "a") for name in sorted(names))), st.sets(_NAMES)),
+    st.builds(lambda names: ObjectsListed("nodes", tuple(map(node, sorted(names)))), st.sets(_NAMES)),
+    st.builds(lambda names: ObjectsListed("pods", tuple(pod(name, "a") for name in sorted(names))), st.sets(_NAMES)),
 )
 
 
 @given(st.lists(_CHANGES, max_size=30), st.sets(st.integers(0, 29)))
-def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[Seen], looks: set[int]) -> None:
-    following = Following("prod", lambda _region: (PRICES, ""))
+def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[ClusterEvent], looks: set[int]) -> None:
+    following = FollowedCluster("prod", lambda _region: (PRICES, ""))
     nodes: dict[str, Node] = {}
     pods: dict[str, Pod] = {}
     for number, seen in enumerate(changes):
         following.see(seen)
         if number in looks:
             following.picture(NOW)
-        if isinstance(seen, Listed):
+        if isinstance(seen, ObjectsListed):
             there: dict[str, Any] = nodes if seen.kind == "nodes" else pods
             there.clear()
             there.update({item.metadata.name: item for item in seen.objects})
-        elif isinstance(seen, Changed):
+        elif isinstance(seen, ObjectChanged):
             there = nodes if seen.kind == "nodes" else pods
             there.pop(seen.object.metadata.name, None)
             if not seen.gone:
@@ -155,7 +155,7 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[S
 
 
 def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
-    claims = Claimed((claim("c-1", "a", tier=2), claim("c-2")))
+    claims = ClaimsRead((claim("c-1", "a", tier=2), claim("c-2")))
     after, before = drawn(*LISTED, claims), drawn(claims, *LISTED)
     assert after == before
     whole = picture_of_cluster("prod", NOW, [node("a"), node("b")], [pod("x", "a"), pod("y")], claims.claims, PRICES)
@@ -168,24 +168,24 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
 
 
 def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
-    following = followed(*LISTED, Claimed((claim("c-1", "a", tier=2), claim("c-2", instance_id="i-2"))))
+    following = followed(*LISTED, ClaimsRead((claim("c-1", "a", tier=2), claim("c-2", instance_id="i-2"))))
     assert len(following.picture(NOW).nodes) == 3
-    following.see(Claimed((claim("c-2", "b", tier=1),)))
+    following.see(ClaimsRead((claim("c-2", "b", tier=1),)))
     found = following.picture(NOW).nodes
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
-    following.see(Changed("nodes", node("b"), gone=True))
+    following.see(ObjectChanged("nodes", node("b"), gone=True))
     assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
     assert following.picture(NOW).nodes[1].state is NodePictureState.STARTING
-    following.see(Claimed(()))
+    following.see(ClaimsRead(()))
     assert [item.name for item in following.picture(NOW).nodes] == ["a"]
 
 
 def test_trouble_with_claims_does_not_keep_a_picture_waiting() -> None:
-    following = followed(Trouble("claims", "refused"))
+    following = followed(SourceProblem("claims", "refused"))
     assert not following.ready
     for item in LISTED:
         following.see(item)
     assert following.ready
     assert following.picture(NOW).missing == ("refused",)
-    following.see(Trouble("claims", ""))
+    following.see(SourceProblem("claims", ""))
     assert following.picture(NOW).missing == ()

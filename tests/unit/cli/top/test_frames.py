@@ -13,7 +13,7 @@ from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePi
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.keyboard import parse
 from shiplap_cli.top.saving import least_hourly
-from shiplap_cli.top.stream import Happening, happened, remember
+from shiplap_cli.top.stream import StreamLine, changes_between, extended
 from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
 
 GIB = 2**30
@@ -55,12 +55,12 @@ THREE = cluster(
 )
 
 
-def text(picture: ClusterPicture, view: View | None = None, size: tuple[int, int] = (80, 24), *news: Happening) -> str:
+def text(picture: ClusterPicture, view: View | None = None, size: tuple[int, int] = (80, 24), *news: StreamLine) -> str:
     return "\n".join(line.plain.rstrip() for line in frame(Scene(picture), view or View(), news, *size))
 
 
 def test_a_frame_at_80_by_24() -> None:
-    news = (Happening(NOON - 5, "node b (flex, m5.large, spot, 0.0500 USD/h) was launched", "new"),)
+    news = (StreamLine(NOON - 5, "node b (flex, m5.large, spot, 0.0500 USD/h) was launched", "new"),)
     assert text(THREE, View(selected="b"), (80, 24), *news) == GOLDEN
 
 
@@ -121,7 +121,7 @@ def test_names_cannot_command_the_terminal() -> None:
     waits = PendingPicture(namespace="n\x1b", name="p\x1b", reason="r\x1b")
     picture = msgspec.structs.replace(picture, pending=(waits,))
     for view in (View(), View(selected=evil.name, inside=True)):
-        assert "\x1b" not in text(picture, view, (120, 30), Happening(NOON, "x\x1b"))
+        assert "\x1b" not in text(picture, view, (120, 30), StreamLine(NOON, "x\x1b"))
 
 
 @given(
@@ -148,7 +148,7 @@ def test_every_frame_fits_the_terminal(
     width: int, height: int, nodes: int, waiting: int, news: int, decided: int | None, view: View
 ) -> None:
     picture = cluster(*(node(f"n{n}", cpu=n * 30) for n in range(nodes)), waiting=waiting)
-    stream = [Happening(NOON, f"node {n} is Ready") for n in range(news)]
+    stream = [StreamLine(NOON, f"node {n} is Ready") for n in range(news)]
     line = Headline(NOON, "schedule", "3 pods → 2 nodes", "prod/2026-01-01/115955-41-3fb2c1d0aa51")
     decisions = None if decided is None else (line,) * decided
     lines = frame(Scene(picture, decisions), view, stream, width, height)
@@ -253,17 +253,17 @@ def test_what_happened_between_two_pictures() -> None:
         node("c", state=NodePictureState.STARTING),
         waiting=1,
     )
-    assert [item.text for item in happened(before, after)] == [
+    assert [item.text for item in changes_between(before, after)] == [
         "node a is Leaving: Underutilized",
         "node b is Ready",
         "node c (general, m5.large, on-demand, 0.1000 USD/h) was launched",
         "node d (general, m5.large, on-demand, 0.1000 USD/h) is gone",
         "pod web/wait-1 placed",
     ]
-    assert [item.text for item in happened(cluster(), cluster(waiting=3))] == [
+    assert [item.text for item in changes_between(cluster(), cluster(waiting=3))] == [
         "pods web/wait-0 and 2 more waiting for a node"
     ]
-    assert happened(after, after) == []
+    assert changes_between(after, after) == []
 
 
 def test_a_claim_that_becomes_a_node_is_not_gone() -> None:
@@ -273,16 +273,16 @@ def test_a_claim_that_becomes_a_node_is_not_gone() -> None:
         (node("ip-1", state=NodePictureState.STARTING), []),
         (node("ip-1", zone="us-east-1b"), ["node general-x7kq2mzp", "node ip-1"]),
     ):
-        told = happened(cluster(claim), cluster(joined))
+        told = changes_between(cluster(claim), cluster(joined))
         assert [line.text.split(" (")[0] for line in told] == said
-    (line,) = happened(cluster(claim), cluster())
+    (line,) = changes_between(cluster(claim), cluster())
     assert line.text.endswith("is gone")
     going = node("old", state=NodePictureState.STARTING, note="")
-    assert len(happened(cluster(going), cluster(node("ip-1")))) == 2
+    assert len(changes_between(cluster(going), cluster(node("ip-1")))) == 2
 
 
 def test_the_stream_forgets_the_oldest() -> None:
-    stream = remember((), [Happening(float(n), str(n)) for n in range(300)])
+    stream = extended((), [StreamLine(float(n), str(n)) for n in range(300)])
     assert (len(stream), stream[-1].text) == (200, "299")
 
 

@@ -23,7 +23,7 @@ from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
-from shiplap_cli.explain.smallest_changes import Proposal, proposals
+from shiplap_cli.explain.smallest_changes import ChangeProposal, change_proposals
 
 _EXAMPLES = 3
 
@@ -32,7 +32,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
     """Base: camelCase on the wire, every field always present."""
 
 
-class Asked(_Part, frozen=True):
+class PodDemands(_Part, frozen=True):
     """What a pod asks for, in words; `alike` counts the pods planned together with it, itself included."""
 
     requests: dict[str, str]
@@ -45,7 +45,7 @@ class Asked(_Part, frozen=True):
     alike: int = 1
 
 
-class LaneAccount(_Part, frozen=True):
+class TemplateAccount(_Part, frozen=True):
     """One NodePool tier: `verdict` is `used`, `possible` or the kind of obstacle, `text` the obstacle in numbers."""
 
     lane: str
@@ -56,7 +56,7 @@ class LaneAccount(_Part, frozen=True):
     nearest: NearestMiss | None = None
 
 
-class NodesAccount(_Part, frozen=True):
+class NodeSetAccount(_Part, frozen=True):
     """Nodes that say the same to the pod: how many, and the names of a few."""
 
     verdict: str
@@ -64,7 +64,7 @@ class NodesAccount(_Part, frozen=True):
     examples: tuple[str, ...]
 
 
-class Home(_Part, frozen=True):
+class PodPlacement(_Part, frozen=True):
     """Where a pod went: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
 
     name: str
@@ -81,14 +81,14 @@ class PodAccount(_Part, frozen=True):
     state: str
     message: str = ""
     nearest: NearestMiss | None = None
-    asked: Asked | None = None
-    home: Home | None = None
-    lanes: tuple[LaneAccount, ...] = ()
-    nodes: tuple[NodesAccount, ...] = ()
-    changes: tuple[Proposal, ...] = ()
+    asked: PodDemands | None = None
+    home: PodPlacement | None = None
+    lanes: tuple[TemplateAccount, ...] = ()
+    nodes: tuple[NodeSetAccount, ...] = ()
+    changes: tuple[ChangeProposal, ...] = ()
 
 
-def account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
+def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     """The account of the pod `namespace/name`, or `name` in the namespace default.
 
     Args:
@@ -102,44 +102,44 @@ def account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     key = name if "/" in name else f"default/{name}"
     pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
     if pod is None:
-        raise InvalidInput("pod", _unknown(key, [pod.key for pod in snapshot.view.pods]))
+        raise InvalidInput("pod", _unknown_pod(key, [pod.key for pod in snapshot.view.pods]))
     ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:
         return PodAccount(key, "ignored", ignored.message)
     world, packing = solve(snapshot)
     item = next((item for item in world.classes if any(member.key == key for member in item.members)), None)
     if item is None:
-        return PodAccount(key, "running", _standing(pod))
+        return PodAccount(key, "running", _why_not_planned(pod))
     left = next((entry for entry in decided.unschedulable if entry.pod.key == key), None)
-    home = _home(world, decided, key)
+    home = _placement_of(world, decided, key)
     explainer = Explainer(world, packing)
     return PodAccount(
         key,
         "placed" if home is not None else "unschedulable",
         left.message if left is not None else "",
         left.nearest if left is not None else None,
-        _asked(pod, item),
+        _demands_of(pod, item),
         home,
-        () if item.problem else _lanes(explainer, item, decided, key),
+        () if item.problem else _template_accounts(explainer, item, decided, key),
         () if item.problem else nodes_account(world, packing, item, snapshot.view.nodes, home.name if home else ""),
-        proposals(snapshot, world, packing, key) if left is not None else (),
+        change_proposals(snapshot, world, packing, key) if left is not None else (),
     )
 
 
-def _unknown(key: str, known: Sequence[str]) -> str:
+def _unknown_pod(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=3, cutoff=0.5)
     near += [other for other in known if other.partition("/")[2] == key.partition("/")[2] and other not in near][:3]
     hint = f"; did you mean {', '.join(near)}?" if near else f"; it has {len(known)} pods"
     return f"there is no pod {key} in this cluster state{hint}"
 
 
-def _standing(pod: Pod) -> str:
+def _why_not_planned(pod: Pod) -> str:
     if pod.spec.node_name:
         return f"runs on node {pod.spec.node_name}, which is not on its way out: there is nothing to plan"
     return f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
 
 
-def _asked(pod: Pod, item: PodClass) -> Asked:
+def _demands_of(pod: Pod, item: PodClass) -> PodDemands:
     demands = pod.spec.topology_spread_constraints
     affinity = pod.spec.affinity
     topology = [
@@ -152,7 +152,7 @@ def _asked(pod: Pod, item: PodClass) -> Asked:
             topology += [f"preferred pod {named} over {entry.pod_affinity_term.topology_key}" for entry in preferred]
     attached = [f"{number} of {driver}" for driver, number in item.volumes.private]
     attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in item.volumes.shared)
-    return Asked(
+    return PodDemands(
         format_resources(item.requests),
         tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in item.terms if term),
         tuple(map(_toleration, item.tolerations)),
@@ -173,45 +173,45 @@ def _toleration(entry: Toleration) -> str:
     return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
 
 
-def _home(world: CompiledSnapshot, decided: Plan, key: str) -> Home | None:
+def _placement_of(world: CompiledSnapshot, decided: Plan, key: str) -> PodPlacement | None:
     for claim in decided.node_claims:
         if any(pod.key == key for pod in claim.pods):
             account = ClaimAccounts(world).of(claim)
-            return Home(claim.name, "claim", _others(claim.pods, key), claim.launch, account)
+            return PodPlacement(claim.name, "claim", _other_pods(claim.pods, key), claim.launch, account)
     for node in decided.existing_nodes:
         if any(pod.key == key for pod in node.pods):
             room = next((room for room in world.nodes.all if room.name == node.name), None)
             kind = "claim in flight" if room is not None and room.template is not None else "node"
-            return Home(node.name, kind, _others(node.pods, key))
+            return PodPlacement(node.name, kind, _other_pods(node.pods, key))
     return None
 
 
-def _others(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
+def _other_pods(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
     return tuple(pod.key for pod in pods if pod.key != key)
 
 
-def _lanes(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tuple[LaneAccount, ...]:
+def _template_accounts(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tuple[TemplateAccount, ...]:
     used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
     result = []
     for verdict in explainer.verdicts(item):
         lane = verdict.template
         pool, tier = lane.pool.metadata.name, lane.tier.index
         if (pool, tier) == used:
-            result.append(LaneAccount(lane.name, pool, tier, "used"))
+            result.append(TemplateAccount(lane.name, pool, tier, "used"))
         elif not verdict.kind:
-            result.append(LaneAccount(lane.name, pool, tier, "possible", "could hold such a pod too"))
+            result.append(TemplateAccount(lane.name, pool, tier, "possible", "could hold such a pod too"))
         else:
             miss = verdict.miss
             text = (
                 f"{verdict.text}; {miss.text}" if miss is not None and miss.text not in verdict.text else verdict.text
             )
-            result.append(LaneAccount(lane.name, pool, tier, verdict.kind, text, miss.nearest if miss else None))
+            result.append(TemplateAccount(lane.name, pool, tier, verdict.kind, text, miss.nearest if miss else None))
     return tuple(result)
 
 
 def nodes_account(
     world: CompiledSnapshot, packing: Packing, item: PodClass, nodes: Iterable[Node], home: str = ""
-) -> tuple[NodesAccount, ...]:
+) -> tuple[NodeSetAccount, ...]:
     """What the nodes and the claims in flight say to one more pod of a class, those that say the same together."""
     requests = world.axis.vector(item.requests)
     names: dict[str, list[str]] = {}
@@ -229,14 +229,14 @@ def nodes_account(
             short.setdefault(verdict, []).append(missing)
         elif not verdict and not takes[place]:
             verdict = "a host port it needs is taken" if item.ports else "too many volumes"
-        names.setdefault(verdict or _otherwise(item), []).append(room.name)
+        names.setdefault(verdict or _verdict_of_full_node(item), []).append(room.name)
     known = {room.name for room in packing.nodes.all}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         if node.metadata.name not in known:
-            names.setdefault(_left_aside(node), []).append(node.metadata.name)
+            names.setdefault(_why_excluded(node), []).append(node.metadata.name)
     ordered = sorted(names.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     return tuple(
-        NodesAccount(verdict + _range(short.get(verdict, [])), len(found), tuple(found[:_EXAMPLES]))
+        NodeSetAccount(verdict + _range(short.get(verdict, [])), len(found), tuple(found[:_EXAMPLES]))
         for verdict, found in ordered
     )
 
@@ -257,7 +257,7 @@ def _verdict_of_room(room: ExistingNode, item: PodClass, *, fits: bool) -> str:
     return f"label does not match: {' and '.join(str(entry) for entry in fewest)}"
 
 
-def _otherwise(item: PodClass) -> str:
+def _verdict_of_full_node(item: PodClass) -> str:
     return "topology constraints keep the pod off" if item.topological else "has room for one more such pod"
 
 
@@ -273,7 +273,7 @@ def _range(missing: Sequence[dict[str, int]]) -> str:
     return f" ({', '.join(parts)})"
 
 
-def _left_aside(node: Node) -> str:
+def _why_excluded(node: Node) -> str:
     if node.metadata.deletion_timestamp:
         return "is being deleted"
     if node.spec.unschedulable:

@@ -25,14 +25,14 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _KINDS = {"nodes": ("/api/v1/nodes", ""), "pods": ("/api/v1/pods", _UNFINISHED)}
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ObjectsListed(msgspec.Struct, frozen=True):
     """All objects of a kind, `nodes` or `pods`; what was known of it before is over."""
 
     kind: str
     objects: tuple[Node, ...] | tuple[Pod, ...]
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ObjectChanged(msgspec.Struct, frozen=True):
     """One object that was added, changed or deleted (`gone`)."""
 
     kind: str
@@ -40,14 +40,14 @@ class Changed(msgspec.Struct, frozen=True):
     gone: bool = False
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class SourceProblem(msgspec.Struct, frozen=True):
     """A kind cannot be seen now, and why; empty when it can be seen again."""
 
     kind: str
     reason: str
 
 
-Seen = Listed | Changed | Trouble
+ClusterEvent = ObjectsListed | ObjectChanged | SourceProblem
 
 
 class _Version(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,7 +70,7 @@ _READERS: dict[str, Reader[Any]] = {"nodes": Reader(Node), "pods": Reader(Pod)}
 _FRAMES, _MARKERS = msgspec.json.Decoder(_Frame), msgspec.json.Decoder(_Marker)
 
 
-def follow(enter: Callable[[], Transport], seen: Queue[Any], ended: Event) -> None:
+def follow_cluster(enter: Callable[[], Transport], seen: Queue[Any], ended: Event) -> None:
     """Follow nodes and pods in threads of their own, which end with the process at the latest.
 
     Args:
@@ -79,19 +79,19 @@ def follow(enter: Callable[[], Transport], seen: Queue[Any], ended: Event) -> No
         ended: set by whoever looks on no longer; a thread that waits for the server notices when that says something.
     """
     for kind in _KINDS:
-        Thread(target=run, args=(kind, enter(), seen.put, ended), name=f"follow-{kind}", daemon=True).start()
+        Thread(target=follow_kind, args=(kind, enter(), seen.put, ended), name=f"follow-{kind}", daemon=True).start()
 
 
-def run(kind: str, transport: Transport, put: Callable[[Seen], Any], ended: Event) -> None:
+def follow_kind(kind: str, transport: Transport, put: Callable[[ClusterEvent], Any], ended: Event) -> None:
     """Follow one kind until nobody looks on, or it is denied. A lost connection is made anew after a pause."""
     version, troubled = "", False
     while not ended.is_set():
         try:
             if not version:
                 objects, version = _list(kind, transport)
-                put(Listed(kind, objects))
+                put(ObjectsListed(kind, objects))
             if troubled:
-                put(Trouble(kind, ""))
+                put(SourceProblem(kind, ""))
                 troubled = False
             for change, at in _watch(kind, transport, version):
                 version = at
@@ -102,10 +102,10 @@ def run(kind: str, transport: Transport, put: Callable[[Seen], Any], ended: Even
         except ResourceVersionGone:
             version = ""
         except ClusterDenied as error:
-            put(Trouble(kind, f"not permitted to list and watch {kind}: {error}"))
+            put(SourceProblem(kind, f"not permitted to list and watch {kind}: {error}"))
             return
         except ClusterError as error:
-            put(Trouble(kind, str(error)))
+            put(SourceProblem(kind, str(error)))
             troubled = True
             ended.wait(_PAUSE_S)
 
@@ -125,7 +125,7 @@ def _list(kind: str, transport: Transport) -> tuple[Any, str]:
         query["continue"] = page.token
 
 
-def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Changed | None, str]]:
+def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[ObjectChanged | None, str]]:
     """Changes, and the version each leads to; a bookmark is only a version."""
     path, selector = _KINDS[kind]
     query: dict[str, str | int] = {"watch": 1, "allowWatchBookmarks": "true", "resourceVersion": version}
@@ -142,7 +142,7 @@ def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[Chan
         found = _READERS[kind].one(frame.object).item
         if found is not None:  # one that cannot be read is not shown
             version = found.metadata.resource_version or version
-            yield Changed(kind, found, frame.type == "DELETED"), version
+            yield ObjectChanged(kind, found, frame.type == "DELETED"), version
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], body: bytes | msgspec.Raw, what: str) -> Any:

@@ -21,7 +21,7 @@ _TABLE = re.compile(r"^\s*\[([^\]\n]+)\]\s*$", re.MULTILINE)
 _PAIR = re.compile(r"^\s*[\"']?([A-Za-z0-9./_-]+)[\"']?\s*=\s*[\[]?\s*[\"']([^\"'\n]*)[\"']", re.MULTILINE)
 
 
-class Boot(msgspec.Struct, frozen=True):
+class UserData(msgspec.Struct, frozen=True):
     """`family` is the AMI family that the user data is written for, empty when it cannot be told."""
 
     text: str = ""
@@ -31,19 +31,19 @@ class Boot(msgspec.Struct, frozen=True):
     max_pods: int | None = None
 
 
-def read(user_data: str) -> Boot:
+def read(user_data: str) -> UserData:
     """What a launch template's user data (base64) says; nothing when it is not text."""
     try:
         text = base64.b64decode(user_data, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        return Boot()
+        return UserData()
     if not text:
-        return Boot()
+        return UserData()
     pods = _MAX_PODS.search(text)
     labels, taints = _flags(text)
     if _family(text) == "Bottlerocket":
         labels, taints = _tables(text)
-    return Boot(text, _family(text), labels, taints, int(pods[1]) if pods else None)
+    return UserData(text, _family(text), labels, taints, int(pods[1]) if pods else None)
 
 
 def _family(text: str) -> str:
@@ -63,7 +63,7 @@ def _flags(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
             key, _, value = pair.partition("=")
             if key:
                 labels[key] = value
-    taints = [taint for found in _TAINTS.findall(text) for part in found.split(",") if (taint := taint_of(part))]
+    taints = [taint for found in _TAINTS.findall(text) for part in found.split(",") if (taint := parsed_taint(part))]
     return labels, tuple(taints)
 
 
@@ -76,11 +76,11 @@ def _tables(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
             case "settings.kubernetes.node-labels":
                 labels |= dict(_PAIR.findall(body))
             case "settings.kubernetes.node-taints":
-                taints += [taint for key, rest in _PAIR.findall(body) if (taint := taint_of(f"{key}={rest}"))]
+                taints += [taint for key, rest in _PAIR.findall(body) if (taint := parsed_taint(f"{key}={rest}"))]
     return labels, tuple(taints)
 
 
-def taint_of(text: str) -> Taint | None:
+def parsed_taint(text: str) -> Taint | None:
     """`key=value:Effect`, as a taint is written on command lines; None when it is not one."""
     rest, colon, effect = text.rpartition(":")
     key, _, value = rest.partition("=")

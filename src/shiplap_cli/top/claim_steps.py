@@ -16,15 +16,15 @@ _MOST = 20
 """Of the first look at claims only so many steps are told, the latest."""
 
 
-def moves(before: Sequence[NodeClaim] | None, after: Sequence[NodeClaim]) -> list[Headline]:
+def claim_steps(before: Sequence[NodeClaim] | None, after: Sequence[NodeClaim]) -> list[Headline]:
     """The steps between two looks at the claims, in order of time; `before` is None at the first look."""
     known = {claim.name: claim for claim in before or ()}
-    lines = [line for claim in after for line in _of(known.get(claim.name), claim)]
+    lines = [line for claim in after for line in _steps_of(known.get(claim.name), claim)]
     lines.sort(key=lambda line: (line.at, line.text))
     return lines if before is not None else lines[-_MOST:]
 
 
-def _of(old: NodeClaim | None, new: NodeClaim) -> Iterator[Headline]:
+def _steps_of(old: NodeClaim | None, new: NodeClaim) -> Iterator[Headline]:
     if (old is None or old.state is not new.state) and new.state not in _RECORDED:
         yield Headline(new.changed_at, _kind(new), _step(new))
     if new.cordoned and (old is None or old.cordoned != new.cordoned):

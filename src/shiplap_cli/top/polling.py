@@ -12,44 +12,44 @@ from typing import TypeVar
 import msgspec
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap_cli.hints import advised
-from shiplap_cli.inputs.follow import Trouble
+from shiplap_cli.hints import with_hint
+from shiplap_cli.inputs.cluster_events import SourceProblem
 
 EVERY_S = 5.0
 
-Sight = TypeVar("Sight")
+Answer = TypeVar("Answer")
 
 
-class Subject(msgspec.Struct, frozen=True):
+class PolledSource(msgspec.Struct, frozen=True):
     """What is looked at: its `kind` in troubles, and what to say while it cannot be seen."""
 
     kind: str
     unseen: str
 
-    def trouble(self, why: str) -> Trouble:
+    def trouble(self, why: str) -> SourceProblem:
         """It cannot be seen now."""
-        return Trouble(self.kind, f"{self.unseen}: {why}")
+        return SourceProblem(self.kind, f"{self.unseen}: {why}")
 
 
-def look(subject: Subject, see: Callable[[], Sight], put: Callable[[Sight | Trouble], None]) -> None:
+def poll_once(subject: PolledSource, see: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None]) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
     try:
         put(see())
     except (AwsError, StoreError) as error:
-        put(subject.trouble(advised(error)))
+        put(subject.trouble(with_hint(error)))
     else:
-        put(Trouble(subject.kind, ""))
+        put(SourceProblem(subject.kind, ""))
 
 
-def keep_looking(
-    subject: Subject, see: Callable[[], Sight], put: Callable[[Sight | Trouble], None], ended: Event
+def keep_polling(
+    subject: PolledSource, see: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None], ended: Event
 ) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
 
     def run() -> None:
         while not ended.wait(EVERY_S):
             try:
-                look(subject, see, put)
+                poll_once(subject, see, put)
             except InvalidInput as error:  # the install has gone since it was looked up
                 put(subject.trouble(str(error)))
 

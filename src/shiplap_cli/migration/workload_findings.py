@@ -14,15 +14,15 @@ from shiplap.kubernetes.names import label_value_of, namespaced_name
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.manifests.files.documents import Document
-from shiplap_cli.migration.migration_findings import Finding, Match
+from shiplap_cli.migration.migration_findings import MatchQuality, MigrationFinding
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-_MOST = 5
+_MOST_NAMED = 5
 _PROTECT = f'annotate {labels.DO_NOT_DISRUPT}: "true" on the pod template'
 
 
-def findings_of(
+def workload_findings(
     pods: Sequence[Pod],
     nodes: Iterable[Node],
     budgets: Sequence[PodDisruptionBudget],
@@ -30,7 +30,7 @@ def findings_of(
     from_autoscaler: bool,
     local: Collection[str],
     renamed: Mapping[str, str],
-) -> tuple[Finding, ...]:
+) -> tuple[MigrationFinding, ...]:
     """Pods and nodes that say something about the old autoscaler.
 
     Args:
@@ -51,66 +51,70 @@ def findings_of(
 
 def _protected_pods(
     alive: Sequence[Pod], budgets: Sequence[PodDisruptionBudget], local: Collection[str]
-) -> Iterable[Finding]:
+) -> Iterable[MigrationFinding]:
     """Pods whose node Cluster Autoscaler keeps and Shiplap may not."""
     groups = (
         (
-            Match.APPROXIMATE,
+            MatchQuality.APPROXIMATE,
             f'annotation {SAFE_TO_EVICT}: "false"',
             [pod for pod in alive if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false"],
             f'{labels.DO_NOT_DISRUPT}: "true"',
             "Shiplap does not read Cluster Autoscaler's annotation; write this one beside it before the workload moves",
         ),
         (
-            Match.NONE,
+            MatchQuality.NONE,
             "pods without a controller",
             [pod for pod in alive if not pod.metadata.owner_references],
             "",
             f"Cluster Autoscaler keeps their node; Shiplap may evict them, and nobody makes them anew: {_PROTECT}",
         ),
         (
-            Match.NONE,
+            MatchQuality.NONE,
             "kube-system pods without a PodDisruptionBudget",
-            [pod for pod in alive if _system(pod) and not any(budget.selects(pod) for budget in budgets)],
+            [pod for pod in alive if _is_system_pod(pod) and not any(budget.selects(pod) for budget in budgets)],
             "",
             "Cluster Autoscaler keeps their node; Shiplap moves them: write a PodDisruptionBudget",
         ),
         (
-            Match.NONE,
+            MatchQuality.NONE,
             "pods with local storage",
-            [pod for pod in alive if pod.key in local and not _node_bound(pod)],
+            [pod for pod in alive if pod.key in local and not _is_node_bound(pod)],
             "",
             f"Cluster Autoscaler keeps their node; what lies in emptyDir or hostPath is lost on a move: {_PROTECT}",
         ),
     )
     for match, field, members, becomes, note in groups:
         if members:
-            yield Finding(match, _named(members), field, becomes, note)
+            yield MigrationFinding(match, _pod_list(members), field, becomes, note)
 
 
-def _protected_nodes(nodes: Iterable[Node]) -> Iterable[Finding]:
+def _protected_nodes(nodes: Iterable[Node]) -> Iterable[MigrationFinding]:
     kept = sorted(n.metadata.name for n in nodes if n.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true")
     if kept:
         note = "write it on the nodes, or they go with their group"
         field = f'annotation {SCALE_DOWN_DISABLED}: "true"'
-        yield Finding(Match.APPROXIMATE, _list("node", kept), field, f'{labels.DO_NOT_DISRUPT}: "true"', note)
+        yield MigrationFinding(
+            MatchQuality.APPROXIMATE, _list("node", kept), field, f'{labels.DO_NOT_DISRUPT}: "true"', note
+        )
 
 
-def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[Finding]:
+def _selecting(pods: Sequence[Pod], renamed: Mapping[str, str]) -> Iterable[MigrationFinding]:
     """Pods that select a node group or a NodePool by its name, and so stay with it."""
     for key in (labels.NODE_POOL, "eks.amazonaws.com/nodegroup"):
         members = [pod for pod in pods if pod.spec.node_selector.get(key) in renamed]
         if members:
             names = sorted({pod.spec.node_selector[key] for pod in members})
             becomes = ", ".join(f"{labels.NODE_POOL}: {label_value_of(renamed[name])}" for name in names)
-            yield Finding(Match.APPROXIMATE, _named(members), f"nodeSelector {key}", becomes, "change it to move them")
+            yield MigrationFinding(
+                MatchQuality.APPROXIMATE, _pod_list(members), f"nodeSelector {key}", becomes, "change it to move them"
+            )
 
 
-def _system(pod: Pod) -> bool:
-    return pod.metadata.namespace == "kube-system" and not _node_bound(pod)
+def _is_system_pod(pod: Pod) -> bool:
+    return pod.metadata.namespace == "kube-system" and not _is_node_bound(pod)
 
 
-def _node_bound(pod: Pod) -> bool:
+def _is_node_bound(pod: Pod) -> bool:
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
 
 
@@ -133,11 +137,11 @@ def _keeps_data(volume: Any) -> bool:
     return "hostPath" in volume or ("emptyDir" in volume and (empty or {}).get("medium") != "Memory")
 
 
-def _named(pods: Sequence[Pod]) -> str:
+def _pod_list(pods: Sequence[Pod]) -> str:
     return _list("pod", sorted(pod.key for pod in pods))
 
 
 def _list(noun: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST])
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"{noun} {shown}{more}" if len(names) == 1 else f"{noun}s {shown}{more}"

@@ -14,15 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cli.history.history import Story, Teller, Told
-from shiplap_cli.installs.find_install import LIVE, STACK, Which, find, only_cluster
+from shiplap_cli.history.history import History, HistoryReader, HistorySources
+from shiplap_cli.installs.find_install import LIVE, STACK, InstallOptions, find_install, sole_cluster
 from shiplap_cli.options import Sources
 from shiplap_cli.output import progress
 
 _MOMENT = len("2026-01-31T12:00:00Z")
 
 
-class Where(Which, frozen=True, kw_only=True):
+class HistoryOptions(InstallOptions, frozen=True, kw_only=True):
     """Which install and cluster a story is of, and how far it goes back."""
 
     since: Annotated[
@@ -30,13 +30,13 @@ class Where(Which, frozen=True, kw_only=True):
     ] = 24.0
 
 
-def conflict(where: Where, sources: Sources, record: str = "") -> None:
+def reject_conflicts(where: HistoryOptions, sources: Sources, record: str = "") -> None:
     """Raises InvalidInput when files are given beside an install, or a record beside a cluster: its id names one."""
     if (where.cluster and record) or (where.given and (sources.cluster_state or sources.manifests or sources.catalog)):
         raise InvalidInput("--cluster", "tells a story of an install; leave files and --record out")
 
 
-def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
+def read_history(where: HistoryOptions, tell_of: Callable[[HistoryReader], History]) -> History:
     """Find the install and let it tell.
 
     Raises:
@@ -48,11 +48,11 @@ def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
     from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-    install = find(bucket="", stack=where.stack or STACK, dev=where.dev)
+    install = find_install(bucket="", stack=where.stack or STACK, dev=where.dev)
     with progress("reading the install's state") as told:
-        teller = Teller(
-            Told(
-                cluster=where.cluster or only_cluster(install),
+        teller = HistoryReader(
+            HistorySources(
+                cluster=where.cluster or sole_cluster(install),
                 state=DynamoState(client("dynamodb"), install.output("StateTable")),
                 records=BucketRecorder(client("s3"), install.bucket),
                 capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
@@ -64,7 +64,7 @@ def tell(where: Where, tell_of: Callable[[Teller], Story]) -> Story:
         return tell_of(teller)
 
 
-def known(found: Story | None, kind: str, name: str, names: Sequence[str]) -> Story:
+def require_known(found: History | None, kind: str, name: str, names: Sequence[str]) -> History:
     """The story, or the names like the one asked for. Raises InvalidInput."""
     if found is not None:
         return found
@@ -73,7 +73,7 @@ def known(found: Story | None, kind: str, name: str, names: Sequence[str]) -> St
     raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
 
 
-def story_page(story: Story) -> RenderableType:
+def history_page(story: History) -> RenderableType:
     """For people: how it stands, then what happened, each with the id of its record."""
     parts: list[RenderableType] = [Text.assemble((f"{story.kind} {story.name}", "bold"), f": {story.state}"), Text()]
     for entry in story.entries:

@@ -20,22 +20,29 @@ from shiplap.manifests.files.loading import ManifestReport, check_documents, ins
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs import learned_file
-from shiplap_cli.inputs.catalog_file import read_catalog
+from shiplap_cli.inputs.catalog_file import read_catalog_file
 from shiplap_cli.inputs.cluster_files import ClusterState
-from shiplap_cli.inputs.cluster_inputs import Seen, seen_of
-from shiplap_cli.inputs.offers import NODE_CLASS_FIELD, Supply, catalogs_of, embedded_supply, given_catalogs, supply_of
-from shiplap_cli.inputs.survey import Unseen
-from shiplap_cli.installs.find_install import Which
+from shiplap_cli.inputs.cluster_inputs import ClusterInputs, read_cluster_inputs
+from shiplap_cli.inputs.cluster_listing import MissingPermission
+from shiplap_cli.inputs.instance_supply import (
+    NODE_CLASS_FIELD,
+    OfferedSupply,
+    catalogs_of,
+    catalogs_of_file,
+    embedded_supply,
+    supply_of,
+)
+from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
 
 if TYPE_CHECKING:
-    from shiplap_cli.installs.installed import Installed
+    from shiplap_cli.installs.installed import InstalledCluster
 
 _BUDGET = re.compile(r"spec\.disruption\.budgets\[\d+\](\.(nodes|schedule|duration))?")
 """What of a budget may be unreadable: the decision then blocks every disruption of the pool, and says so."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class LoadedInputs(msgspec.Struct, frozen=True):
     """What a decision is made on. `unseen` and `notes` say in which way it may differ from the cluster's truth.
 
     `live` when a cluster was asked; `region` is that of prices and zones, empty where a catalogue file gives them.
@@ -45,51 +52,53 @@ class Reading(msgspec.Struct, frozen=True):
     state: ClusterState
     live: bool = False
     region: str = ""
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[MissingPermission, ...] = ()
     notes: tuple[str, ...] = ()
-    installed: Installed | None = None
+    installed: InstalledCluster | None = None
 
 
-_ALONE = Which()
+_NO_INSTALL = InstallOptions()
 
 
-def snapshot_of(sources: Sources) -> Snapshot:
+def load_snapshot(sources: Sources) -> Snapshot:
     """Read everything a scheduling decision looks at. Raises InvalidInput for whatever cannot be used."""
-    return read(sources).snapshot
+    return load_inputs(sources).snapshot
 
 
-def read(sources: Sources, which: Which = _ALONE, *, lax_budgets: bool = False) -> Reading:
-    """As `snapshot_of`, with what else was read: standard input can be read only once.
+def load_inputs(sources: Sources, which: InstallOptions = _NO_INSTALL, *, lax_budgets: bool = False) -> LoadedInputs:
+    """As `load_snapshot`, with what else was read: standard input can be read only once.
 
     With `lax_budgets` a disruption budget that cannot be read is no error: the decision takes it as one of none.
     """
-    return read_all(sources, [sources.manifests], which, lax_budgets=lax_budgets)[0]
+    return load_inputs_per_manifests(sources, [sources.manifests], which, lax_budgets=lax_budgets)[0]
 
 
-def read_all(
+def load_inputs_per_manifests(
     sources: Sources,
     manifests: Sequence[Sequence[Path] | None],
-    which: Which = _ALONE,
+    which: InstallOptions = _NO_INSTALL,
     *,
     lax_budgets: bool = False,
-) -> list[Reading]:
+) -> list[LoadedInputs]:
     """One reading of the cluster under each of several sets of manifests; None takes those of the install or cluster.
 
     Raises:
-        InvalidInput: as `snapshot_of`.
+        InvalidInput: as `load_snapshot`.
     """
     _one_of("--prefix-delegation", sources.prefix_delegation, ("auto", "on", "off"))
     _one_of("--min-values-policy", sources.min_values_policy, ("Strict", "BestEffort"))
     _one_of("--preference-policy", sources.preference_policy, ("Respect", "Ignore"))
-    moment = _moment(sources.now)
+    moment = _decision_time(sources.now)
     given = {
-        number: _manifests(paths, tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets)
+        number: _manifests_of_files(
+            paths, tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets
+        )
         for number, paths in enumerate(manifests)
         if paths
     }
-    seen = seen_of(sources, which, moment, own_manifests=len(given) < len(manifests))
-    types = read_catalog(sources.catalog) if sources.catalog is not None else None
-    learned = learned_file.read(sources.capacity) if sources.capacity is not None and types is None else None
+    seen = read_cluster_inputs(sources, which, moment, own_manifests=len(given) < len(manifests))
+    types = read_catalog_file(sources.catalog) if sources.catalog is not None else None
+    learned = learned_file.read_learned(sources.capacity) if sources.capacity is not None and types is None else None
     readings = []
     for number in range(len(manifests)):
         written = given.get(number) or _own_manifests(seen, sources, lax_budgets=lax_budgets)
@@ -97,22 +106,22 @@ def read_all(
         snapshot = _snapshot(seen, written, types, supply, learned, moment)
         notes = _notes(seen, supply)
         region = supply.catalog.region if supply is not None else ""
-        readings.append(Reading(snapshot, seen.state, seen.live, region, seen.unseen, notes, seen.installed))
+        readings.append(LoadedInputs(snapshot, seen.state, seen.live, region, seen.unseen, notes, seen.installed))
     return readings
 
 
-def _notes(seen: Seen, supply: Supply | None) -> tuple[str, ...]:
+def _notes(seen: ClusterInputs, supply: OfferedSupply | None) -> tuple[str, ...]:
     """What a decision takes for granted, a line each."""
     assumed = (seen.region_assumed,) if supply is not None and seen.region_assumed else ()
-    others = tuple(seen.installed.notes) if seen.installed is not None else _unasked(seen)
+    others = tuple(seen.installed.notes) if seen.installed is not None else _install_hint(seen)
     return (*assumed, *(supply.notes if supply is not None else ()), *others)
 
 
 def _snapshot(
-    seen: Seen,
+    seen: ClusterInputs,
     written: Manifests,
     types: tuple[InstanceType, ...] | None,
-    supply: Supply | None,
+    supply: OfferedSupply | None,
     learned: tuple[LearnedCapacity, ...] | None,
     moment: float,
 ) -> Snapshot:
@@ -121,17 +130,17 @@ def _snapshot(
     installed = seen.installed
     if installed is None:
         if supply is None:
-            return _plain(seen, cluster, given_catalogs(written, types or ()), moment)
-        return _plain(seen, cluster, catalogs_of(written, seen, supply, learned or ()), moment)
+            return _snapshot_without_install(seen, cluster, catalogs_of_file(written, types or ()), moment)
+        return _snapshot_without_install(seen, cluster, catalogs_of(written, seen, supply, learned or ()), moment)
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
     supply = supply or embedded_supply(seen)
     bought = installed.supply(
-        supply.catalog, written.node_classes, supply.resolved, supply.not_ready, _shifted(seen, installed)
+        supply.catalog, written.node_classes, supply.resolved, supply.not_ready, _shifted_zones(seen, installed)
     )
     snapshot = installed.snapshot(cluster, seen.state.view, seen.state.claims, bought, moment)
     if types is not None:
-        return msgspec.structs.replace(snapshot, catalogs=given_catalogs(written, types))
+        return msgspec.structs.replace(snapshot, catalogs=catalogs_of_file(written, types))
     unknown = {name for name, item in bought.node_classes.items() if item.resolved is None and not item.not_ready}
     others = catalogs_of(written, seen, supply, installed.capacity.all() if unknown else (), unknown)
     known = [catalog for catalog in snapshot.catalogs if catalog.node_class not in unknown]
@@ -139,7 +148,7 @@ def _snapshot(
     return msgspec.structs.replace(snapshot, catalogs=catalogs)
 
 
-def _unasked(seen: Seen) -> tuple[str, ...]:
+def _install_hint(seen: ClusterInputs) -> tuple[str, ...]:
     """Nodes of pools without any NodeClaim are most likely an install's, whose tables were not looked at."""
     pooled = any(labels.NODE_POOL in node.metadata.labels for node in seen.state.view.nodes)
     if not seen.live or not pooled or seen.state.claims or any(item.resource == "nodeclaims" for item in seen.unseen):
@@ -150,7 +159,9 @@ def _unasked(seen: Seen) -> tuple[str, ...]:
     )
 
 
-def _plain(seen: Seen, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalog, ...], moment: float) -> Snapshot:
+def _snapshot_without_install(
+    seen: ClusterInputs, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalog, ...], moment: float
+) -> Snapshot:
     """The snapshot of a cluster that no install is asked about."""
     return Snapshot(
         cluster=cluster.name,
@@ -169,14 +180,14 @@ def _plain(seen: Seen, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalo
     )
 
 
-def _own_manifests(seen: Seen, sources: Sources, *, lax_budgets: bool) -> Manifests:
+def _own_manifests(seen: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
     """Those that the install was deployed with, which are what its functions decide by; else those of the cluster."""
     if seen.installed is not None and seen.installed.settings is not None:
         return seen.installed.settings.manifests
-    return _of_cluster(seen, sources, lax_budgets=lax_budgets)
+    return _manifests_in_cluster(seen, sources, lax_budgets=lax_budgets)
 
 
-def _shifted(seen: Seen, installed: Installed) -> frozenset[str]:
+def _shifted_zones(seen: ClusterInputs, installed: InstalledCluster) -> frozenset[str]:
     """Zones that the install keeps out of."""
     if not seen.cluster.zonal_shift:
         return frozenset()
@@ -190,7 +201,7 @@ def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
         raise InvalidInput(option, f"{value!r} is none of {', '.join(allowed)}")
 
 
-def _moment(text: str | None) -> float:
+def _decision_time(text: str | None) -> float:
     if text is None:
         return time.time()
     try:
@@ -199,26 +210,28 @@ def _moment(text: str | None) -> float:
         raise InvalidInput("--now", f"expected a time such as 2026-01-31T12:00:00Z: {error}") from error
 
 
-def _of_cluster(seen: Seen, sources: Sources, *, lax_budgets: bool) -> Manifests:
+def _manifests_in_cluster(seen: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
     """The manifests that stand among the cluster's objects."""
     documents: Sequence[Document] = seen.state.manifests
     if not any(document.data.get("kind") == "NodePool" for document in documents):
         where = f"context {seen.cluster.name}" if seen.live else "the cluster state"
         raise InvalidInput("--manifests", f"is missing, and {where} holds no NodePool; give files or folders with some")
-    return _sound(
+    return _without_problems(
         check_documents(documents), tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets
     )
 
 
-def _manifests(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
+def _manifests_of_files(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     """Manifests without problems. With a catalogue file an EC2NodeClass is only a name, so it need not be there."""
-    found = _sound(inspect_files(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets)
+    found = _without_problems(
+        inspect_files(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets
+    )
     if not found.node_pools:
         raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
     return found
 
 
-def _sound(report: ManifestReport, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
+def _without_problems(report: ManifestReport, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     problems = [
         problem
         for problem in report.problems

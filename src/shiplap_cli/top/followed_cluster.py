@@ -15,17 +15,17 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
-from shiplap_cli.inputs.follow import Changed, Listed, Seen, Trouble
+from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.inputs.regions import region_of, regions_of
-from shiplap_cli.top.claims import Claimed
-from shiplap_cli.top.decisions import Decided
-from shiplap_cli.top.moves import moves
+from shiplap_cli.top.claim_steps import claim_steps
+from shiplap_cli.top.claims import ClaimsRead
+from shiplap_cli.top.decisions import DecisionsRead
 
 _KEPT = 200
 """Decisions that are kept; older ones are forgotten."""
 
 
-class Following:
+class FollowedCluster:
     """What is known of a cluster.
 
     Args:
@@ -64,26 +64,26 @@ class Following:
         """What was decided since then (epoch seconds), in order of time."""
         return tuple(line for line in self._decisions if line.at >= since)
 
-    def see(self, seen: Seen | Claimed | Decided) -> None:
+    def see(self, seen: ClusterEvent | ClaimsRead | DecisionsRead) -> None:
         """Take note of what was seen."""
         match seen:
-            case Claimed(claims):
+            case ClaimsRead(claims):
                 self._to_pair = self._to_pair or claims != self._claims
-                self._tell(moves(self._claims, claims))
+                self._tell(claim_steps(self._claims, claims))
                 self._claims = claims
-            case Decided(lines):
+            case DecisionsRead(lines):
                 self._tell(lines)
-            case Trouble(kind, reason):
+            case SourceProblem(kind, reason):
                 if reason:
                     self._troubles[kind] = reason
                 else:
                     self._troubles.pop(kind, None)
-            case Listed(kind, objects):
+            case ObjectsListed(kind, objects):
                 self._listed.add(kind)
                 self._forget(kind)
                 for item in objects:
                     self._keep(item)
-            case Changed(_, item, gone):
+            case ObjectChanged(_, item, gone):
                 if gone:
                     self._drop(item)
                 else:

@@ -45,7 +45,7 @@ _PAGE = 5000
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class Unseen(msgspec.Struct, frozen=True, rename="camel", order=True):
+class MissingPermission(msgspec.Struct, frozen=True, rename="camel", order=True):
     """What could not be listed. `namespace` is the only one that was seen, empty when nothing was.
 
     `consequence` says in which way the answer may be wrong.
@@ -65,7 +65,7 @@ class Unseen(msgspec.Struct, frozen=True, rename="camel", order=True):
         return f"not seen{seen}: {kind} (the right to {self.verb} {kind} is missing): {self.consequence}"
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ListedResource(msgspec.Struct, frozen=True):
     """A list to ask for: what its items are read as, and what follows where it is not permitted."""
 
     plural: str
@@ -83,14 +83,14 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{root}{within}/{self.plural}"
 
 
-_PODS = Kind(
+_PODS = ListedResource(
     "pods", "", "v1", Pod, "pods that are not seen are not planned for, and take no room on nodes", _UNFINISHED
 )
-_NODES = Kind(
+_NODES = ListedResource(
     "nodes", "", "v1", Node, "no room on nodes that exist is known, so new ones are planned", namespaced=False
 )
-_DAEMON_SETS = Kind("daemonsets", "apps", "v1", DaemonSet, "no room is kept for them on new nodes")
-_EVENTS = Kind(
+_DAEMON_SETS = ListedResource("daemonsets", "apps", "v1", DaemonSet, "no room is kept for them on new nodes")
+_EVENTS = ListedResource(
     "events",
     "",
     "v1",
@@ -98,7 +98,7 @@ _EVENTS = Kind(
     "pods that Cluster Autoscaler has just scaled up for are planned for, too",
     SCALE_UP_EVENTS,
 )
-_BUDGETS = Kind(
+_BUDGETS = ListedResource(
     "poddisruptionbudgets",
     "policy",
     "v1",
@@ -107,34 +107,38 @@ _BUDGETS = Kind(
 )
 _ALWAYS = (_PODS, _NODES, _DAEMON_SETS, _EVENTS, _BUDGETS)
 
-_LEFT_ALONE = "pods with volumes of them are left alone"
+_PODS_IGNORED = "pods with volumes of them are left alone"
 _STORAGE = (
-    Kind("persistentvolumeclaims", "", "v1", PersistentVolumeClaim, _LEFT_ALONE),
-    Kind("persistentvolumes", "", "v1", PersistentVolume, _LEFT_ALONE, namespaced=False),
-    Kind("storageclasses", "storage.k8s.io", "v1", StorageClass, _LEFT_ALONE, namespaced=False),
-    Kind("csinodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False),
+    ListedResource("persistentvolumeclaims", "", "v1", PersistentVolumeClaim, _PODS_IGNORED),
+    ListedResource("persistentvolumes", "", "v1", PersistentVolume, _PODS_IGNORED, namespaced=False),
+    ListedResource("storageclasses", "storage.k8s.io", "v1", StorageClass, _PODS_IGNORED, namespaced=False),
+    ListedResource(
+        "csinodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False
+    ),
 )
-_NAMESPACES = Kind(
+_NAMESPACES = ListedResource(
     "namespaces", "", "v1", Namespace, "affinity that selects namespaces by labels finds none", namespaced=False
 )
 _NO_SPREAD = "default spread constraints do not reach their pods"
 _WORKLOADS = (
-    Kind("services", "", "v1", Service, _NO_SPREAD),
-    Kind("replicationcontrollers", "", "v1", ReplicationController, _NO_SPREAD),
-    Kind("replicasets", "apps", "v1", ReplicaSet, _NO_SPREAD),
-    Kind("statefulsets", "apps", "v1", StatefulSet, _NO_SPREAD),
+    ListedResource("services", "", "v1", Service, _NO_SPREAD),
+    ListedResource("replicationcontrollers", "", "v1", ReplicationController, _NO_SPREAD),
+    ListedResource("replicasets", "apps", "v1", ReplicaSet, _NO_SPREAD),
+    ListedResource("statefulsets", "apps", "v1", StatefulSet, _NO_SPREAD),
 )
 _NO_ROOM_KEPT = "CapacityBuffers keep no room for them"
 _SCALABLES = (
-    Kind("deployments", "apps", "v1", Scalable, _NO_ROOM_KEPT),
-    Kind("replicasets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
-    Kind("statefulsets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    ListedResource("deployments", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    ListedResource("replicasets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    ListedResource("statefulsets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
 )
 
-_NODE_POOLS = Kind("nodepools", "karpenter.sh", "v1", dict[str, Any], "give them by --manifests", namespaced=False)
+_NODE_POOLS = ListedResource(
+    "nodepools", "karpenter.sh", "v1", dict[str, Any], "give them by --manifests", namespaced=False
+)
 _MANIFESTS = (
     _NODE_POOLS,
-    Kind(
+    ListedResource(
         "ec2nodeclasses",
         "karpenter.k8s.aws",
         "v1",
@@ -142,7 +146,7 @@ _MANIFESTS = (
         "give them by --manifests, or instance types by --catalog",
         namespaced=False,
     ),
-    Kind(
+    ListedResource(
         "nodeoverlays",
         "karpenter.sh",
         "v1alpha1",
@@ -150,10 +154,10 @@ _MANIFESTS = (
         "prices and capacity they set do not count",
         namespaced=False,
     ),
-    Kind("capacitybuffers", "autoscaling.x-k8s.io", "v1beta1", dict[str, Any], "no room is kept for them"),
-    Kind("podtemplates", "", "v1", dict[str, Any], "CapacityBuffers made of them keep no room"),
+    ListedResource("capacitybuffers", "autoscaling.x-k8s.io", "v1beta1", dict[str, Any], "no room is kept for them"),
+    ListedResource("podtemplates", "", "v1", dict[str, Any], "CapacityBuffers made of them keep no room"),
 )
-_NODE_CLAIMS = Kind(
+_NODE_CLAIMS = ListedResource(
     "nodeclaims",
     "karpenter.sh",
     "v1",
@@ -171,7 +175,7 @@ _OBJECT_KINDS = {
 }
 
 
-class Survey(msgspec.Struct, frozen=True):
+class ClusterListing(msgspec.Struct, frozen=True):
     """What was seen. `manifests` and `node_claims` are objects as the API has them, with kind and version.
 
     `kubernetes_version` as `1.34`, empty when the server does not say.
@@ -181,7 +185,7 @@ class Survey(msgspec.Struct, frozen=True):
     manifests: tuple[dict[str, Any], ...] = ()
     node_claims: tuple[dict[str, Any], ...] = ()
     kubernetes_version: str = ""
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[MissingPermission, ...] = ()
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -189,14 +193,14 @@ class _Version(msgspec.Struct, frozen=True):
     minor: str = ""
 
 
-def survey(
+def list_cluster(
     transport: Transport,
     *,
     namespace: str,
     manifests: bool,
     workloads: bool,
     told: Callable[[str], None] = lambda _: None,
-) -> Survey:
+) -> ClusterListing:
     """List what a decision reads, as far as it is permitted.
 
     Args:
@@ -209,31 +213,31 @@ def survey(
     Raises:
         ClusterError: the server does not answer, refuses the credentials, or permits neither pods nor nodes.
     """
-    return _Surveyor(transport, namespace, told).survey(manifests=manifests, workloads=workloads)
+    return _Lister(transport, namespace, told).survey(manifests=manifests, workloads=workloads)
 
 
-class _Surveyor:
+class _Lister:
     def __init__(self, transport: Transport, namespace: str, told: Callable[[str], None]) -> None:
         self._transport = transport
         self._namespace = namespace
         self._told = told
-        self._unseen: list[Unseen] = []
+        self._unseen: list[MissingPermission] = []
         self._unreadable: set[Unreadable] = set()
 
-    def survey(self, *, manifests: bool, workloads: bool) -> Survey:
+    def survey(self, *, manifests: bool, workloads: bool) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
         found = self._lists((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
         self._refuse_blindness()
         pods, nodes = found["pods"], found["nodes"]
-        wanted: list[Kind] = list(_WORKLOADS if workloads else ())
+        wanted: list[ListedResource] = list(_WORKLOADS if workloads else ())
         wanted += _STORAGE if needs_storage_objects(pods, nodes) else ()
         wanted += (_NAMESPACES,) if needs_namespaces(pods) else ()
         found |= self._lists(wanted)
         scalables: tuple[Scalable, ...] = ()
         if found.get("capacitybuffers"):
             scalables = tuple(item for kind in _SCALABLES for item in self._all(kind))
-        return Survey(
+        return ClusterListing(
             view=ClusterView(
                 pods=pods,
                 nodes=nodes,
@@ -252,8 +256,8 @@ class _Surveyor:
                 scalables=scalables,
                 unreadable=tuple(sorted(self._unreadable)),
             ),
-            manifests=tuple(_typed(kind, item) for kind in of_manifests for item in found[kind.plural]),
-            node_claims=tuple(_typed(_NODE_CLAIMS, item) for item in found["nodeclaims"]),
+            manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in found[kind.plural]),
+            node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in found["nodeclaims"]),
             kubernetes_version=version,
             unseen=tuple(sorted(set(self._unseen))),
         )
@@ -271,7 +275,7 @@ class _Surveyor:
         minor = "".join(letter for letter in found.minor if letter.isdigit())  # EKS says `34+`
         return f"{found.major}.{minor}" if minor else ""
 
-    def _lists(self, kinds: Sequence[Kind]) -> dict[str, Any]:
+    def _lists(self, kinds: Sequence[ListedResource]) -> dict[str, Any]:
         """Each kind's items by plural name; lists wait for the network side by side."""
         if not kinds:
             return {}
@@ -280,7 +284,7 @@ class _Surveyor:
         with ThreadPoolExecutor(4, "survey") as pool:
             return dict(zip((kind.plural for kind in kinds), pool.map(self._all, kinds), strict=True))
 
-    def _all(self, kind: Kind) -> tuple[Any, ...]:
+    def _all(self, kind: ListedResource) -> tuple[Any, ...]:
         """What may be listed: of the cluster, else of the namespace at hand, else nothing. An unknown kind is empty."""
         try:
             return self._listed(kind, kind.path())
@@ -296,10 +300,10 @@ class _Surveyor:
                     items, seen = self._listed(kind, kind.path(self._namespace)), self._namespace
                 except (ClusterDenied, ObjectNotFound):
                     pass  # said below
-            self._unseen.append(Unseen(kind.plural, kind.group, seen, kind.consequence))
+            self._unseen.append(MissingPermission(kind.plural, kind.group, seen, kind.consequence))
             return items
 
-    def _listed(self, kind: Kind, path: str) -> tuple[Any, ...]:
+    def _listed(self, kind: ListedResource, path: str) -> tuple[Any, ...]:
         """All pages, begun anew once when the server forgets the list half way."""
         self._told(f"reading {kind.plural}")
         try:
@@ -307,7 +311,7 @@ class _Surveyor:
         except ResourceVersionGone:
             return self._pages(kind, path)
 
-    def _pages(self, kind: Kind, path: str) -> tuple[Any, ...]:
+    def _pages(self, kind: ListedResource, path: str) -> tuple[Any, ...]:
         reader = _reader(kind)
         query: dict[str, str | int] = {"limit": _PAGE, "resourceVersion": "0"}
         if kind.selector:
@@ -337,11 +341,11 @@ class _Surveyor:
 
 
 @cache
-def _reader(kind: Kind) -> Reader[Any]:
+def _reader(kind: ListedResource) -> Reader[Any]:
     return Reader(kind.typed, _OBJECT_KINDS.get(kind.plural, ""))
 
 
-def _typed(kind: Kind, item: Mapping[str, Any]) -> dict[str, Any]:
+def _with_kind(kind: ListedResource, item: Mapping[str, Any]) -> dict[str, Any]:
     """Items of a list do not say what they are."""
     version = f"{kind.group}/{kind.version}" if kind.group else kind.version
     return {**item, "apiVersion": version, "kind": _OBJECT_KINDS[kind.plural]}

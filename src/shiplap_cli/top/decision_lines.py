@@ -20,9 +20,9 @@ _NONE = "Nothing was decided in the last 24 hours."
 _HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME tells a claim's story."
 
 
-def decided_line(line: Headline, now: float, width: int) -> Text:
+def decision_line(line: Headline, now: float, width: int) -> Text:
     """One decision; with the id of its record where there is room, without cluster and day where there is little."""
-    text = _said(line, now)
+    text = _decision_text(line, now)
     room = width - cell_len(text.plain) - 2
     names = (line.record, line.record.rpartition("/")[2])
     name = next((name for name in map(plain, names) if name and cell_len(name) <= room), "")
@@ -31,7 +31,7 @@ def decided_line(line: Headline, now: float, width: int) -> Text:
     return cut(text, width)
 
 
-def decided_screen(
+def decision_screen(
     decisions: Sequence[Headline] | None, missing: Sequence[str], scroll: int, now: float, width: int
 ) -> list[Text]:
     """All decisions, the newest first, from one on; ids in full, on a line of their own where need be.
@@ -46,10 +46,10 @@ def decided_screen(
     lines = [*told, cut(Text(_HOW, "dim"), width)]
     first = min(scroll, len(decisions) - 1)
     for line in list(reversed(decisions))[first:]:
-        text = _said(line, now)
+        text = _decision_text(line, now)
         fits = cell_len(text.plain) + 2 + len(line.record) <= width
         if fits:
-            lines.append(decided_line(line, now, width))
+            lines.append(decision_line(line, now, width))
             continue
         lines.append(cut(text, width))
         if line.record:
@@ -59,7 +59,7 @@ def decided_screen(
     return lines
 
 
-def _said(line: Headline, now: float) -> Text:
+def _decision_text(line: Headline, now: float) -> Text:
     moment = when(line.at)
     if now - line.at > _HALF_A_DAY_S:
         moment = datetime.fromtimestamp(line.at, UTC).strftime("%d %b").ljust(8)

@@ -22,7 +22,7 @@ _LONGEST = 300
 _ACTION = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)")
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """`unknown`: it could not be looked at."""
 
     OK = "ok"
@@ -31,12 +31,12 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel"):
+class CheckResult(msgspec.Struct, frozen=True, rename="camel"):
     """One thing that was looked at: what it is, how it is, and what to do about it (empty when all is well)."""
 
     check: str
     subject: str
-    verdict: Verdict
+    verdict: CheckVerdict
     says: str
     mend: str = ""
 
@@ -74,29 +74,29 @@ class Check(msgspec.Struct, frozen=True):
     """A check by name. `look` may raise what AWS, a store or a cluster refuses with."""
 
     name: str
-    look: Callable[[], Iterable[Finding]]
+    look: Callable[[], Iterable[CheckResult]]
 
 
-class Words:
+class CheckReporter:
     """Findings of one check, in few words."""
 
     def __init__(self, check: str) -> None:
         self._check = check
 
-    def ok(self, subject: str, says: str) -> Finding:
-        return Finding(self._check, subject, Verdict.OK, says)
+    def ok(self, subject: str, says: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.OK, says)
 
-    def warning(self, subject: str, says: str, mend: str) -> Finding:
-        return Finding(self._check, subject, Verdict.WARNING, says, mend)
+    def warning(self, subject: str, says: str, mend: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.WARNING, says, mend)
 
-    def failed(self, subject: str, says: str, mend: str) -> Finding:
-        return Finding(self._check, subject, Verdict.FAILED, says, mend)
+    def failed(self, subject: str, says: str, mend: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.FAILED, says, mend)
 
-    def unknown(self, subject: str, says: str, mend: str) -> Finding:
-        return Finding(self._check, subject, Verdict.UNKNOWN, says, mend)
+    def unknown(self, subject: str, says: str, mend: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.UNKNOWN, says, mend)
 
 
-def run(checks: Iterable[Check]) -> Iterator[Finding]:
+def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
     """Every finding of every check; what ends a check early becomes a finding of its own."""
     for check in checks:
         try:
@@ -104,11 +104,11 @@ def run(checks: Iterable[Check]) -> Iterator[Finding]:
         except FAILURES as error:
             yield _refused(check.name, error)
         except ShiplapError as error:
-            yield _broken(check.name, error)
+            yield _failed(check.name, error)
 
 
-def _refused(name: str, error: Exception) -> Finding:
-    words, said = Words(name), " ".join(str(error).split())[:_LONGEST]
+def _refused(name: str, error: Exception) -> CheckResult:
+    words, said = CheckReporter(name), " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, ClientError) and _DENIED.search(code_of(error)):
         named = _ACTION.search(str(error))
         action = named["action"] if named else error.operation_name
@@ -118,8 +118,8 @@ def _refused(name: str, error: Exception) -> Finding:
     return words.unknown("", f"AWS refused: {said}", "look at the message; AWS's status page may know more")
 
 
-def _broken(name: str, error: ShiplapError) -> Finding:
-    words = Words(name)
+def _failed(name: str, error: ShiplapError) -> CheckResult:
+    words = CheckReporter(name)
     if isinstance(error, ClusterDenied):
         return words.unknown("", str(error), "this identity may not ask the cluster: use one that is a cluster admin")
     if isinstance(error, ClusterError):

@@ -15,15 +15,15 @@ from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
-from shiplap_cli.hints import advised
-from shiplap_cli.inputs.cluster_inputs import Seen
+from shiplap_cli.hints import with_hint
+from shiplap_cli.inputs.cluster_inputs import ClusterInputs
 from shiplap_cli.options import Sources
 from shiplap_lab.catalogue import embedded
 
 NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
 
 
-class Supply(msgspec.Struct, frozen=True):
+class OfferedSupply(msgspec.Struct, frozen=True):
     """Types, and the EC2NodeClasses that AWS has answered."""
 
     catalog: Catalog
@@ -32,23 +32,23 @@ class Supply(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def class_names(manifests: Manifests) -> list[str]:
+def used_node_classes(manifests: Manifests) -> list[str]:
     """The EC2NodeClasses that NodePools use, sorted."""
     return sorted({pool.spec.template.spec.node_class_ref.name for pool in manifests.node_pools})
 
 
-def given_catalogs(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
+def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
     """The types of a file under each of them."""
     known = {item.metadata.name: item for item in manifests.node_classes}
     return tuple(
         NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), first_hashes=first_hashes(known[name]))
         if name in known
         else NodeClassCatalog(name, types)
-        for name in class_names(manifests)
+        for name in used_node_classes(manifests)
     )
 
 
-def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
+def supply_of(sources: Sources, seen: ClusterInputs, manifests: Manifests) -> OfferedSupply:
     """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
 
     Raises:
@@ -58,25 +58,25 @@ def supply_of(sources: Sources, seen: Seen, manifests: Manifests) -> Supply:
     if sources.aws is False or (sources.aws is None and not seen.live and installed is None):
         return embedded_supply(seen)
     from shiplap_cli.inputs.aws_supply import has_credentials  # noqa: PLC0415 - loads botocore
-    from shiplap_cli.inputs.aws_supply import supply_of as ask_aws  # noqa: PLC0415 - as above
+    from shiplap_cli.inputs.aws_supply import supply_from_aws as ask_aws  # noqa: PLC0415 - as above
 
-    used = set(class_names(manifests))
+    used = set(used_node_classes(manifests))
     node_classes = [item for item in manifests.node_classes if item.metadata.name in used]
     if sources.aws is None and not has_credentials():
         why = "there are no AWS credentials"
     else:
         try:
             found = ask_aws(seen.cluster, node_classes, installed.catalog(region) if installed is not None else None)
-            return Supply(found.catalog, found.resolved, found.not_ready, found.notes)
+            return OfferedSupply(found.catalog, found.resolved, found.not_ready, found.notes)
         except AwsError as error:
             if sources.aws:
                 hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
                 raise InvalidInput("--aws", f"{error}; {hint}") from error
-            why = advised(error)
+            why = with_hint(error)
     return embedded_supply(seen, f"; {why}")
 
 
-def embedded_supply(seen: Seen, why: str = "") -> Supply:
+def embedded_supply(seen: ClusterInputs, why: str = "") -> OfferedSupply:
     """The catalogue that comes with the command line; of the default Region where it does not know that of the nodes.
 
     Raises:
@@ -86,13 +86,13 @@ def embedded_supply(seen: Seen, why: str = "") -> Supply:
     if not seen.region_given and region not in embedded.regions():
         region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
     said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
-    return Supply(embedded.load(region), notes=(said,))
+    return OfferedSupply(embedded.load(region), notes=(said,))
 
 
 def catalogs_of(
     manifests: Manifests,
-    seen: Seen,
-    supply: Supply,
+    seen: ClusterInputs,
+    supply: OfferedSupply,
     learned: Sequence[LearnedCapacity],
     only: Collection[str] | None = None,
 ) -> tuple[NodeClassCatalog, ...]:
@@ -104,7 +104,7 @@ def catalogs_of(
     setting = cluster_setting(seen.cluster, seen.state.view.daemon_sets)
     known = {item.metadata.name: item for item in manifests.node_classes}
     catalogs = []
-    for name in class_names(manifests):
+    for name in used_node_classes(manifests):
         if name not in known:
             pool = next(p for p in manifests.node_pools if p.spec.template.spec.node_class_ref.name == name)
             reason = f"there is no EC2NodeClass {name!r} among the manifests; give it, or a --catalog"
@@ -115,7 +115,7 @@ def catalogs_of(
             catalogs.append(NodeClassCatalog(name, not_ready=supply.not_ready[name]))
             continue
         resolved = supply.resolved.get(name)
-        applicable = learned if resolved is not None else for_unknown_ami(learned, _ami_ids(known[name]))
+        applicable = learned if resolved is not None else learned_for_unknown_ami(learned, _ami_ids(known[name]))
         try:
             types = instance_types(
                 supply.catalog,
@@ -139,7 +139,7 @@ def _ami_ids(node_class: EC2NodeClass) -> list[str]:
     return [term.id for term in node_class.spec.ami_selector_terms if term.id]
 
 
-def for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
+def learned_for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
     """Learned capacity as it applies when manifests alone are planned and no AMI is resolved.
 
     Entries of the AMIs that the EC2NodeClass names by id count, or of all AMIs when it names none; of several for one
