@@ -35,7 +35,7 @@ COMMANDS = {
         "disrupt",
         "What would be consolidated, drifted, expired, and what blocks the rest.",
     ),
-    "doctor": ("shiplap_cli.doctor.doctor", "doctor", "Looks at a deployment and says how to mend what is wrong."),
+    "doctor": ("shiplap_cli.doctor.doctor", "doctor", "Checks a deployment and says how to fix each problem."),
     "explain": (
         "shiplap_cli.commands.explain",
         "app",
@@ -60,7 +60,7 @@ COMMANDS = {
     "simulate": (
         "shiplap_cli.commands.simulate",
         "simulate",
-        "A scenario in virtual time, with faults; checks every promise.",
+        "A scenario in virtual time, with faults; checks every invariant.",
     ),
     "status": (
         "shiplap_cli.commands.status",
@@ -83,7 +83,7 @@ _LISTS = {
 
 
 def main() -> None:
-    """Entry point; never prints a traceback for an error a user can mend."""
+    """Entry point; never prints a traceback for an error that a user can fix."""
     sys.exit(run(sys.argv[1:]))
 
 

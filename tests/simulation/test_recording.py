@@ -92,7 +92,7 @@ def test_a_broken_promise_stands_first_on_the_page(storm: tuple[RunOutcome, Time
     assert "Broken after 1 min: nothing misses twice." in made
     assert "claim &lt;x&gt; misses" in made
     assert "never came to rest" in made
-    assert "Every promise was kept" in simulation_report(outcome, timeline)
+    assert "Every invariant held" in simulation_report(outcome, timeline)
 
 
 def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

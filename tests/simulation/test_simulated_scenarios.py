@@ -251,7 +251,7 @@ def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: p
     assert "dollars" in capsys.readouterr().out
     drawn = page.read_text()
     assert drawn.index("With its own manifests") < drawn.index("With the others")
-    assert drawn.count("Every promise was kept") == drawn.count('<div class="charts">') == 2
+    assert drawn.count("Every invariant held") == drawn.count('<div class="charts">') == 2
     assert f"{other['dollars'] - own['dollars']:+.4g}" in drawn
 
 

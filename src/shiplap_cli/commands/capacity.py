@@ -1,8 +1,7 @@
 """`shiplap capacity`: what nodes really gave, per AMI, instance type and kubelet settings; on the table or on a file.
 
-A file is what `export` prints. It is worked on in memory by the same store that tests use, and written back whole.
-
-Learned capacity as `shiplap capacity` prints it: entries, their observations, and tables of both.
+The commands work on the install's table or on a file that `export` wrote. A file is changed in memory, by the store
+that tests use, and written back whole.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class _ObservedNode(Printed, frozen=True):
 
 
 class LearnedEntry(Printed, frozen=True):
-    """`smallest_capacity` and `smallest_allocatable` are what planning uses: the smallest of the last 60 days."""
+    """`capacity` and `allocatable` are what planning uses: the smallest of the last 60 days."""
 
     ami: str
     instance_type: str
@@ -184,7 +183,7 @@ KubeletHash = Annotated[str, typer.Argument(help="Hash of the kubelet settings; 
 
 
 class CapacityLocation(Options, frozen=True, kw_only=True):
-    """Where learned capacity is: a table, by its name or its install, or an exported file."""
+    """The place of learned capacity: a table, by its name or its install, or an exported file."""
 
     table: Annotated[
         str,
@@ -312,7 +311,7 @@ def forget(
 
 @contextmanager
 def _store(place: CapacityLocation, *, create: bool = False) -> Iterator[CapacityStore]:
-    """The store to work on; a file is written back if it changed. Raises InvalidInput for whatever is wrong with it."""
+    """The store to work on; a changed file is written back. Raises InvalidInput."""
     file = place.file
     if file is not None:
         known = () if create and not file.exists() else learned_file.read_learned(file)
@@ -348,7 +347,7 @@ def _table_of_install(place: CapacityLocation) -> str:
 
 
 def _write_whole(file: Path, document: bytes) -> None:
-    """Write a file whole: whoever reads it meanwhile finds the old one or the new one. Raises InvalidInput."""
+    """Replace a file in one step: readers see the old content or the new. Raises InvalidInput."""
     draft = file.with_name(file.name + ".new")
     try:
         draft.write_bytes(document)

@@ -28,7 +28,7 @@ def dev(
 ) -> int:
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
 
-    Exit code 0 when every expectation of the scenario and every promise held, else 1, with the logs of the run left in
+    Exit code 0 when every expectation of the scenario and every invariant held, else 1, with the run's logs left in
     build/local. While it plays, other commands look at it by --dev. Ctrl-C, `kill` and closing the terminal end it in
     seconds and leave nothing behind; what a run that was killed outright has left, the next one removes.
 

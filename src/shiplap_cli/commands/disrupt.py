@@ -60,19 +60,19 @@ def disrupt(
 
     Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
     """
-    reading = load_inputs(sources, which, lax_budgets=True)
+    inputs = load_inputs(sources, which, lax_budgets=True)
     given = {"spot_to_spot": spot_to_spot, "least_saving_per_pod": least_saving_per_pod}
-    snapshot = disruption_snapshot(reading, **{name: value for name, value in given.items() if value is not None})
+    snapshot = disruption_snapshot(inputs, **{name: value for name, value in given.items() if value is not None})
     started = time.perf_counter()
     decided = decide(snapshot)
     took_s = time.perf_counter() - started
     if html is not None:
-        write_page(html, disrupt_report(snapshot.scheduling, decided, caveat_texts(reading)))
+        write_page(html, disrupt_report(snapshot.scheduling, decided, caveat_texts(inputs)))
     money = Money(snapshot.scheduling)
     emit(
-        disruption_document(decided, money) | caveats_document(reading),
+        disruption_document(decided, money) | caveats_document(inputs),
         output,
-        lambda: Group(_page(decided, took_s, money), *caveat_lines(reading)),
+        lambda: Group(_page(decided, took_s, money), *caveat_lines(inputs)),
     )
     return 0 if decided.commands else 1
 

@@ -1,7 +1,7 @@
-"""`shiplap explain`: the full account of one pod, claim, node or pool, or its story on a live install.
+"""`shiplap explain`: the full account of one pod, claim, node or pool, or its history on a live install.
 
-The account is of a decision: on a cluster or files as `shiplap plan` takes them, or a recorded one. The story is what
-was written down when it happened.
+The account explains a decision: on a cluster, on files as `shiplap plan` takes them, or a recorded one. The history
+lists the events that an install recorded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Why a pod, claim, node or pool is as it is, and what would change it; its story on a live install.",
+    help="Why a pod, claim, node or pool is as it is, and what would change it; its history on a live install.",
 )
 
 _Recorded = Annotated[
@@ -64,13 +64,13 @@ def pod(
     name: Annotated[str, typer.Argument(help="The pod as NAMESPACE/NAME, or NAME in the namespace default.")],
     *,
     record: _Recorded = "",
-    where: HistoryOptions,
+    options: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
     """Why a pod is where it is, or why it has no place and the smallest change that would give it one.
 
-    With --cluster, its story: events heard, decisions and what they weighed, what EC2 gave, what was learned; with
+    With --cluster, its history: events, decisions and their alternatives, launches and learned capacity; with
     --context as well, how it would fare now. Exit code 0 when the pod has a place or needs none, 1 when it has none, 2
     for bad input.
 
@@ -78,15 +78,15 @@ def pod(
 
     Example: shiplap explain pod web/api-0 --cluster prod
     """
-    reject_conflicts(where, sources, record)
-    story = read_history(where, lambda teller: teller.pod(name)) if where.given and not record else None
-    if story is not None and not _has_cluster(sources, where):
-        return _emit_history(story, output)
+    reject_conflicts(options, sources, record)
+    history = read_history(options, lambda reader: reader.pod(name)) if options.given and not record else None
+    if history is not None and not _has_cluster(sources, options):
+        return _emit_history(history, output)
 
     def decide() -> _CurrentAnswer:
-        decision = _read_decision(record, sources, where)
+        decision = _read_decision(record, sources, options)
         account = pod_account_of(decision.snapshot, decision.plan, name)
-        written = _document(account, decision.reading)
+        written = _document(account, decision.inputs)
         price = UNKNOWN_PRICE
         if account.home is not None and account.home.launch is not None:
             launched = {claim.name: claim for claim in decision.plan.node_claims}
@@ -95,7 +95,7 @@ def pod(
         page = Group(account_page(account, price), *decision.lines)
         return _CurrentAnswer(written, page, 1 if account.state == "unschedulable" else 0)
 
-    return _emit_current(story, decide, output)
+    return _emit_current(history, decide, output)
 
 
 @app.command("claim")
@@ -104,38 +104,38 @@ def claim(
     name: Annotated[str, typer.Argument(help="The claim, as `shiplap plan` or the flight record names it.")],
     *,
     record: _Recorded = "",
-    where: HistoryOptions,
+    options: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
     """Why a claim of the plan is in its pool and tier, why it lists its types, and why it costs what it does.
 
-    With --cluster, its story on a live install, from the event that was heard to where it stands; with --context as
-    well, how it stands now: its Node, conditions and pods, and what keeps it from being disrupted. A claim that is no
-    part of the plan, but of the cluster, is told of in that way too.
+    With --cluster, its history on a live install, from the first event to its present state; with --context as
+    well, how it stands now: its Node, conditions and pods, and what keeps it from being disrupted. A claim of
+    the cluster that is not part of the plan is explained in the same way.
 
     Example: shiplap explain claim general-x7kq2mzp --record prod/2026-01-31/142502-17-3fb2c1d0aa51
 
     Example: shiplap explain claim general-x7kq2mzp --cluster prod --context prod
     """
-    reject_conflicts(where, sources, record)
-    if where.given and not record:
-        story = read_history(where, lambda teller: require_known(teller.claim(name), "claim", name, teller.names()))
-        if not _has_cluster(sources, where):
-            return _emit_history(story, output)
-        return _emit_claim(story, sources, where, output)
-    decision = _read_decision(record, sources, where)
+    reject_conflicts(options, sources, record)
+    if options.given and not record:
+        history = read_history(options, lambda reader: require_known(reader.claim(name), "claim", name, reader.names()))
+        if not _has_cluster(sources, options):
+            return _emit_history(history, output)
+        return _emit_claim(history, sources, options, output)
+    decision = _read_decision(record, sources, options)
     names = [each.name for each in decision.plan.node_claims]
     if name in names:
         found = decision.plan.node_claims[names.index(name)]
         account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(found)
         money = Money(decision.snapshot)
         page = Group(claim_page(found, account, money), *decision.lines)
-        written = _document({"claim": found, "account": account}, decision.reading)
+        written = _document({"claim": found, "account": account}, decision.inputs)
         written["claim"]["launch"]["priceEstimated"] = money.of_launch(found).estimated
         emit(written, output, lambda: page)
         return 0
-    now = _present_state(name, decision.reading)
+    now = _present_state(name, decision.inputs)
     if now is not None:
         from shiplap_cli.history.present_state import present_state_page  # noqa: PLC0415 - only here
 
@@ -151,23 +151,23 @@ def claim(
 def node(
     name: Annotated[str, typer.Argument(help="The node's name.")],
     *,
-    where: HistoryOptions,
+    options: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
     """What a node costs, which pods it holds, and whether `shiplap disrupt` would remove it or what keeps it.
 
-    With --cluster, its story on a live install: why it was launched, what it yielded, what became of it; with --context
+    With --cluster, its history on a live install: why it was launched, its capacity, how it ended; with --context
     as well, what would become of it now.
 
     Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
     """
-    reject_conflicts(where, sources)
-    story = None
-    if where.given:
-        story = read_history(where, lambda teller: require_known(teller.claim(name), "node", name, teller.names()))
-        if not _has_cluster(sources, where):
-            return _emit_history(story, output)
+    reject_conflicts(options, sources)
+    history = None
+    if options.given:
+        history = read_history(options, lambda reader: require_known(reader.claim(name), "node", name, reader.names()))
+        if not _has_cluster(sources, options):
+            return _emit_history(history, output)
 
     def decide() -> _CurrentAnswer:
         from shiplap_cli.explain.node_account import node_account_of  # noqa: PLC0415 - as above
@@ -175,14 +175,14 @@ def node(
         from shiplap_cli.render.decision_documents import command_document  # noqa: PLC0415 - only here
         from shiplap_cli.render.node_page import node_page  # noqa: PLC0415 - as above
 
-        reading = load_inputs(sources, where, lax_budgets=True)
-        looked_at = disruption_snapshot(reading)
-        account, money = node_account_of(looked_at, name), Money(looked_at.scheduling)
-        written, command = _document(account, reading), account.command
+        inputs = load_inputs(sources, options, lax_budgets=True)
+        disruption = disruption_snapshot(inputs)
+        account, money = node_account_of(disruption, name), Money(disruption.scheduling)
+        written, command = _document(account, inputs), account.command
         written["command"] = command_document(command, money) if command is not None else None
-        return _CurrentAnswer(written, Group(node_page(account, money), *caveat_lines(reading)))
+        return _CurrentAnswer(written, Group(node_page(account, money), *caveat_lines(inputs)))
 
-    return _emit_current(story, decide, output)
+    return _emit_current(history, decide, output)
 
 
 @app.command("pool")
@@ -191,104 +191,106 @@ def pool(
     name: Annotated[str, typer.Argument(help="The NodePool's name.")],
     *,
     record: _Recorded = "",
-    where: HistoryOptions,
+    options: HistoryOptions,
     sources: Sources,
     output: Output = Format.TABLE,
 ) -> int:
     """What a NodePool has and launches, what its limits leave, why it is passed over, what keeps pods away from it.
 
-    With --cluster, its story on a live install: decisions, failures, what EC2 refuses; with --context as well, how it
+    With --cluster, its history on a live install: decisions, failures, what EC2 refuses; with --context as well, how it
     stands now. Exit code 1 when pods are left out.
 
     Example: shiplap explain pool general --context prod
     """
     from shiplap_cli.explain.pool_account import pool_account_of, pool_page  # noqa: PLC0415 - only here
 
-    reject_conflicts(where, sources, record)
-    story = None
-    if where.given and not record:
-        story = read_history(where, lambda teller: require_known(teller.pool(name), "pool", name, teller.pools()))
-        if not _has_cluster(sources, where):
-            return _emit_history(story, output)
+    reject_conflicts(options, sources, record)
+    history = None
+    if options.given and not record:
+        history = read_history(options, lambda reader: require_known(reader.pool(name), "pool", name, reader.pools()))
+        if not _has_cluster(sources, options):
+            return _emit_history(history, output)
 
     def decide() -> _CurrentAnswer:
-        decision = _read_decision(record, sources, where)
+        decision = _read_decision(record, sources, options)
         account = pool_account_of(decision.snapshot, decision.plan, name)
         page = Group(pool_page(account), *decision.lines)
-        return _CurrentAnswer(_document(account, decision.reading), page, 1 if account.away else 0)
+        return _CurrentAnswer(_document(account, decision.inputs), page, 1 if account.away else 0)
 
-    return _emit_current(story, decide, output)
+    return _emit_current(history, decide, output)
 
 
 class _CurrentAnswer(msgspec.Struct, frozen=True):
-    """What would be decided now, as data and as a page, and the exit code that answers with it."""
+    """The decision of now as data and as a page, with the exit code."""
 
     value: object
     page: RenderableType
     code: int = 0
 
 
-def _document(account: object, reading: LoadedInputs | None) -> dict[str, Any]:
+def _document(account: object, inputs: LoadedInputs | None) -> dict[str, Any]:
     """An account as data, with what it rests on; a recorded decision rests on itself."""
     written: dict[str, Any] = msgspec.to_builtins(account)
-    return written | (caveats_document(reading) if reading is not None else {})
+    return written | (caveats_document(inputs) if inputs is not None else {})
 
 
-def _has_cluster(sources: Sources, where: HistoryOptions) -> bool:
+def _has_cluster(sources: Sources, options: HistoryOptions) -> bool:
     """Whether a cluster can be asked beside the install: that of `shiplap dev` always can."""
-    return bool(sources.context or sources.kubeconfig or where.dev)
+    return bool(sources.context or sources.kubeconfig or options.dev)
 
 
-def _emit_current(story: History | None, decide: Callable[[], _CurrentAnswer], output: Format) -> int:
-    """The decision alone, or after the story; what has gone, or does not answer, takes nothing from the story."""
+def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer], output: Format) -> int:
+    """The decision, after the history if there is one. If the cluster does not answer, the history is shown alone."""
     try:
         now = decide()
     except InvalidInput as error:
         missed = isinstance(error.__cause__, ClusterError) or error.source in ("pod", "node", "pool")
-        if story is None or (story.kind == "pod" and not story.entries) or not missed:
+        if history is None or (history.kind == "pod" and not history.entries) or not missed:
             raise
         unseen = str(error)
-        page = Group(history_page(story), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
-        emit({"story": story, "now": None, "unseen": [unseen]}, output, lambda: page)
+        page = Group(history_page(history), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
+        emit({"story": history, "now": None, "unseen": [unseen]}, output, lambda: page)
         return 0
-    if story is not None:
-        _emit_both(story, now.value, output, now.page)
+    if history is not None:
+        _emit_both(history, now.value, output, now.page)
     else:
         emit(now.value, output, lambda: now.page)
     return now.code
 
 
-def _emit_history(story: History, output: Format) -> int:
-    emit(story, output, lambda: history_page(story))
-    return 1 if story.kind == "pod" and not story.entries else 0
+def _emit_history(history: History, output: Format) -> int:
+    emit(history, output, lambda: history_page(history))
+    return 1 if history.kind == "pod" and not history.entries else 0
 
 
-def _emit_claim(story: History, sources: Sources, where: HistoryOptions, output: Format) -> int:
-    """The story of a claim and how it stands; a cluster that does not answer takes nothing from the story."""
+def _emit_claim(history: History, sources: Sources, options: HistoryOptions, output: Format) -> int:
+    """The history of a claim and its present state, which says so if the cluster does not answer."""
     from shiplap_cli.history.present_state import present_state_page, unreachable_state  # noqa: PLC0415 - only here
 
     try:
-        now = _present_state(story.name, load_inputs(sources, where, lax_budgets=True))
+        now = _present_state(history.name, load_inputs(sources, options, lax_budgets=True))
     except InvalidInput as error:
         if not isinstance(error.__cause__, ClusterError):
             raise
-        now = unreachable_state(story.name, str(error))
-    now = now or unreachable_state(story.name, "neither claims nor Nodes that were seen know it any more")
-    _emit_both(story, now, output, present_state_page(now), "Now:")
+        now = unreachable_state(history.name, str(error))
+    now = now or unreachable_state(history.name, "neither claims nor Nodes that were seen know it any more")
+    _emit_both(history, now, output, present_state_page(now), "Now:")
     return 0
 
 
-def _present_state(name: str, reading: LoadedInputs | None) -> PresentState | None:
+def _present_state(name: str, inputs: LoadedInputs | None) -> PresentState | None:
     """How a claim stands in a cluster; None for a recorded decision and for what the cluster does not know."""
     from shiplap_cli.history.present_state import present_state_of  # noqa: PLC0415 - only for claims
 
-    return present_state_of(name, reading) if reading is not None else None
+    return present_state_of(name, inputs) if inputs is not None else None
 
 
-def _emit_both(story: History, now: object, output: Format, page: RenderableType, title: str = "Decided now:") -> None:
-    """What has happened, and what would be decided now."""
-    both = Group(history_page(story), Text(), Text(title, style="italic"), page)
-    emit({"story": story, "now": now}, output, lambda: both)
+def _emit_both(
+    history: History, now: object, output: Format, page: RenderableType, title: str = "Decided now:"
+) -> None:
+    """The history, then the decision of now."""
+    both = Group(history_page(history), Text(), Text(title, style="italic"), page)
+    emit({"story": history, "now": now}, output, lambda: both)
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -297,17 +299,17 @@ class _Decision(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     plan: Plan
     lines: list[RenderableType] = []
-    reading: LoadedInputs | None = None
+    inputs: LoadedInputs | None = None
 
 
-def _read_decision(record: str, sources: Sources, where: HistoryOptions) -> _Decision:
+def _read_decision(record: str, sources: Sources, options: HistoryOptions) -> _Decision:
     """The recorded one, or the one that these objects lead to."""
     if not record:
-        reading = load_inputs(sources, where)
-        return _Decision(reading.snapshot, plan(reading.snapshot), caveat_lines(reading), reading)
+        inputs = load_inputs(sources, options)
+        return _Decision(inputs.snapshot, plan(inputs.snapshot), caveat_lines(inputs), inputs)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
-    _, found = open_record(record, lambda: find_install(bucket="", stack=where.stack or STACK, dev=where.dev))
+    _, found = open_record(record, lambda: find_install(bucket="", stack=options.stack or STACK, dev=options.dev))
     if isinstance(found.record, SchedulingRecord):
         return _Decision(found.record.snapshot, found.record.plan)
     unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem

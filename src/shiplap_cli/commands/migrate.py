@@ -70,14 +70,14 @@ def migrate(
         documents += documents_of(cluster, region)
     naming = Naming(suffix, taint)
     found = translate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
-    trial = None
+    cost = None
     if cluster_state:
         found = msgspec.structs.replace(found, findings=(*found.findings, *_habits(cluster_state, found)))
-        trial = _migration_cost(documents, naming, cluster_state, region)
+        cost = _migration_cost(documents, naming, cluster_state, region)
     if to is not None:
-        _write(to, found, trial)
-    emit(_document(found, trial), output, lambda: migration_page(found, trial, to))
-    return 1 if counts_by_match(found.findings)["not mapped"] or (trial is not None and trial.left_out) else 0
+        _write(to, found, cost)
+    emit(_document(found, cost), output, lambda: migration_page(found, cost, to))
+    return 1 if counts_by_match(found.findings)["not mapped"] or (cost is not None and cost.left_out) else 0
 
 
 def _habits(paths: Sequence[Path], found: Migration) -> tuple[MigrationFinding, ...]:
@@ -107,7 +107,7 @@ def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequen
         return cost_of_migration(place, state, region)
 
 
-def _write(folder: Path, found: Migration, trial: MigrationCost | None) -> None:
+def _write(folder: Path, found: Migration, cost: MigrationCost | None) -> None:
     """Raises InvalidInput: the folder holds something already; OSError: it cannot be written."""
     names = (_CLASSES, _POOLS, _REPORT)
     there = [name for name in names if (folder / name).exists()]
@@ -118,7 +118,7 @@ def _write(folder: Path, found: Migration, trial: MigrationCost | None) -> None:
     (folder / _CLASSES).write_text(_yaml(classes), encoding="utf-8")
     others = [body for body in found.manifests if body["kind"] != "EC2NodeClass"]
     (folder / _POOLS).write_text(_yaml(others), encoding="utf-8")
-    (folder / _REPORT).write_text(report_text(found, trial, _settings_text(found)), encoding="utf-8")
+    (folder / _REPORT).write_text(report_text(found, cost, _settings_text(found)), encoding="utf-8")
 
 
 def _settings_text(found: Migration) -> str:
@@ -145,7 +145,7 @@ def _yaml(bodies: Sequence[KubernetesObject]) -> str:
     return yaml.dump_all(bodies, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _document(found: Migration, trial: MigrationCost | None) -> dict[str, Any]:
+def _document(found: Migration, cost: MigrationCost | None) -> dict[str, Any]:
     return {
         "from": found.origin,
         "cluster": found.cluster,
@@ -157,5 +157,5 @@ def _document(found: Migration, trial: MigrationCost | None) -> dict[str, Any]:
         "findings": msgspec.to_builtins(found.findings),
         "summary": dict(counts_by_match(found.findings)),
         "steps": msgspec.to_builtins(found.steps),
-        "dryRun": msgspec.to_builtins(trial) if trial is not None else None,
+        "dryRun": msgspec.to_builtins(cost) if cost is not None else None,
     }

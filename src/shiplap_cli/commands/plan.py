@@ -61,29 +61,29 @@ def plan(
         from shiplap_cli.commands.plan_diff import compare  # noqa: PLC0415 - only here
 
         return compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
-    reading = load_inputs(sources, which)
-    snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
+    inputs = load_inputs(sources, which)
+    snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
         started = time.perf_counter()
         decided = decide(snapshot)
         solve_s = time.perf_counter() - started
-    money = Money(reading.snapshot)
-    answer = plan_document(decided, solve_s, money) | caveats_document(reading)
+    money = Money(inputs.snapshot)
+    answer = plan_document(decided, solve_s, money) | caveats_document(inputs)
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
-    totals = totals_of(reading.snapshot, decided, money, from_scratch=from_scratch)
-    if totals.priced or reading.live:
+    totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
+    if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
     if html is not None:
-        write_page(html, plan_report(snapshot, decided, reading.snapshot, caveat_texts(reading)))
-    emit(answer, output, lambda: _page(reading, plan_page(snapshot, decided, solve_s, money, rejected), totals))
+        write_page(html, plan_report(snapshot, decided, inputs.snapshot, caveat_texts(inputs)))
+    emit(answer, output, lambda: _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected), totals))
     return 1 if decided.unschedulable else 0
 
 
-def _page(reading: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
-    after = [totals.text] if totals.priced or reading.live else []
-    return Group(page, *after, *caveat_lines(reading))
+def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
+    after = [totals.text] if totals.priced or inputs.live else []
+    return Group(page, *after, *caveat_lines(inputs))
 
 
 def _rejected_overlays(snapshot: Snapshot) -> list[str]:

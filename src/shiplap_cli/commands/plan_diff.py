@@ -38,25 +38,25 @@ def compare(
     """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
     if sources.manifests:
         raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
-    readings = load_inputs_per_manifests(sources, [[path] for path in diff], which)
+    inputs_of_each = load_inputs_per_manifests(sources, [[path] for path in diff], which)
     plans, snapshots = [], []
-    for reading, path in zip(readings, diff, strict=True):
-        snapshot = without_pool_nodes(reading.snapshot) if from_scratch else reading.snapshot
+    for inputs, path in zip(inputs_of_each, diff, strict=True):
+        snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
         with progress(f"planning with {path}"):
             plans.append(decide(snapshot))
         snapshots.append(snapshot)
-    moneys = [Money(reading.snapshot) for reading in readings]
+    moneys = [Money(inputs.snapshot) for inputs in inputs_of_each]
     sides = [
-        _side(str(path), made, totals_of(reading.snapshot, made, money, from_scratch=from_scratch), money)
-        for path, made, reading, money in zip(diff, plans, readings, moneys, strict=True)
+        _side(str(path), made, totals_of(inputs.snapshot, made, money, from_scratch=from_scratch), money)
+        for path, made, inputs, money in zip(diff, plans, inputs_of_each, moneys, strict=True)
     ]
     found = difference(sides, plans)
-    answer: dict[str, Any] = msgspec.to_builtins(found) | caveats_document(readings[1])
+    answer: dict[str, Any] = msgspec.to_builtins(found) | caveats_document(inputs_of_each[1])
     if html is not None:
         from shiplap_cli.render.html_diff import diff_report  # noqa: PLC0415 - only here
 
-        write_page(html, diff_report(found, snapshots, plans, caveat_texts(readings[1])))
-    emit(answer, output, lambda: _page(found, readings[1]))
+        write_page(html, diff_report(found, snapshots, plans, caveat_texts(inputs_of_each[1])))
+    emit(answer, output, lambda: _page(found, inputs_of_each[1]))
     return 1 if found.newly_left_out else 0
 
 
@@ -101,7 +101,7 @@ def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
     return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 
-def _page(found: PlanDifference, reading: LoadedInputs) -> RenderableType:
+def _page(found: PlanDifference, inputs: LoadedInputs) -> RenderableType:
     old, new = found.old, found.new
     right = [Column(header, justify="right") for header in ("old", "new", "change")]
     table = Table("", *right, box=None, pad_edge=False)
@@ -134,7 +134,7 @@ def _page(found: PlanDifference, reading: LoadedInputs) -> RenderableType:
         parts += _pods(title, entries, style)
     if found.moved:
         parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
-    return Group(*parts, *caveat_lines(reading))
+    return Group(*parts, *caveat_lines(inputs))
 
 
 def _launch_table(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:

@@ -180,8 +180,8 @@ def _with_manifests(
         raise InvalidInput("--with", "there is no NodePool among the manifests")
     if isinstance(record, SchedulingRecord):
         return replace(record, snapshot=_snapshot_with(record.snapshot, written))
-    looked_at = record.snapshot
-    return replace(record, snapshot=replace(looked_at, scheduling=_snapshot_with(looked_at.scheduling, written)))
+    disruption = record.snapshot
+    return replace(record, snapshot=replace(disruption, scheduling=_snapshot_with(disruption.scheduling, written)))
 
 
 def _snapshot_with(snapshot: Snapshot, written: Manifests) -> Snapshot:

@@ -1,4 +1,4 @@
-"""`shiplap simulate`: a scenario in virtual time, once or with many seeds, and whether every promise was kept."""
+"""`shiplap simulate`: a scenario in virtual time, once or with many seeds, and whether every invariant held."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to play, counted from --seed.")] = 1,
     hours: Annotated[float | None, typer.Option(min=0, help="Virtual hours at least; the scenario's without.")] = None,
     processes: Annotated[int, typer.Option(min=0, help="Processes for many seeds; 0 for one per processor.")] = 0,
-    shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same promise is broken.")] = True,
+    shrink: Annotated[bool, typer.Option(help="Leave out faults one by one while the same invariant breaks.")] = True,
     trace: Annotated[Path | None, typer.Option(help="Where to write the trace of the run, as JSON lines.")] = None,
     mutant: Annotated[
         str, typer.Option(help="Plant a defect first; `list` tries all, each in its own scenarios.")
@@ -61,9 +61,9 @@ def simulate(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Play a scenario with the real flows over in-memory twins, in virtual time, and check every promise at every step.
+    """Play a scenario with the real flows over in-memory fakes, in virtual time; check every invariant at each step.
 
-    Exit code 0 when all promises were kept, 1 when one was broken (with `--mutant list`: when a defect was not found),
+    Exit code 0 when every invariant held, 1 when one broke (with `--mutant list`: when a defect was not found),
     2 for bad input.
 
     Example: shiplap simulate spot-storm --seed 7 -o json
@@ -198,7 +198,7 @@ def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
 
 
 def _mutant_table(found: list[MutantResult], most: int, seconds: float) -> RenderableType:
-    table = Table("defect", "found after seeds", "in", "by the promise", box=None, pad_edge=False)
+    table = Table("defect", "found after seeds", "in", "by the invariant", box=None, pad_edge=False)
     for item in found:
         table.add_row(item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise)
     return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))

@@ -56,15 +56,15 @@ def status(
     install = find_install(bucket=bucket, stack=stack, dev=dev)
     if redrive:
         return _redrive(install, output, ask=not yes)
-    found, vitals = _read_status(install, cluster)
+    found, metrics = _read_status(install, cluster)
     if html is not None:
         from shiplap_cli.render.html_status import pictures_of, status_report  # noqa: PLC0415 - it shows what is found here
 
         now = time.time()
         pictures, missing = pictures_of(install, [each.cluster for each in found.clusters], now)
-        write_page(html, status_report(found, vitals, pictures, missing, now))
-    answer = msgspec.to_builtins(found) | msgspec.to_builtins(vitals)
-    emit(answer, output, lambda: Group(_status_tables(found), *metrics_page(vitals)))
+        write_page(html, status_report(found, metrics, pictures, missing, now))
+    answer = msgspec.to_builtins(found) | msgspec.to_builtins(metrics)
+    emit(answer, output, lambda: Group(_status_tables(found), *metrics_page(metrics)))
     classes = [item for each in found.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == conditions.TRUE for item in classes) else 1
 
@@ -113,8 +113,8 @@ def _read_status(install: DeployedInstall, cluster: str) -> tuple[StatusDocument
             catalogues.append(CatalogDocument(region, problem=str(error)))
     of_cluster = {item.cluster: loaded[item.region] for item in known if item.region in loaded}
     limits = {(item.cluster, pool.name): pool.limits for item in known for pool in item.pools}
-    vitals = gather_metrics(install, [item.cluster for item in known], of_cluster, limits, now)
-    return StatusDocument(tuple(_cluster_document(item, now) for item in known), tuple(catalogues)), vitals
+    metrics = gather_metrics(install, [item.cluster for item in known], of_cluster, limits, now)
+    return StatusDocument(tuple(_cluster_document(item, now) for item in known), tuple(catalogues)), metrics
 
 
 def _chosen_clusters(known: InstallStatus, name: str) -> Sequence[ClusterStatus]:

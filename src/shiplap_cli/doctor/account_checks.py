@@ -46,54 +46,54 @@ def credentials(client: Client, deployment: Deployment, now: float) -> Iterator[
 
 def caller(client: Client, region: str, now: float, account: str = "") -> Iterator[CheckResult]:
     """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
-    answer, words = client("sts").get_caller_identity(), CheckReporter("credentials")
+    answer, report = client("sts").get_caller_identity(), CheckReporter("credentials")
     if account and answer["Account"] != account:
-        mend = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
-        yield words.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", mend)
+        fix = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
+        yield report.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", fix)
     else:
-        yield words.ok(answer["Arn"], f"account {answer['Account']}, {region}")
+        yield report.ok(answer["Arn"], f"account {answer['Account']}, {region}")
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     if date:
         yield _clock_skew(now - parsedate_to_datetime(date).timestamp())
 
 
 def _clock_skew(seconds: float) -> CheckResult:
-    words, says = CheckReporter("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
-    mend = "set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off"
+    report, says = CheckReporter("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
+    fix = "set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off"
     if abs(seconds) >= _SKEW_FAILED_S:
-        return words.failed("this machine", says, mend)
+        return report.failed("this machine", says, fix)
     if abs(seconds) >= _SKEW_WARNING_S:
-        return words.warning("this machine", says, mend)
-    return words.ok("this machine", says)
+        return report.warning("this machine", says, fix)
+    return report.ok("this machine", says)
 
 
 def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether each function is deployed, not switched off, and in service with its newest version."""
-    words, lambdas = CheckReporter("functions"), client("lambda")
+    report, lambdas = CheckReporter("functions"), client("lambda")
     for name, function in deployment.functions.items():
         configuration = lambdas.get_function_configuration(FunctionName=function)
         state, update = configuration.get("State", "Active"), configuration.get("LastUpdateStatus", "Successful")
         if state not in ("Active", "Inactive") or update == "Failed":
             why = configuration.get("StateReason") or configuration.get("LastUpdateStatusReason", "")
-            yield words.failed(name, f"is {state}, its last update {update}: {why}", "run `npx cdk deploy` again")
+            yield report.failed(name, f"is {state}, its last update {update}: {why}", "run `npx cdk deploy` again")
             continue
         reserved = lambdas.get_function_concurrency(FunctionName=function).get("ReservedConcurrentExecutions")
         if reserved == 0:
-            mend = f"aws lambda delete-function-concurrency --function-name {function}"
-            yield words.failed(name, "is switched off: its concurrency is 0", mend)
+            fix = f"aws lambda delete-function-concurrency --function-name {function}"
+            yield report.failed(name, "is switched off: its concurrency is 0", fix)
             continue
         yield _in_service(lambdas, name, function)
 
 
 def _in_service(lambdas: Any, name: str, function: str) -> CheckResult:
-    words = CheckReporter("functions")
+    report = CheckReporter("functions")
     live = lambdas.get_alias(FunctionName=function, Name="live")["FunctionVersion"]
     pages = lambdas.get_paginator("list_versions_by_function").paginate(FunctionName=function)
     newest = max(int(item["Version"]) for page in pages for item in page["Versions"] if item["Version"].isdigit())
     if int(live) < newest:
-        mend = "intended after a roll back; the next `npx cdk deploy` moves the alias forward again"
-        return words.warning(name, f"version {live} is in service, {newest} is the newest", mend)
-    return words.ok(name, f"version {live} is in service")
+        fix = "intended after a roll back; the next `npx cdk deploy` moves the alias forward again"
+        return report.warning(name, f"version {live} is in service, {newest} is the newest", fix)
+    return report.ok(name, f"version {live} is in service")
 
 
 def _queues_of_functions(deployment: Deployment) -> dict[str, str]:
@@ -108,42 +108,44 @@ def _queues_of_functions(deployment: Deployment) -> dict[str, str]:
 
 def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether Lambda polls the queues."""
-    words, lambdas = CheckReporter("event sources"), client("lambda")
+    report, lambdas = CheckReporter("event sources"), client("lambda")
     for name in _queues_of_functions(deployment):
         function = deployment.functions[name]
         found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
         states = sorted({item.get("State", "Enabled") for item in found})
         if not found:
-            yield words.failed(name, "no queue feeds it", "run `npx cdk deploy` again: the mapping was deleted by hand")
+            yield report.failed(
+                name, "no queue feeds it", "run `npx cdk deploy` again: the mapping was deleted by hand"
+            )
         elif states != ["Enabled"]:
-            mend = f"aws lambda update-event-source-mapping --uuid {found[0].get('UUID', 'UUID')} --enabled"
-            yield words.failed(name, f"its queue's mapping is {', '.join(states)}", mend)
+            fix = f"aws lambda update-event-source-mapping --uuid {found[0].get('UUID', 'UUID')} --enabled"
+            yield report.failed(name, f"its queue's mapping is {', '.join(states)}", fix)
         else:
-            yield words.ok(name, "its queue is polled")
+            yield report.ok(name, "its queue is polled")
 
 
 def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether EventBridge may send to the queues, and whether anything was set aside."""
-    words, sqs = CheckReporter("queues"), client("sqs")
+    report, sqs = CheckReporter("queues"), client("sqs")
     for queue in _queues_of_functions(deployment).values():
-        url, letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
+        url, dead_letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
         attributes = _attributes(sqs, url)
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
-            mend = "run `npx cdk deploy` again: the queue's policy was changed"
-            yield words.failed(queue.lower(), "its policy does not let events.amazonaws.com send", mend)
+            fix = "run `npx cdk deploy` again: the queue's policy was changed"
+            yield report.failed(queue.lower(), "its policy does not let events.amazonaws.com send", fix)
         elif "RedrivePolicy" not in attributes:
-            yield words.failed(queue.lower(), "it has no dead letters", "run `npx cdk deploy` again")
+            yield report.failed(queue.lower(), "it has no dead letters", "run `npx cdk deploy` again")
         else:
             waiting = attributes.get("ApproximateNumberOfMessages", "0")
-            yield words.ok(queue.lower(), f"EventBridge may send; {waiting} messages wait")
-        number = int(_attributes(sqs, letters).get("ApproximateNumberOfMessages", "0"))
+            yield report.ok(queue.lower(), f"EventBridge may send; {waiting} messages wait")
+        number = int(_attributes(sqs, dead_letters).get("ApproximateNumberOfMessages", "0"))
         if number:
             says = f"{number} messages could not be handled"
-            yield words.failed(
+            yield report.failed(
                 f"{queue.lower()} dead letters", says, "docs/operations.md#dead-letters says how to look"
             )
         else:
-            yield words.ok(f"{queue.lower()} dead letters", "empty")
+            yield report.ok(f"{queue.lower()} dead letters", "empty")
 
 
 def _attributes(sqs: Any, url: str) -> dict[str, str]:
@@ -159,29 +161,29 @@ def quotas(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
 
 def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
     """EC2's quotas: a launch beyond them is refused."""
-    words, used = CheckReporter("quotas"), _used_quotas(client)
+    report, used = CheckReporter("quotas"), _used_quotas(client)
     for service, code, what, key in _QUOTAS:
         most = quota_of(client, service, code)
         says = f"{used[key]:g} of {most:g}"
-        mend = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
+        fix = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
         if used[key] >= most:
-            yield words.failed(what, says, mend)
+            yield report.failed(what, says, fix)
         elif used[key] >= most * _NEARLY_FULL:
-            yield words.warning(what, says, mend)
+            yield report.warning(what, says, fix)
         else:
-            yield words.ok(what, says)
+            yield report.ok(what, says)
 
 
 def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     """How many functions may run at once in the account."""
-    words, what = CheckReporter("quotas"), "concurrent functions"
+    report, what = CheckReporter("quotas"), "concurrent functions"
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
-        mend = "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 …"
-        yield words.warning(what, f"{most} in the account, {needed} may be needed", mend)
+        fix = "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 …"
+        yield report.warning(what, f"{most} in the account, {needed} may be needed", fix)
     else:
-        yield words.ok(what, f"{most} in the account")
+        yield report.ok(what, f"{most} in the account")
 
 
 def quota_of(client: Client, service: str, code: str) -> float:
@@ -213,7 +215,7 @@ def _used_quotas(client: Client) -> dict[str, float]:
 
 def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether another install launches nodes in the cluster, by the tags of its instances."""
-    words, alive = CheckReporter("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    report, alive = CheckReporter("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
     pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
     found = Counter(
         tags.read(item.get("Tags", [])).get(tags.INSTALL, "")
@@ -224,11 +226,11 @@ def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iter
     ours = found.pop(deployment.install, 0)
     old = found.pop("", 0)
     for other, count in sorted(found.items()):
-        mend = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
-        yield words.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", mend)
+        fix = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
+        yield report.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", fix)
     if not found:
         says = f"{ours} instances of {deployment.install}, none of another install"
-        yield words.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
+        yield report.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
 
 
 def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
@@ -241,9 +243,9 @@ def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
 
 def egress(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
     """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints."""
-    words, ec2 = CheckReporter("network"), client("ec2")
+    report, ec2 = CheckReporter("network"), client("ec2")
     if not subnets:
-        yield words.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
+        yield report.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
         return
     inside = [{"Name": "vpc-id", "Values": [vpc]}]
     tables = ec2.describe_route_tables(Filters=inside)["RouteTables"]
@@ -253,14 +255,14 @@ def egress(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence
         there = {_service(item) for item in found if _serves(item, table)}
         missing = [name for name in (*endpoints, *GATEWAYS) if name not in there]
         if _has_egress(table):
-            yield words.ok(subnet, "has a way out through a NAT gateway or another router")
+            yield report.ok(subnet, "has a way out through a NAT gateway or another router")
         elif missing:
-            mend = (
+            fix = (
                 f"make VPC endpoints for {', '.join(missing)} (s3 and dynamodb as gateways), or route 0.0.0.0/0 to NAT"
             )
-            yield words.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", mend)
+            yield report.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", fix)
         else:
-            yield words.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
+            yield report.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
 
 
 def _service(endpoint: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a check finds, and how checks run: each for itself, so that a missing permission costs one answer, not all."""
+"""Results of checks, and how checks run: each on its own, so that a missing permission costs one answer, not all."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class CheckVerdict(StrEnum):
 
 
 class CheckResult(msgspec.Struct, frozen=True, rename="camel"):
-    """One thing that was looked at: what it is, how it is, and what to do about it (empty when all is well)."""
+    """The result for one subject; `mend` on the wire is the fix, empty when nothing is wrong."""
 
     check: str
     subject: str
     verdict: CheckVerdict
     says: str
-    mend: str = ""
+    fix: str = msgspec.field(default="", name="mend")
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """What is looked at.
+    """The deployed install that is checked.
 
     `outputs` are the stack's; `clusters` are those whose EC2NodeClasses the install has inspected; `functions` maps
     names to those in Lambda.
@@ -78,7 +78,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class CheckReporter:
-    """Findings of one check, in few words."""
+    """Makes the results of one check."""
 
     def __init__(self, check: str) -> None:
         self._check = check
@@ -86,18 +86,18 @@ class CheckReporter:
     def ok(self, subject: str, says: str) -> CheckResult:
         return CheckResult(self._check, subject, CheckVerdict.OK, says)
 
-    def warning(self, subject: str, says: str, mend: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.WARNING, says, mend)
+    def warning(self, subject: str, says: str, fix: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.WARNING, says, fix)
 
-    def failed(self, subject: str, says: str, mend: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.FAILED, says, mend)
+    def failed(self, subject: str, says: str, fix: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.FAILED, says, fix)
 
-    def unknown(self, subject: str, says: str, mend: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.UNKNOWN, says, mend)
+    def unknown(self, subject: str, says: str, fix: str) -> CheckResult:
+        return CheckResult(self._check, subject, CheckVerdict.UNKNOWN, says, fix)
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
-    """Every finding of every check; what ends a check early becomes a finding of its own."""
+    """Every result of every check; an error that ends a check becomes a result of its own."""
     for check in checks:
         try:
             yield from check.look()
@@ -108,21 +108,21 @@ def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
 
 
 def _refused(name: str, error: Exception) -> CheckResult:
-    words, said = CheckReporter(name), " ".join(str(error).split())[:_LONGEST]
+    report, said = CheckReporter(name), " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, ClientError) and _DENIED.search(code_of(error)):
         named = _ACTION.search(str(error))
         action = named["action"] if named else error.operation_name
-        return words.unknown("", f"not permitted: {action}", f"allow {action} to who runs this, or ask who may")
+        return report.unknown("", f"not permitted: {action}", f"allow {action} to who runs this, or ask who may")
     if isinstance(error, BotoCoreError):
-        return words.unknown("", f"no answer: {said}", "look at the network, AWS_REGION and the credentials")
-    return words.unknown("", f"AWS refused: {said}", "look at the message; AWS's status page may know more")
+        return report.unknown("", f"no answer: {said}", "look at the network, AWS_REGION and the credentials")
+    return report.unknown("", f"AWS refused: {said}", "look at the message; AWS's status page may know more")
 
 
 def _failed(name: str, error: ShiplapError) -> CheckResult:
-    words = CheckReporter(name)
+    report = CheckReporter(name)
     if isinstance(error, ClusterDenied):
-        return words.unknown("", str(error), "this identity may not ask the cluster: use one that is a cluster admin")
+        return report.unknown("", str(error), "this identity may not ask the cluster: use one that is a cluster admin")
     if isinstance(error, ClusterError):
-        mend = "run this where the API server can be reached: a private endpoint only answers inside its VPC"
-        return words.unknown("", str(error), mend)
-    return words.unknown("", str(error), "mend what the message names and run this again")
+        fix = "run this where the API server can be reached: a private endpoint only answers inside its VPC"
+        return report.unknown("", str(error), fix)
+    return report.unknown("", str(error), "fix what the message names and run this again")

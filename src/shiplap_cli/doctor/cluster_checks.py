@@ -81,38 +81,40 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
 
 def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
     """Whether instance types and prices are fresh."""
-    words, mend = CheckReporter("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
+    report, fix = CheckReporter("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
     try:
         age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
     except StoreError as error:
-        yield words.failed(region, str(error), mend)
+        yield report.failed(region, str(error), fix)
         return
     if age_s > _OLD_CATALOG_S:
-        yield words.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", mend)
+        yield report.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", fix)
     else:
-        yield words.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
+        yield report.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
 
 
 def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckResult]:
     """What the last inspection found: AMIs, subnets, security groups by their selectors, role and instance profile."""
-    words = CheckReporter("node classes")
+    report = CheckReporter("node classes")
     if not known:
-        mend = "wait five minutes after the first deployment; then look at the log of the function catalog"
-        yield words.failed("", "nothing was inspected yet", mend)
+        fix = "wait five minutes after the first deployment; then look at the log of the function catalog"
+        yield report.failed("", "nothing was inspected yet", fix)
     for cluster in known:
         age_s = now - cluster.checked_at
         if age_s > _OLD_STATUS_S:
             says = f"the last inspection was {age_s / 60:.0f} minutes ago"
-            yield words.warning(cluster.cluster, says, "look at the log of the function catalog")
+            yield report.warning(cluster.cluster, says, "look at the log of the function catalog")
         for item in cluster.node_classes:
             subject = f"{cluster.cluster}/{item.name}"
             wrong = [found for found in item.conditions if found.status != conditions.TRUE and found.message]
             if item.ready.status == conditions.TRUE:
                 groups = len(item.security_groups)
-                yield words.ok(subject, f"{len(item.subnets)} subnets, {groups} security groups, {len(item.amis)} AMIs")
+                yield report.ok(
+                    subject, f"{len(item.subnets)} subnets, {groups} security groups, {len(item.amis)} AMIs"
+                )
             for found in wrong[:1]:
-                mend = "mend the manifest or the tags and deploy; it is inspected again within five minutes"
-                yield words.failed(subject, f"{found.type}: {found.reason}: {found.message}", mend)
+                fix = "correct the manifest or the tags and deploy; it is inspected again within five minutes"
+                yield report.failed(subject, f"{found.type}: {found.reason}: {found.message}", fix)
 
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
@@ -149,64 +151,64 @@ def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
 
 def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[CheckResult]]:
     """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
-    words = CheckReporter("cluster")
+    report = CheckReporter("cluster")
     try:
         found = client("eks").describe_cluster(name=cluster)["cluster"]
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
-        mend = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
-        return None, [words.warning(cluster, "EKS knows no cluster of this name", mend)]
+        fix = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
+        return None, [report.warning(cluster, "EKS knows no cluster of this name", fix)]
     if found.get("status") not in ("ACTIVE", "UPDATING"):
-        mend = "wait, or look at its health in the EKS console"
-        return None, [words.failed(cluster, f"is {found.get('status')}", mend)]
-    return found, [words.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
+        fix = "wait, or look at its health in the EKS console"
+        return None, [report.failed(cluster, f"is {found.get('status')}", fix)]
+    return found, [report.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
 
 
 def authentication(cluster: str, found: Mapping[str, Any]) -> CheckResult:
     """Whether a cluster knows access entries."""
-    words, mode = CheckReporter("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
+    report, mode = CheckReporter("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
-        mend = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
-        return words.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", mend)
-    return words.ok(cluster, f"knows access entries: its mode is {mode}")
+        fix = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
+        return report.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", fix)
+    return report.ok(cluster, f"knows access entries: its mode is {mode}")
 
 
 def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) -> CheckResult:
     """Whether functions in a VPC (`VpcConfig` as Lambda has it), or in none, reach the API server's endpoint."""
-    words = CheckReporter("endpoint")
+    report = CheckReporter("endpoint")
     inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
     if not inside and not public:
-        mend = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
-        return words.failed(cluster, "its endpoint is private, and the functions are outside of its VPC", mend)
+        fix = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
+        return report.failed(cluster, "its endpoint is private, and the functions are outside of its VPC", fix)
     if not inside and "0.0.0.0/0" not in open_to:
-        mend = (
+        fix = (
             "give the cluster `vpc` in shiplap.yaml, or allow all addresses: functions outside a VPC have no fixed ones"
         )
-        return words.failed(cluster, f"its public endpoint is open only to {', '.join(open_to)}", mend)
+        return report.failed(cluster, f"its public endpoint is open only to {', '.join(open_to)}", fix)
     if inside and private and vpc.get("VpcId") != config.get("vpcId"):
-        mend = "right if the VPCs are peered and resolve the endpoint's name; else use subnets of the cluster's VPC"
-        return words.warning(
-            cluster, f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}", mend
+        fix = "right if the VPCs are peered and resolve the endpoint's name; else use subnets of the cluster's VPC"
+        return report.warning(
+            cluster, f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}", fix
         )
     kind = "public and private" if public and private else "public" if public else "private"
-    return words.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
+    return report.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
 
 
 def _access_entry(client: Client, deployment: Deployment, cluster: str, name: str) -> CheckResult:
-    words, subject = CheckReporter("access"), f"{cluster}/{name}"
+    report, subject = CheckReporter("access"), f"{cluster}/{name}"
     role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
-    mend = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
+    fix = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
     try:
         entry = client("eks").describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"]
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
-        return words.failed(subject, f"no access entry for {role}", mend)
+        return report.failed(subject, f"no access entry for {role}", fix)
     if GROUP not in entry.get("kubernetesGroups", ()):
-        return words.failed(subject, f"its access entry lacks the group {GROUP}", mend)
-    return words.ok(subject, f"enters as the group {GROUP}")
+        return report.failed(subject, f"its access entry lacks the group {GROUP}", fix)
+    return report.ok(subject, f"enters as the group {GROUP}")
 
 
 def node_access_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[CheckResult]:
@@ -231,7 +233,7 @@ def role_of_profile(client: Client, profile: str) -> str:
 
 def node_access_entry(client: Client, cluster: str, role: str, system: str) -> CheckResult:
     """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
-    words, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
+    report, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
     subject, eks = f"{cluster}/{role.rpartition('/')[2]}", client("eks")
     create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
     try:
@@ -240,32 +242,32 @@ def node_access_entry(client: Client, cluster: str, role: str, system: str) -> C
         if code_of(error) != "ResourceNotFoundException":
             raise
         says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
-        return words.warning(subject, says, create)
+        return report.warning(subject, says, create)
     if kind != wanted:
-        mend = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
-        return words.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", mend)
-    return words.ok(subject, f"enters as {wanted}")
+        fix = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
+        return report.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", fix)
+    return report.ok(subject, f"enters as {wanted}")
 
 
 def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether a cluster's audit log reaches the function, where the install has one."""
-    words, group = CheckReporter("audit log"), f"/aws/eks/{cluster}/cluster"
+    report, group = CheckReporter("audit log"), f"/aws/eks/{cluster}/cluster"
     if "audit" not in deployment.functions:
-        yield words.ok(cluster, "is not used")
+        yield report.ok(cluster, "is not used")
         return
     try:
         found = client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
     except ClientError as error:
         if code_of(error) != "ResourceNotFoundException":
             raise
-        mend = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
-        yield words.warning(cluster, f"there is no log group {group}", mend)
+        fix = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
+        yield report.warning(cluster, f"there is no log group {group}", fix)
         return
     function = deployment.functions["audit"]
     if any(f":function:{function}" in item["destinationArn"] for item in found):
-        yield words.ok(cluster, f"reaches {function}")
+        yield report.ok(cluster, f"reaches {function}")
     else:
-        yield words.warning(
+        yield report.warning(
             cluster, f"no subscription of {group} reaches {function}", "`audit: true` and deploy, or none"
         )
 
@@ -275,14 +277,14 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
 
     `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
     """
-    words = CheckReporter("rbac")
+    report = CheckReporter("rbac")
     missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        mend = "kubectl apply -f docs/rbac.yaml in this cluster"
-        yield words.failed(cluster, f"the group {GROUP} may not {shown}", mend)
+        fix = "kubectl apply -f docs/rbac.yaml in this cluster"
+        yield report.failed(cluster, f"the group {GROUP} may not {shown}", fix)
     else:
-        yield words.ok(cluster, f"{len(rights)} rights are granted")
+        yield report.ok(cluster, f"{len(rights)} rights are granted")
 
 
 def _is_allowed(ask: Ask, right: RbacPermission, *, myself: bool) -> bool:

@@ -18,7 +18,7 @@ from shiplap.errors import AwsError, ClusterGone, InvalidInput
 from shiplap_cli.output import Format, Output, emit
 
 _RBAC = Path(__file__).resolve().parents[3] / "docs" / "rbac.yaml"
-"""In a checkout; an installed package has none, and is told by --rbac."""
+"""In a checkout; an installed package has none and needs --rbac."""
 
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
 
@@ -43,7 +43,7 @@ def doctor(
     dev: Annotated[bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Looks at a deployment from the outside in and says how to mend what is wrong. Nothing is changed.
+    """Checks a deployment from the outside and says how to fix each problem. Nothing is changed.
 
     Exit code 0 when nothing failed, 1 when something failed or could not be looked at, 2 for bad input.
 
@@ -63,10 +63,10 @@ def doctor(
 
     entering = partial(_cluster_asker, context=context, kubeconfig=kubeconfig)
     if before_deploy:
-        looked = _checks_before_deploy(settings)
+        checks = _checks_before_deploy(settings)
     else:
-        looked = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
-    found = tuple(check_results.run_checks(looked))
+        checks = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
+    found = tuple(check_results.run_checks(checks))
     emit({"findings": found, "verdicts": _counts_by_verdict(found)}, output, lambda: _table(found))
     return 1 if any(item.verdict in (CheckVerdict.FAILED, CheckVerdict.UNKNOWN) for item in found) else 0
 
@@ -99,38 +99,38 @@ def install_checks(
     from shiplap_cli.doctor import account_checks, cluster_checks  # noqa: PLC0415
     from shiplap_cli.doctor.check_results import Check, Deployment  # noqa: PLC0415
 
-    made = client or clients()
+    aws = client or clients()
     rights = cluster_checks.permissions_of(manifest)
-    region = made("cloudformation").meta.region_name
-    outputs = outputs_of(made, stack)
-    bare = Deployment(stack, region, outputs, ())
-    yield Check("credentials", lambda: account_checks.credentials(made, bare, now()))
-    seen: list[Any] = []
+    region = aws("cloudformation").meta.region_name
+    outputs = outputs_of(aws, stack)
+    stack_only = Deployment(stack, region, outputs, ())
+    yield Check("credentials", lambda: account_checks.credentials(aws, stack_only, now()))
+    statuses: list[Any] = []
 
     def inspect() -> Iterable[Any]:
-        seen.extend(
+        statuses.extend(
             item
-            for item in cluster_checks.inspected_clusters(made("s3"), outputs["Bucket"])
+            for item in cluster_checks.inspected_clusters(aws("s3"), outputs["Bucket"])
             if only in ("", item.cluster)
         )
-        return cluster_checks.node_classes(seen, now())
+        return cluster_checks.node_classes(statuses, now())
 
     yield Check("node classes", inspect)
-    names = tuple(dict.fromkeys([item.cluster for item in seen] + ([only] if only else [])))
+    names = tuple(dict.fromkeys([item.cluster for item in statuses] + ([only] if only else [])))
     deployment = Deployment(stack, region, outputs, names)
-    yield Check("functions", lambda: account_checks.functions(made, deployment))
-    yield Check("event sources", lambda: account_checks.event_sources(made, deployment))
-    yield Check("queues", lambda: account_checks.queues(made, deployment))
-    for place in sorted({item.region for item in seen} or {region}):
-        yield Check("catalogue", partial(cluster_checks.catalogue, made("s3"), outputs["Bucket"], place, now()))
-    yield Check("quotas", lambda: account_checks.quotas(made, deployment))
-    yield Check("network", lambda: account_checks.network(made, deployment))
+    yield Check("functions", lambda: account_checks.functions(aws, deployment))
+    yield Check("event sources", lambda: account_checks.event_sources(aws, deployment))
+    yield Check("queues", lambda: account_checks.queues(aws, deployment))
+    for catalog_region in sorted({item.region for item in statuses} or {region}):
+        yield Check("catalogue", partial(cluster_checks.catalogue, aws("s3"), outputs["Bucket"], catalog_region, now()))
+    yield Check("quotas", lambda: account_checks.quotas(aws, deployment))
+    yield Check("network", lambda: account_checks.network(aws, deployment))
     for name in names:
-        yield Check("cluster", partial(cluster_checks.control_plane, made, deployment, name))
-        known = [item for item in seen if item.cluster == name]
-        yield Check("node role", partial(cluster_checks.node_access_entries, made, known))
-        yield Check("installs", partial(account_checks.other_installs, made, deployment, name))
-        yield Check("audit log", partial(cluster_checks.audit_logs, made, deployment, name))
+        yield Check("cluster", partial(cluster_checks.control_plane, aws, deployment, name))
+        known = [item for item in statuses if item.cluster == name]
+        yield Check("node role", partial(cluster_checks.node_access_entries, aws, known))
+        yield Check("installs", partial(account_checks.other_installs, aws, deployment, name))
+        yield Check("audit log", partial(cluster_checks.audit_logs, aws, deployment, name))
         yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
 
 
@@ -141,8 +141,8 @@ def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: S
     try:
         ask = entering(name, region)
     except ClusterGone:
-        mend = f"shiplap doctor --cluster {name} --context CONTEXT"
-        return (CheckReporter("rbac").warning(name, "is outside of EKS, so it was not asked", mend),)
+        fix = f"shiplap doctor --cluster {name} --context CONTEXT"
+        return (CheckReporter("rbac").warning(name, "is outside of EKS, so it was not asked", fix),)
     return cluster_checks.rbac(ask, name, rights, myself=myself)
 
 
@@ -217,8 +217,8 @@ def _counts_by_verdict(found: Sequence[Any]) -> dict[str, int]:
 
 
 def _table(found: Sequence[Any]) -> Table:
-    table = Table("", "check", "what", "found", "mend", box=None, pad_edge=False)
+    table = Table("", "check", "what", "found", "fix", box=None, pad_edge=False)
     for item in found:
         verdict = Text(str(item.verdict), style=_STYLES[item.verdict])
-        table.add_row(verdict, item.check, Text(item.subject), Text(item.says), Text(item.mend))
+        table.add_row(verdict, item.check, Text(item.subject), Text(item.says), Text(item.fix))
     return table

@@ -51,67 +51,67 @@ def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[Ch
 
 def bootstrap(client: Client) -> Iterator[CheckResult]:
     """Whether `cdk bootstrap` was run in this account and Region."""
-    words, mend = CheckReporter("bootstrap"), "npx cdk bootstrap"
+    report, fix = CheckReporter("bootstrap"), "npx cdk bootstrap"
     try:
         version = int(client("ssm").get_parameter(Name=_BOOTSTRAP)["Parameter"]["Value"])
     except ClientError as error:
         if code_of(error) != "ParameterNotFound":
             raise
-        yield words.failed("CDK", "this account and Region are not bootstrapped", mend)
+        yield report.failed("CDK", "this account and Region are not bootstrapped", fix)
         return
     if version < _LEAST_BOOTSTRAP:
-        yield words.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", mend)
+        yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", fix)
     else:
-        yield words.ok("CDK", f"its bootstrap stack is of version {version}")
+        yield report.ok("CDK", f"its bootstrap stack is of version {version}")
 
 
 def rules(client: Client) -> Iterator[CheckResult]:
     """Whether the default bus has room for the rules that hear of interruptions."""
-    words, what = CheckReporter("quotas"), "rules on the default bus"
+    report, what = CheckReporter("quotas"), "rules on the default bus"
     pages = client("events").get_paginator("list_rules").paginate()
     used = sum(len(page["Rules"]) for page in pages)
     limit = account_checks.quota_of(client, "events", "L-244521F2")
     if used + _DEFAULT_BUS_RULES > limit:
-        mend = "aws service-quotas request-service-quota-increase --service-code events --quota-code L-244521F2 …"
-        yield words.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", mend)
+        fix = "aws service-quotas request-service-quota-increase --service-code events --quota-code L-244521F2 …"
+        yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", fix)
     else:
-        yield words.ok(what, f"{used} of {limit:g}")
+        yield report.ok(what, f"{used} of {limit:g}")
 
 
 def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     """Whether a key of the account's own encrypts volumes by default; instances end at once when it may not be used."""
-    words, ec2 = CheckReporter("volumes"), client("ec2")
+    report, ec2 = CheckReporter("volumes"), client("ec2")
     if not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
-        yield words.ok("default encryption", "is off")
+        yield report.ok("default encryption", "is off")
         return
     key = ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
     if key.endswith("alias/aws/ebs") or key in plan.volume_keys:
-        yield words.ok("default encryption", f"is by {key}")
+        yield report.ok("default encryption", f"is by {key}")
         return
     described = client("kms").describe_key(KeyId=key)["KeyMetadata"]
     names = {key, key.rpartition(":")[2], described["Arn"], described["KeyId"]}
     if described.get("KeyManager") == "AWS" or names & set(plan.volume_keys):
-        yield words.ok("default encryption", f"is by {key}")
+        yield report.ok("default encryption", f"is by {key}")
         return
-    mend = f"name it in shiplap.yaml, `volumeKeys: [{described['Arn']}]`, so that `schedule` may use it"
-    yield words.failed("default encryption", f"is by {key}, which shiplap.yaml does not name", mend)
+    fix = f"name it in shiplap.yaml, `volumeKeys: [{described['Arn']}]`, so that `schedule` may use it"
+    yield report.failed("default encryption", f"is by {key}, which shiplap.yaml does not name", fix)
 
 
 def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
-    words = CheckReporter("service-linked roles")
+    report = CheckReporter("service-linked roles")
     if plan.spot:
-        mend = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        fix = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
         if _exists(client, _SPOT_ROLE):
-            yield words.ok(_SPOT_ROLE, "exists")
+            yield report.ok(_SPOT_ROLE, "exists")
         else:
-            yield words.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", mend)
+            yield report.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", fix)
     if _exists(client, _FLEET_ROLE):
-        yield words.ok(_FLEET_ROLE, "exists")
+        yield report.ok(_FLEET_ROLE, "exists")
     else:
-        mend = "aws iam create-service-linked-role --aws-service-name ec2fleet.amazonaws.com"
-        yield words.warning(
-            _FLEET_ROLE, "does not exist; EC2's guide asks for it where fleets are made by the API", mend
+        fix = "aws iam create-service-linked-role --aws-service-name ec2fleet.amazonaws.com"
+        yield report.warning(
+            _FLEET_ROLE, "does not exist; EC2's guide asks for it where fleets are made by the API", fix
         )
 
 
@@ -143,8 +143,8 @@ def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) ->
     """Whether the subnets exist, and functions in them have a way to the services that they ask."""
     found = _subnets(client, subnets)
     if len({item["VpcId"] for item in found}) > 1:
-        mend = "name subnets of one VPC in `vpc`"
-        yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", mend)
+        fix = "name subnets of one VPC in `vpc`"
+        yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", fix)
         return
     yield from account_checks.egress(client, _vpc(found), subnets, endpoints)
 
@@ -171,15 +171,15 @@ def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[CheckResu
 
 def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     """Whether the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
-    words = CheckReporter("ingress")
+    report = CheckReporter("ingress")
     found, _ = cluster_checks.describe_cluster(client, cluster.name)
     config = (found or {}).get("resourcesVpcConfig", {})
     if not cluster.subnets or not config.get("endpointPrivateAccess"):
         return
     names = [name for name in (config.get("clusterSecurityGroupId"), *config.get("securityGroupIds", ())) if name]
     if not names:
-        mend = "look at the cluster's networking in the EKS console: it must admit the functions on port 443"
-        yield words.unknown(cluster.name, "EKS names no security group of its API server", mend)
+        fix = "look at the cluster's networking in the EKS console: it must admit the functions on port 443"
+        yield report.unknown(cluster.name, "EKS names no security group of its API server", fix)
         return
     own = names[0]
     groups = client("ec2").describe_security_groups(GroupIds=names)["SecurityGroups"]
@@ -187,13 +187,13 @@ def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     rules = [rule for group in groups for rule in group.get("IpPermissions", ()) if _of_https(rule)]
     source = cluster.security_groups[0]
     if any(_admits(rule, cluster.security_groups, [item["CidrBlock"] for item in subnets]) for rule in rules):
-        yield words.ok(cluster.name, f"its security groups admit {source} on port {_HTTPS}")
+        yield report.ok(cluster.name, f"its security groups admit {source} on port {_HTTPS}")
         return
-    mend = (
+    fix = (
         f"aws ec2 authorize-security-group-ingress --group-id {own} --protocol tcp --port {_HTTPS} "
         f"--source-group {source}"
     )
-    yield words.failed(cluster.name, f"{own} does not admit the functions' {source} on port {_HTTPS}", mend)
+    yield report.failed(cluster.name, f"{own} does not admit the functions' {source} on port {_HTTPS}", fix)
 
 
 def _of_https(rule: Mapping[str, Any]) -> bool:

@@ -140,67 +140,67 @@ def change_proposals(
     first = _Attempt.of(snapshot, world, packing, key)
     if first is None or not first.left_out:
         return ()
-    asker = _SubjectPod(
+    subject = _SubjectPod(
         key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
     )
     verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    found = [_search(first, asker, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
+    found = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
     node = nearest_node(first.item, packing.nodes)
     if node is not None and node.short:
-        step = _request_less(snapshot, asker, first.item, node)
-        found.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], asker))
+        step = _request_less(snapshot, subject, first.item, node)
+        found.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject))
     found += [
-        _minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], asker)
+        _minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject)
         for step in _measurements(snapshot, first.item, verdicts[:_MOST_TEMPLATES])
     ]
     distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
 
-def _search(first: _Attempt, asker: _SubjectPod, lane: str) -> ChangeProposal | None:
+def _search(first: _Attempt, subject: _SubjectPod, lane: str) -> ChangeProposal | None:
     """Remove what one lane names, step by step."""
     outcome: _Attempt | None = first
     steps: list[_Change] = []
     while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
         verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
         verdict = next((verdict for verdict in verdicts if verdict.template.name == lane), None)
-        step = _change_for(outcome.snapshot, asker, outcome.item, verdict) if verdict is not None else None
+        step = _change_for(outcome.snapshot, subject, outcome.item, verdict) if verdict is not None else None
         if step is None:
             return None
         steps.append(step)
-        outcome = _Attempt.of(step.snapshot, *solve(step.snapshot), asker.key)
-    return _minimized(first, outcome, steps, asker)
+        outcome = _Attempt.of(step.snapshot, *solve(step.snapshot), subject.key)
+    return _minimized(first, outcome, steps, subject)
 
 
 def _minimized(
-    first: _Attempt, outcome: _Attempt | None, steps: list[_Change], asker: _SubjectPod
+    first: _Attempt, outcome: _Attempt | None, steps: list[_Change], subject: _SubjectPod
 ) -> ChangeProposal | None:
     """The proposal made as weak as it may be, if the plan made with it places the pod and leaves out nobody else."""
-    if not _is_acceptable(outcome, asker):
+    if not _is_acceptable(outcome, subject):
         return None
-    known = _Minimizer(first, asker, {step.of: step for step in steps})
+    known = _Minimizer(first, subject, {step.of: step for step in steps})
     outcome, chosen = known.weakest()
     if outcome is None:
         return None
-    place = _placement_text(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, asker.key)
+    place = _placement_text(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, subject.key)
     return (
         ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
     )
 
 
-def _is_acceptable(outcome: _Attempt | None, asker: _SubjectPod) -> bool:
+def _is_acceptable(outcome: _Attempt | None, subject: _SubjectPod) -> bool:
     if outcome is None or outcome.left_out:
         return False
-    return all(pod.key in asker.left_out for pods in outcome.packing.unplaced.values() for pod in pods)
+    return all(pod.key in subject.left_out for pods in outcome.packing.unplaced.values() for pod in pods)
 
 
 class _Minimizer:
     """Makes a change that works weaker, part by part; every try is a decision."""
 
-    def __init__(self, first: _Attempt, asker: _SubjectPod, steps: Mapping[str, _Change]) -> None:
+    def __init__(self, first: _Attempt, subject: _SubjectPod, steps: Mapping[str, _Change]) -> None:
         self._first = first
-        self._asker = asker
+        self._asker = subject
         self._steps = steps
         self._parts = {(of, name): part for of, step in steps.items() for name, part in step.parts.items()}
         self._left = _MOST_TRIES
@@ -275,40 +275,40 @@ def _placement_text(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     return ""
 
 
-def _change_for(snapshot: Snapshot, asker: _SubjectPod, item: PodClass, verdict: TemplateVerdict) -> _Change | None:
+def _change_for(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdict: TemplateVerdict) -> _Change | None:
     """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
     lane, want = verdict.template, verdict.attempt
     if want is None:
         return None
     match verdict.kind:
         case "topology":
-            step = _relax_topology(snapshot, asker.key)
+            step = _relax_topology(snapshot, subject.key)
         case RefusalKind.TAINT:
-            step = _tolerate(snapshot, asker.key, lane, item)
+            step = _tolerate(snapshot, subject.key, lane, item)
         case RefusalKind.REQUIREMENTS:
-            step = _without_labels(snapshot, asker.key, want.term, conflicting(lane, want))
+            step = _without_labels(snapshot, subject.key, want.term, conflicting(lane, want))
         case RefusalKind.MIN_VALUES:
             step = _indivisible("minValues", "minValues as BestEffort", _ONE_RULE, _best_effort, snapshot)
         case RefusalKind.BLOCKED:
             step = None
         case _:
-            step = _change_for_shortfall(snapshot, asker, item, verdict, want.term)
+            step = _change_for_shortfall(snapshot, subject, item, verdict, want.term)
     return step
 
 
 def _change_for_shortfall(
-    snapshot: Snapshot, asker: _SubjectPod, item: PodClass, verdict: TemplateVerdict, term: Requirements
+    snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdict: TemplateVerdict, term: Requirements
 ) -> _Change | None:
     """The change that makes up for what the nearest type lacks."""
     lane, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
         return _restock(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
-        return _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, asker, item, miss)
+        return _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, subject, item, miss)
     asked = unmet_labels(lane, lane.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
-    return _without_labels(snapshot, asker.key, term, [label for label in asked if label in term])
+    return _without_labels(snapshot, subject.key, term, [label for label in asked if label in term])
 
 
 def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodClass) -> _Change:
@@ -330,17 +330,17 @@ def _best_effort(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, settings=replace(snapshot.settings, min_values_policy="BestEffort"))
 
 
-def _request_less(snapshot: Snapshot, asker: _SubjectPod, item: PodClass, miss: Miss) -> _Change:
+def _request_less(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, miss: Miss) -> _Change:
     """The pod with as much less as is short."""
     parts = {
-        resource: _ChangePart(asker.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
+        resource: _ChangePart(subject.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
         for resource, short in miss.short.items()
         for unit in [_MEBI if _is_bytes(resource) else 1]
     }
-    return _with_requests(snapshot, asker, parts)
+    return _with_requests(snapshot, subject, parts)
 
 
-def _with_requests(snapshot: Snapshot, asker: _SubjectPod, parts: Mapping[str, _ChangePart]) -> _Change:
+def _with_requests(snapshot: Snapshot, subject: _SubjectPod, parts: Mapping[str, _ChangePart]) -> _Change:
     def shrunk(spec: PodSpec) -> PodSpec:
         overhead = parse_resources(spec.overhead)
         known = spec.resources or ResourceRequirements()
@@ -356,12 +356,12 @@ def _with_requests(snapshot: Snapshot, asker: _SubjectPod, parts: Mapping[str, _
     ]
     size = max((part.now - part.to) / max(part.now, 1) for part in parts.values())
     return _Change(
-        _with_spec(snapshot, asker.key, shrunk),
+        _with_spec(snapshot, subject.key, shrunk),
         f"requests {', '.join(sorted(parts))}",
         ", ".join(texts),
         min(size, 1.0),
         parts,
-        lambda other, some: _with_requests(other, asker, some),
+        lambda other, some: _with_requests(other, subject, some),
     )
 
 

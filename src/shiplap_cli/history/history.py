@@ -1,6 +1,6 @@
 """What happened to a pod, a node, a claim or a pool of a live install, from its flight recorder and table `state`.
 
-Everything here reads; times are those that were written down when something happened, not those of its telling.
+Nothing is written. Times are those at which something happened.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from shiplap_cli.history.history_entries import (
 )
 
 MOST_RECORDS = 60
-"""Records that are opened for one story, newest first: each holds a whole cluster."""
+"""Records that are opened for one history, newest first: each holds a whole cluster."""
 _LATE_S = 900.0
 """How long before its claim was written a decision may have looked at the cluster, seconds."""
 
 
 class History(msgspec.Struct, frozen=True, rename="camel"):
-    """`state` says how it stands now; `entries` in order of time; `unseen` what could not be looked into."""
+    """`state` is the present state; `entries` are in order of time; `unseen` lists sources that could not be read."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HistorySources(msgspec.Struct, frozen=True):
-    """Where stories come from: one cluster's state and records, and the learned capacity of the account."""
+    """Sources of histories: one cluster's state and records, and the learned capacity of the account."""
 
     cluster: str
     state: StateStore
@@ -58,24 +58,24 @@ class HistorySources(msgspec.Struct, frozen=True):
 
 
 class HistoryReader:
-    """Tells stories of one cluster. Every method raises StoreError."""
+    """Reads histories of one cluster. Every method raises StoreError."""
 
-    def __init__(self, told: HistorySources) -> None:
-        self._told = told
-        self._claims = {claim.name: claim for claim in told.state.claims(told.cluster)}
-        self._commands = told.state.commands(told.cluster)
+    def __init__(self, sources: HistorySources) -> None:
+        self._sources = sources
+        self._claims = {claim.name: claim for claim in sources.state.claims(sources.cluster)}
+        self._commands = sources.state.commands(sources.cluster)
         self._opened: dict[str, Recorded | None] = {}
         self._unseen: list[str] = []
 
     def pod(self, name: str) -> History:
-        """The decisions that spoke of a pod, and the stories of the claims that were launched for it."""
+        """The decisions that mention a pod, and the histories of the claims launched for it."""
         key = name if "/" in name else f"default/{name}"
         claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.pods}]
-        entries = [entry for claim in claims for entry in self._of_claim(claim)]
-        told = {entry.record for entry in entries if entry.record}
-        for record_id, found in self._recent():
-            if record_id not in told:
-                entries += self._of_pod(key, record_id, found)
+        entries = [entry for claim in claims for entry in self._claim_entries(claim)]
+        known_records = {entry.record for entry in entries if entry.record}
+        for record_id, found in self._recent_records():
+            if record_id not in known_records:
+                entries += self._pod_entries(key, record_id, found)
         alive = [claim for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE)]
         if alive:
             state = f"planned for {claims_with_states(alive)}"
@@ -83,7 +83,7 @@ class HistoryReader:
             state = f"none of the nodes launched for it came: {claims_with_states(claims)}"
         else:
             state = "nothing was launched for it" if entries else "no decision of this time spoke of it"
-        return self._story("pod", key, state, entries)
+        return self._history("pod", key, state, entries)
 
     def claim(self, name: str) -> History | None:
         """A claim, by its own name or that of its node or instance; None when there is none."""
@@ -92,9 +92,9 @@ class HistoryReader:
         )
         if claim is None:
             return None
-        entries = [*self._of_claim(claim), *self._disruptions(claim)]
-        standing = claim_status(claim, self._told.now).removeprefix(f"{claim.name} is ")
-        return self._story("claim", claim.name, standing, entries)
+        entries = [*self._claim_entries(claim), *self._disruption_entries(claim)]
+        standing = claim_status(claim, self._sources.now).removeprefix(f"{claim.name} is ")
+        return self._history("claim", claim.name, standing, entries)
 
     def pool(self, name: str) -> History | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""
@@ -104,9 +104,9 @@ class HistoryReader:
             for claim in claims
             if claim.state is ClaimState.FAILED
         ]
-        for record_id, found in self._recent():
+        for record_id, found in self._recent_records():
             entries += entries_of_pool(name, record_id, found)
-        resting = self._told.state.read(self._told.cluster, self._told.now).unavailable
+        resting = self._sources.state.read(self._sources.cluster, self._sources.now).unavailable
         types = {each for claim in claims for each in claim.instance_types}
         entries += (
             HistoryEntry(
@@ -122,7 +122,7 @@ class HistoryReader:
         states = Counter(str(claim.state) for claim in claims)
         counted = ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "no claim"
         hourly = sum(claim.hourly for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE))
-        return self._story("pool", name, f"{counted}; ${hourly:.4f}/h", entries)
+        return self._history("pool", name, f"{counted}; ${hourly:.4f}/h", entries)
 
     def names(self) -> tuple[str, ...]:
         """The names of all claims and their nodes, sorted."""
@@ -133,10 +133,10 @@ class HistoryReader:
         """The names of all pools that have claims, sorted."""
         return tuple(sorted({claim.node_pool for claim in self._claims.values()}))
 
-    def _story(self, kind: str, name: str, state: str, entries: Iterable[HistoryEntry]) -> History:
+    def _history(self, kind: str, name: str, state: str, entries: Iterable[HistoryEntry]) -> History:
         return History(kind, name, state, _in_order(entries), tuple(self._unseen))
 
-    def _of_claim(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
+    def _claim_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
         if claim.first_event_at:
             heard = (f"event {claim.event_id}: the functions' logs have it as event_id",) if claim.event_id else ()
             yield HistoryEntry(rfc3339_or_empty(claim.first_event_at), "heard that pods are pending", heard)
@@ -153,11 +153,11 @@ class HistoryReader:
         learned = self._learned(claim)
         if learned is not None:
             yield learned_capacity_entry(claim, learned)
-        yield HistoryEntry(rfc3339_or_empty(claim.changed_at), claim_status(claim, self._told.now))
+        yield HistoryEntry(rfc3339_or_empty(claim.changed_at), claim_status(claim, self._sources.now))
 
     def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
         """The record of the decision that made a claim: looked for backwards from when the claim was written."""
-        ids = self._told.records.ids(self._told.cluster, claim.created_at - _LATE_S, claim.created_at + 1)
+        ids = self._sources.records.ids(self._sources.cluster, claim.created_at - _LATE_S, claim.created_at + 1)
         of_disruption = claim.event_id.endswith("/disruption")
         for record_id in reversed(ids):
             if is_disruption(record_id) != of_disruption:
@@ -171,16 +171,16 @@ class HistoryReader:
                 return record_id, found
         return "", None
 
-    def _disruptions(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
+    def _disruption_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
         """Commands under way and recorded decisions that take the claim's node away."""
         for command in self._commands:
             if claim.name in command.busy:
                 yield command_entry(command, claim)
-        for record_id, found in self._recent():
+        for record_id, found in self._recent_records():
             if claim.node_name and isinstance(found.record, DisruptionRecord):
                 yield from entries_of_node(claim.node_name, record_id, found.record.decision, found)
 
-    def _of_pod(self, key: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
+    def _pod_entries(self, key: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
         if not isinstance(found.record, SchedulingRecord):
             return
         decided, at = found.record.plan, rfc3339_or_empty(found.outline.at)
@@ -195,41 +195,43 @@ class HistoryReader:
                 if entry.pod.key == key:
                     yield HistoryEntry(at, words, (entry.message,), record_id)
 
-    def _recent(self) -> Iterator[tuple[str, Recorded]]:
-        """The records of the time that is told of, newest first, as many as are opened."""
-        ids = self._told.records.ids(self._told.cluster, self._told.now - self._told.since_s, self._told.now)
+    def _recent_records(self) -> Iterator[tuple[str, Recorded]]:
+        """The records within the time asked for, newest first, at most MOST_RECORDS."""
+        ids = self._sources.records.ids(
+            self._sources.cluster, self._sources.now - self._sources.since_s, self._sources.now
+        )
         for record_id in reversed(ids[-MOST_RECORDS:]):
             found = self._open(record_id)
             if found is not None:
                 yield record_id, found
         if len(ids) > MOST_RECORDS:
             oldest = rfc3339(written_at(ids[-MOST_RECORDS]))
-            self._note(f"of {len(ids)} decisions only the newest {MOST_RECORDS} were opened, since {oldest}")
+            self._add_note(f"of {len(ids)} decisions only the newest {MOST_RECORDS} were opened, since {oldest}")
 
     def _open(self, record_id: str) -> Recorded | None:
         """A record, once; one of a version that cannot be read is noted, and its outline used."""
         if record_id not in self._opened:
-            self._told.progress(f"reading {record_id}")
-            found = read(self._told.records.document(record_id), record_id)
+            self._sources.progress(f"reading {record_id}")
+            found = read(self._sources.records.document(record_id), record_id)
             if found.record is None:
-                self._note(f"record {record_id}: {found.problem}")
+                self._add_note(f"record {record_id}: {found.problem}")
             self._opened[record_id] = found
         return self._opened[record_id]
 
-    def _note(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
         if text not in self._unseen:
             self._unseen.append(text)
 
     def _learned(self, claim: NodeClaim) -> LearnedCapacity | None:
         if not claim.ami or not claim.instance_type:
             return None
-        known = self._told.capacity.learned([claim.ami])
+        known = self._sources.capacity.learned([claim.ami])
         key = (claim.instance_type, claim.kubelet_hash)
         return next((entry for entry in known if (entry.instance_type, entry.kubelet_hash) == key), None)
 
 
 def _in_order(entries: Iterable[HistoryEntry]) -> tuple[HistoryEntry, ...]:
-    """By time; what nobody noted the time of stays behind what came before it."""
+    """Sorted by time; an entry without a time stays behind the entry before it."""
     timed: list[tuple[str, HistoryEntry]] = []
     for entry in entries:
         timed.append((entry.at or (timed[-1][0] if timed else ""), entry))

@@ -1,4 +1,4 @@
-"""Entries of a story: what a claim, a decision or a command says of itself, in words."""
+"""Entries of a history, made from claims, decisions and commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shiplap_cli.explain.claim_account import ClaimAccounts
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that happened. `at` RFC 3339, empty when nobody noted when; `record` is the id of the decision."""
+    """One event. `at` is RFC 3339, empty when the time is unknown; `record` is the id of the decision."""
 
     at: str
     what: str
@@ -58,7 +58,7 @@ def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> I
 
 
 def learned_capacity_entry(claim: NodeClaim, learned: LearnedCapacity) -> HistoryEntry:
-    """What its kubelet reported, against what was relied on."""
+    """The amounts that the kubelet reported, compared with the amounts the plan relied on."""
     own = [seen for seen in learned.recent if claim.node_name and seen.node == claim.node_name]
     if not own:
         return HistoryEntry("", f"{learned.instance_type} on {learned.ami} is known from {learned.count} nodes")
@@ -74,7 +74,7 @@ def learned_capacity_entry(claim: NodeClaim, learned: LearnedCapacity) -> Histor
 
 
 def claim_status(claim: NodeClaim, now: float) -> str:
-    """How a claim stands, in words."""
+    """The state of a claim as a sentence."""
     words = f"{claim.name} is {claim.state}"
     if claim.node_name:
         words += f", node {claim.node_name}"
@@ -91,7 +91,7 @@ def claim_status(claim: NodeClaim, now: float) -> str:
 
 
 def command_entry(command: DisruptionCommand, claim: NodeClaim) -> HistoryEntry:
-    """What a command does to a claim, and how far it has come."""
+    """The effect of a command on a claim, and the command's state."""
     part = "goes" if claim.name in command.targets else "takes the place of what goes"
     details = (command.detail, f"saves ${command.savings_hourly:.4f}/h") if command.detail else ()
     return HistoryEntry(
@@ -149,5 +149,5 @@ def claims_with_states(claims: Sequence[NodeClaim]) -> str:
 
 
 def rfc3339_or_empty(at: float) -> str:
-    """RFC 3339; empty when nobody noted when."""
+    """RFC 3339; empty when the time is unknown."""
     return rfc3339(at) if at else ""

@@ -1,4 +1,4 @@
-"""From the options of `shiplap explain` to a story of a live install, and its page."""
+"""Histories of a live install for `shiplap explain`: options, reading and page."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _MOMENT = len("2026-01-31T12:00:00Z")
 
 
 class HistoryOptions(InstallOptions, frozen=True, kw_only=True):
-    """Which install and cluster a story is of, and how far it goes back."""
+    """The install and cluster of a history, and how far it goes back."""
 
     since: Annotated[
-        float, typer.Option("--since", min=0, help="Hours that a story looks back.", rich_help_panel=LIVE)
+        float, typer.Option("--since", min=0, help="Hours that a history goes back.", rich_help_panel=LIVE)
     ] = 24.0
 
 
-def reject_conflicts(where: HistoryOptions, sources: Sources, record: str = "") -> None:
+def reject_conflicts(options: HistoryOptions, sources: Sources, record: str = "") -> None:
     """Raises InvalidInput when files are given beside an install, or a record beside a cluster: its id names one."""
-    if (where.cluster and record) or (where.given and (sources.cluster_state or sources.manifests or sources.catalog)):
-        raise InvalidInput("--cluster", "tells a story of an install; leave files and --record out")
+    if (options.cluster and record) or (
+        options.given and (sources.cluster_state or sources.manifests or sources.catalog)
+    ):
+        raise InvalidInput("--cluster", "reads the history from an install; leave files and --record out")
 
 
-def read_history(where: HistoryOptions, tell_of: Callable[[HistoryReader], History]) -> History:
-    """Find the install and let it tell.
+def read_history(options: HistoryOptions, ask: Callable[[HistoryReader], History]) -> History:
+    """Find the install and read a history from it.
 
     Raises:
         InvalidInput: there is no such install, cluster or thing.
@@ -48,24 +50,24 @@ def read_history(where: HistoryOptions, tell_of: Callable[[HistoryReader], Histo
     from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-    install = find_install(bucket="", stack=where.stack or STACK, dev=where.dev)
-    with progress("reading the install's state") as told:
-        teller = HistoryReader(
+    install = find_install(bucket="", stack=options.stack or STACK, dev=options.dev)
+    with progress("reading the install's state") as report:
+        reader = HistoryReader(
             HistorySources(
-                cluster=where.cluster or sole_cluster(install),
+                cluster=options.cluster or sole_cluster(install),
                 state=DynamoState(client("dynamodb"), install.output("StateTable")),
                 records=BucketRecorder(client("s3"), install.bucket),
                 capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
                 now=time.time(),
-                since_s=where.since * 3600,
-                progress=told,
+                since_s=options.since * 3600,
+                progress=report,
             )
         )
-        return tell_of(teller)
+        return ask(reader)
 
 
 def require_known(found: History | None, kind: str, name: str, names: Sequence[str]) -> History:
-    """The story, or the names like the one asked for. Raises InvalidInput."""
+    """The history. Raises InvalidInput, with similar names, when there is none."""
     if found is not None:
         return found
     near = get_close_matches(name, names, n=3, cutoff=0.5)
@@ -73,10 +75,13 @@ def require_known(found: History | None, kind: str, name: str, names: Sequence[s
     raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")
 
 
-def history_page(story: History) -> RenderableType:
-    """For people: how it stands, then what happened, each with the id of its record."""
-    parts: list[RenderableType] = [Text.assemble((f"{story.kind} {story.name}", "bold"), f": {story.state}"), Text()]
-    for entry in story.entries:
+def history_page(history: History) -> RenderableType:
+    """For people: the present state, then the events, each with the id of its record."""
+    parts: list[RenderableType] = [
+        Text.assemble((f"{history.kind} {history.name}", "bold"), f": {history.state}"),
+        Text(),
+    ]
+    for entry in history.entries:
         lines = Table.grid(padding=(0, 0, 0, 1))
         lines.add_column(width=_MOMENT)
         lines.add_column()
@@ -86,7 +91,7 @@ def history_page(story: History) -> RenderableType:
         if entry.record:
             lines.add_row("", Padding(Text(f"record {entry.record}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
         parts.append(lines)
-    if not story.entries:
+    if not history.entries:
         parts.append(Text("nothing was written down of it; --since HOURS looks further back"))
-    parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in story.unseen]
+    parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in history.unseen]
     return Group(*parts)

@@ -1,6 +1,6 @@
-"""How a claim stands now: its Node and that one's conditions and pods, and whether it is a candidate for disruption.
+"""The present state of a claim: its Node with conditions and pods, and whether it is a candidate for disruption.
 
-A story tells what was written down; this is what the cluster shows. What it does not show is said.
+A history holds recorded events; the present state comes from the cluster. `unseen` lists what could not be read.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class PresentState(msgspec.Struct, frozen=True, rename="camel"):
     unseen: tuple[str, ...] = ()
 
 
-def present_state_of(name: str, reading: LoadedInputs) -> PresentState | None:
+def present_state_of(name: str, inputs: LoadedInputs) -> PresentState | None:
     """How the claim of that name, Node or instance stands; None when neither claims nor Nodes know it."""
-    nodes, claims = reading.snapshot.view.nodes, _claims(reading)
+    nodes, claims = inputs.snapshot.view.nodes, _claims(inputs)
     paired, _ = pair(nodes, claims)
     claim = next((each for each in claims if name in (each.name, each.node_name, each.instance_id)), None)
     node = _node_of(name, claim, nodes, {paired[each].name: each for each in paired})
     if claim is None and node is None:
         return None
     called = claim.name if claim is not None else name
-    unseen = caveat_texts(reading)
+    unseen = caveat_texts(inputs)
     if node is None:
-        blind = any(item.resource == "nodes" for item in reading.unseen)
-        return PresentState(called, _status_without_node(claim, reading.snapshot.now, blind=blind), unseen=unseen)
-    looked_at = disruption_snapshot(reading)
-    account, money = node_account_of(looked_at, node.metadata.name), Money(looked_at.scheduling)
-    on_it = (pod.key for pod in reading.snapshot.view.pods if pod.spec.node_name == node.metadata.name)
+        blind = any(item.resource == "nodes" for item in inputs.unseen)
+        return PresentState(called, _status_without_node(claim, inputs.snapshot.now, blind=blind), unseen=unseen)
+    disruption = disruption_snapshot(inputs)
+    account, money = node_account_of(disruption, node.metadata.name), Money(disruption.scheduling)
+    on_it = (pod.key for pod in inputs.snapshot.view.pods if pod.spec.node_name == node.metadata.name)
     state = f"the claim is {claim.state}" if claim is not None else "no claim of it is known"
     return PresentState(
         claim=called,
@@ -75,7 +75,7 @@ def present_state_of(name: str, reading: LoadedInputs) -> PresentState | None:
 
 
 def unreachable_state(name: str, reason: str) -> PresentState:
-    """The cluster could not be asked: what was written down is told all the same."""
+    """The state when the cluster cannot be asked; the recorded history is shown all the same."""
     return PresentState(name, "how it stands now was not seen", unseen=(reason,))
 
 
@@ -94,10 +94,10 @@ def present_state_page(found: PresentState) -> RenderableType:
     return Group(*parts, *(Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in found.unseen))
 
 
-def _claims(reading: LoadedInputs) -> Sequence[NodeClaim]:
+def _claims(inputs: LoadedInputs) -> Sequence[NodeClaim]:
     """Those of the install where its table could be read, else the cluster's own NodeClaims."""
-    known = reading.installed.claims if reading.installed is not None else None
-    return known if known is not None else reading.snapshot.claims
+    known = inputs.installed.claims if inputs.installed is not None else None
+    return known if known is not None else inputs.snapshot.claims
 
 
 def _node_of(name: str, claim: NodeClaim | None, nodes: Sequence[Node], of_claims: dict[str, str]) -> Node | None:

@@ -148,7 +148,7 @@ def histories_of(
 
 
 def _moment(text: str | None) -> float:
-    """Epoch seconds of a timestamp that `soundness` has found sound, or that is not there."""
+    """Epoch seconds of a timestamp that was checked before; 0 without one."""
     return epoch(text) if text else 0.0
 
 

@@ -1,7 +1,7 @@
-"""Follows nodes and pods of a cluster for somebody who looks on: a list, then every change, for as long as it is asked.
+"""Follows nodes and pods of a cluster: a list, then every change until the caller ends it.
 
-Everything that is seen goes into one queue, so that one thread can make pictures of it. Whoever may not list a kind is
-told so once; a connection that is lost is made anew.
+All events go into one queue, so that one thread can draw them. A kind that may not be listed is reported once; a lost
+connection is made again.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def follow_cluster(enter: Callable[[], Transport], seen: Queue[Any], ended: Even
     Args:
         enter: makes a connection; each thread has its own.
         seen: what takes what is seen.
-        ended: set by whoever looks on no longer; a thread that waits for the server notices when that says something.
+        ended: set to stop; a thread that waits for the server notices at the server's next answer.
     """
     for kind in _KINDS:
         Thread(target=follow_kind, args=(kind, enter(), seen.put, ended), name=f"follow-{kind}", daemon=True).start()
 
 
 def follow_kind(kind: str, transport: Transport, put: Callable[[ClusterEvent], Any], ended: Event) -> None:
-    """Follow one kind until nobody looks on, or it is denied. A lost connection is made anew after a pause."""
+    """Follow one kind until `ended` is set or access is denied. A lost connection is made again after a pause."""
     version, troubled = "", False
     while not ended.is_set():
         try:

@@ -1,7 +1,4 @@
-"""The cluster that a decision is made on, asked or from files, with its settings and the install that serves it.
-
-A file of claim rules, for commands that decide on files: the same text as `claimRules` in shiplap.yaml.
-"""
+"""The cluster that a decision is made on, asked or from files, with its settings, claim rules and install."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a person's own rights show of a cluster: lists only, each for itself, and what was not permitted is named.
+"""Lists a cluster with the caller's permissions: each kind on its own, and kinds that were not permitted are named.
 
-A function that may not read something stops; a person who asks what would happen is better served by an answer that
-says what it rests on. Lists are served from the API server's watch cache (`resourceVersion=0`), which costs the cluster
-next to nothing and may be seconds old: good enough to look, and nothing is done by it.
+A function that may not read something stops. A person is better served by an answer that says which inputs are
+missing. Lists are served from the API server's watch cache (`resourceVersion=0`), which costs the cluster next to
+nothing. They may be seconds old, which is good enough because nothing is changed.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def list_cluster(
     namespace: str,
     manifests: bool,
     workloads: bool,
-    told: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> ClusterListing:
     """List what a decision reads, as far as it is permitted.
 
@@ -208,35 +208,35 @@ def list_cluster(
         namespace: where to look for what may not be listed in the whole cluster.
         manifests: whether NodePools and what belongs to them are to be read, too.
         workloads: whether there are default spread constraints, which need Services and controllers.
-        told: hears what is being done.
+        report: receives the text of each step.
 
     Raises:
         ClusterError: the server does not answer, refuses the credentials, or permits neither pods nor nodes.
     """
-    return _Lister(transport, namespace, told).survey(manifests=manifests, workloads=workloads)
+    return _Lister(transport, namespace, report).survey(manifests=manifests, workloads=workloads)
 
 
 class _Lister:
-    def __init__(self, transport: Transport, namespace: str, told: Callable[[str], None]) -> None:
+    def __init__(self, transport: Transport, namespace: str, report: Callable[[str], None]) -> None:
         self._transport = transport
         self._namespace = namespace
-        self._told = told
+        self._report = report
         self._unseen: list[MissingPermission] = []
         self._unreadable: set[Unreadable] = set()
 
     def survey(self, *, manifests: bool, workloads: bool) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
-        found = self._lists((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
-        self._refuse_blindness()
+        found = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
+        self._require_pods()
         pods, nodes = found["pods"], found["nodes"]
         wanted: list[ListedResource] = list(_WORKLOADS if workloads else ())
         wanted += _STORAGE if needs_storage_objects(pods, nodes) else ()
         wanted += (_NAMESPACES,) if needs_namespaces(pods) else ()
-        found |= self._lists(wanted)
+        found |= self._list_each(wanted)
         scalables: tuple[Scalable, ...] = ()
         if found.get("capacitybuffers"):
-            scalables = tuple(item for kind in _SCALABLES for item in self._all(kind))
+            scalables = tuple(item for kind in _SCALABLES for item in self._list_permitted(kind))
         return ClusterListing(
             view=ClusterView(
                 pods=pods,
@@ -275,19 +275,19 @@ class _Lister:
         minor = "".join(letter for letter in found.minor if letter.isdigit())  # EKS says `34+`
         return f"{found.major}.{minor}" if minor else ""
 
-    def _lists(self, kinds: Sequence[ListedResource]) -> dict[str, Any]:
+    def _list_each(self, kinds: Sequence[ListedResource]) -> dict[str, Any]:
         """Each kind's items by plural name; lists wait for the network side by side."""
         if not kinds:
             return {}
         for kind in kinds:
             _reader(kind)  # before there are threads: two that meet a type for the first time at once crash msgspec
         with ThreadPoolExecutor(4, "survey") as pool:
-            return dict(zip((kind.plural for kind in kinds), pool.map(self._all, kinds), strict=True))
+            return dict(zip((kind.plural for kind in kinds), pool.map(self._list_permitted, kinds), strict=True))
 
-    def _all(self, kind: ListedResource) -> tuple[Any, ...]:
+    def _list_permitted(self, kind: ListedResource) -> tuple[Any, ...]:
         """What may be listed: of the cluster, else of the namespace at hand, else nothing. An unknown kind is empty."""
         try:
-            return self._listed(kind, kind.path())
+            return self._list(kind, kind.path())
         except ObjectNotFound:
             return ()  # its definition is not installed
         except ClusterDenied as denied:
@@ -297,15 +297,15 @@ class _Lister:
             items: tuple[Any, ...] = ()
             if kind.namespaced:
                 try:
-                    items, seen = self._listed(kind, kind.path(self._namespace)), self._namespace
+                    items, seen = self._list(kind, kind.path(self._namespace)), self._namespace
                 except (ClusterDenied, ObjectNotFound):
                     pass  # said below
             self._unseen.append(MissingPermission(kind.plural, kind.group, seen, kind.consequence))
             return items
 
-    def _listed(self, kind: ListedResource, path: str) -> tuple[Any, ...]:
-        """All pages, begun anew once when the server forgets the list half way."""
-        self._told(f"reading {kind.plural}")
+    def _list(self, kind: ListedResource, path: str) -> tuple[Any, ...]:
+        """All pages; started again once when the server expires the list half way."""
+        self._report(f"reading {kind.plural}")
         try:
             return self._pages(kind, path)
         except ResourceVersionGone:
@@ -330,7 +330,7 @@ class _Lister:
             query = {key: value for key, value in query.items() if key != "resourceVersion"}
             query["continue"] = page.token
 
-    def _refuse_blindness(self) -> None:
+    def _require_pods(self) -> None:
         """Raises ClusterDenied when not one pod may be seen: there is nothing to decide on."""
         if any(item.resource == "pods" and not item.namespace for item in self._unseen):
             raise ClusterDenied(

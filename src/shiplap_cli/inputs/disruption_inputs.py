@@ -18,9 +18,9 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
 
-def disruption_snapshot(reading: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
+def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
     """What was read of a cluster, for a disruption decision; `changes` are fields of its settings."""
-    snapshot, state, installed = reading.snapshot, reading.state, reading.installed
+    snapshot, state, installed = inputs.snapshot, inputs.state, inputs.installed
     known = installed.settings if installed is not None else None
     settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)
     if installed is not None and installed.claims is not None:

@@ -1,4 +1,4 @@
-"""What can be bought under each EC2NodeClass: as AWS says, by the embedded catalogue, or as a file gives it."""
+"""Instance types and offerings of each EC2NodeClass: from AWS, from the embedded catalogue or from a file."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> t
     )
 
 
-def supply_of(sources: Sources, seen: ClusterInputs, manifests: Manifests) -> OfferedSupply:
+def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manifests) -> OfferedSupply:
     """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
 
     Raises:
         InvalidInput: AWS was to be asked and does not answer, or the region is not known.
     """
-    region, installed = seen.cluster.region, seen.installed
-    if sources.aws is False or (sources.aws is None and not seen.live and installed is None):
-        return embedded_supply(seen)
+    region, installed = cluster_inputs.cluster.region, cluster_inputs.installed
+    if sources.aws is False or (sources.aws is None and not cluster_inputs.live and installed is None):
+        return embedded_supply(cluster_inputs)
     from shiplap_cli.inputs.aws_supply import has_credentials  # noqa: PLC0415 - loads botocore
     from shiplap_cli.inputs.aws_supply import supply_from_aws as ask_aws  # noqa: PLC0415 - as above
 
@@ -66,24 +66,26 @@ def supply_of(sources: Sources, seen: ClusterInputs, manifests: Manifests) -> Of
         why = "there are no AWS credentials"
     else:
         try:
-            found = ask_aws(seen.cluster, node_classes, installed.catalog(region) if installed is not None else None)
+            found = ask_aws(
+                cluster_inputs.cluster, node_classes, installed.catalog(region) if installed is not None else None
+            )
             return OfferedSupply(found.catalog, found.resolved, found.not_ready, found.notes)
         except AwsError as error:
             if sources.aws:
                 hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
                 raise InvalidInput("--aws", f"{error}; {hint}") from error
             why = with_hint(error)
-    return embedded_supply(seen, f"; {why}")
+    return embedded_supply(cluster_inputs, f"; {why}")
 
 
-def embedded_supply(seen: ClusterInputs, why: str = "") -> OfferedSupply:
+def embedded_supply(cluster_inputs: ClusterInputs, why: str = "") -> OfferedSupply:
     """The catalogue that comes with the command line; of the default Region where it does not know that of the nodes.
 
     Raises:
         InvalidInput: it does not know the Region that was asked for.
     """
-    region, unknown = seen.cluster.region, ""
-    if not seen.region_given and region not in embedded.regions():
+    region, unknown = cluster_inputs.cluster.region, ""
+    if not cluster_inputs.region_given and region not in embedded.regions():
         region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
     said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
     return OfferedSupply(embedded.load(region), notes=(said,))
@@ -91,7 +93,7 @@ def embedded_supply(seen: ClusterInputs, why: str = "") -> OfferedSupply:
 
 def catalogs_of(
     manifests: Manifests,
-    seen: ClusterInputs,
+    cluster_inputs: ClusterInputs,
     supply: OfferedSupply,
     learned: Sequence[LearnedCapacity],
     only: Collection[str] | None = None,
@@ -101,7 +103,7 @@ def catalogs_of(
     Raises:
         InvalidInput: a NodePool names an EC2NodeClass that is not among the manifests.
     """
-    setting = cluster_setting(seen.cluster, seen.state.view.daemon_sets)
+    setting = cluster_setting(cluster_inputs.cluster, cluster_inputs.state.view.daemon_sets)
     known = {item.metadata.name: item for item in manifests.node_classes}
     catalogs = []
     for name in used_node_classes(manifests):
@@ -123,7 +125,9 @@ def catalogs_of(
                 setting,
                 resolved=resolved,
                 learned=applicable,
-                unavailable=seen.installed.resting(supply.catalog) if seen.installed is not None else (),
+                unavailable=cluster_inputs.installed.resting(supply.catalog)
+                if cluster_inputs.installed is not None
+                else (),
             )
         except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
             catalogs.append(NodeClassCatalog(name, not_ready=error.what))

@@ -41,11 +41,11 @@ def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> Li
         InvalidInput: the credentials are of no use, or the cluster does not answer.
     """
     source = f"context {access.context}"
-    with progress(f"asking {access.server}") as told:
+    with progress(f"asking {access.server}") as report:
         try:
             transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
             found = list_cluster(
-                transport, namespace=access.namespace, manifests=manifests, workloads=workloads, told=told
+                transport, namespace=access.namespace, manifests=manifests, workloads=workloads, report=report
             )
         except ClusterError as error:
             raise InvalidInput(source, _explained(error, access)) from error

@@ -96,29 +96,41 @@ def load_inputs_per_manifests(
         for number, paths in enumerate(manifests)
         if paths
     }
-    seen = read_cluster_inputs(sources, which, moment, own_manifests=len(given) < len(manifests))
+    cluster_inputs = read_cluster_inputs(sources, which, moment, own_manifests=len(given) < len(manifests))
     types = read_catalog_file(sources.catalog) if sources.catalog is not None else None
     learned = learned_file.read_learned(sources.capacity) if sources.capacity is not None and types is None else None
-    readings = []
+    loaded = []
     for number in range(len(manifests)):
-        written = given.get(number) or _own_manifests(seen, sources, lax_budgets=lax_budgets)
-        supply = supply_of(sources, seen, written) if types is None else None
-        snapshot = _snapshot(seen, written, types, supply, learned, moment)
-        notes = _notes(seen, supply)
+        written = given.get(number) or _own_manifests(cluster_inputs, sources, lax_budgets=lax_budgets)
+        supply = supply_of(sources, cluster_inputs, written) if types is None else None
+        snapshot = _snapshot(cluster_inputs, written, types, supply, learned, moment)
+        notes = _notes(cluster_inputs, supply)
         region = supply.catalog.region if supply is not None else ""
-        readings.append(LoadedInputs(snapshot, seen.state, seen.live, region, seen.unseen, notes, seen.installed))
-    return readings
+        loaded.append(
+            LoadedInputs(
+                snapshot,
+                cluster_inputs.state,
+                cluster_inputs.live,
+                region,
+                cluster_inputs.unseen,
+                notes,
+                cluster_inputs.installed,
+            )
+        )
+    return loaded
 
 
-def _notes(seen: ClusterInputs, supply: OfferedSupply | None) -> tuple[str, ...]:
+def _notes(cluster_inputs: ClusterInputs, supply: OfferedSupply | None) -> tuple[str, ...]:
     """What a decision takes for granted, a line each."""
-    assumed = (seen.region_assumed,) if supply is not None and seen.region_assumed else ()
-    others = tuple(seen.installed.notes) if seen.installed is not None else _install_hint(seen)
+    assumed = (cluster_inputs.region_assumed,) if supply is not None and cluster_inputs.region_assumed else ()
+    others = (
+        tuple(cluster_inputs.installed.notes) if cluster_inputs.installed is not None else _install_hint(cluster_inputs)
+    )
     return (*assumed, *(supply.notes if supply is not None else ()), *others)
 
 
 def _snapshot(
-    seen: ClusterInputs,
+    cluster_inputs: ClusterInputs,
     written: Manifests,
     types: tuple[InstanceType, ...] | None,
     supply: OfferedSupply | None,
@@ -126,32 +138,43 @@ def _snapshot(
     moment: float,
 ) -> Snapshot:
     """What is decided on under a set of manifests; either `types` or a `supply` is given."""
-    cluster = msgspec.structs.replace(seen.cluster, manifests=written)
-    installed = seen.installed
+    cluster = msgspec.structs.replace(cluster_inputs.cluster, manifests=written)
+    installed = cluster_inputs.installed
     if installed is None:
         if supply is None:
-            return _snapshot_without_install(seen, cluster, catalogs_of_file(written, types or ()), moment)
-        return _snapshot_without_install(seen, cluster, catalogs_of(written, seen, supply, learned or ()), moment)
+            return _snapshot_without_install(cluster_inputs, cluster, catalogs_of_file(written, types or ()), moment)
+        return _snapshot_without_install(
+            cluster_inputs, cluster, catalogs_of(written, cluster_inputs, supply, learned or ()), moment
+        )
     if learned is not None:
         installed = msgspec.structs.replace(installed, capacity=installed.capacity.given(learned))
-    supply = supply or embedded_supply(seen)
+    supply = supply or embedded_supply(cluster_inputs)
     bought = installed.supply(
-        supply.catalog, written.node_classes, supply.resolved, supply.not_ready, _shifted_zones(seen, installed)
+        supply.catalog,
+        written.node_classes,
+        supply.resolved,
+        supply.not_ready,
+        _shifted_zones(cluster_inputs, installed),
     )
-    snapshot = installed.snapshot(cluster, seen.state.view, seen.state.claims, bought, moment)
+    snapshot = installed.snapshot(cluster, cluster_inputs.state.view, cluster_inputs.state.claims, bought, moment)
     if types is not None:
         return msgspec.structs.replace(snapshot, catalogs=catalogs_of_file(written, types))
     unknown = {name for name, item in bought.node_classes.items() if item.resolved is None and not item.not_ready}
-    others = catalogs_of(written, seen, supply, installed.capacity.all() if unknown else (), unknown)
+    others = catalogs_of(written, cluster_inputs, supply, installed.capacity.all() if unknown else (), unknown)
     known = [catalog for catalog in snapshot.catalogs if catalog.node_class not in unknown]
     catalogs = tuple(sorted([*known, *others], key=lambda catalog: catalog.node_class))
     return msgspec.structs.replace(snapshot, catalogs=catalogs)
 
 
-def _install_hint(seen: ClusterInputs) -> tuple[str, ...]:
+def _install_hint(cluster_inputs: ClusterInputs) -> tuple[str, ...]:
     """Nodes of pools without any NodeClaim are most likely an install's, whose tables were not looked at."""
-    pooled = any(labels.NODE_POOL in node.metadata.labels for node in seen.state.view.nodes)
-    if not seen.live or not pooled or seen.state.claims or any(item.resource == "nodeclaims" for item in seen.unseen):
+    pooled = any(labels.NODE_POOL in node.metadata.labels for node in cluster_inputs.state.view.nodes)
+    if (
+        not cluster_inputs.live
+        or not pooled
+        or cluster_inputs.state.claims
+        or any(item.resource == "nodeclaims" for item in cluster_inputs.unseen)
+    ):
         return ()
     return (
         "nodes of NodePools, but no NodeClaims: if an install of Shiplap serves this cluster, name it by --cluster, so "
@@ -160,14 +183,14 @@ def _install_hint(seen: ClusterInputs) -> tuple[str, ...]:
 
 
 def _snapshot_without_install(
-    seen: ClusterInputs, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalog, ...], moment: float
+    cluster_inputs: ClusterInputs, cluster: ClusterSettings, catalogs: tuple[NodeClassCatalog, ...], moment: float
 ) -> Snapshot:
     """The snapshot of a cluster that no install is asked about."""
     return Snapshot(
         cluster=cluster.name,
         now=moment,
-        view=seen.state.view,
-        claims=seen.state.claims,
+        view=cluster_inputs.state.view,
+        claims=cluster_inputs.state.claims,
         manifests=cluster.manifests,
         catalogs=catalogs,
         settings=SchedulingSettings(
@@ -180,20 +203,20 @@ def _snapshot_without_install(
     )
 
 
-def _own_manifests(seen: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
+def _own_manifests(cluster_inputs: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
     """Those that the install was deployed with, which are what its functions decide by; else those of the cluster."""
-    if seen.installed is not None and seen.installed.settings is not None:
-        return seen.installed.settings.manifests
-    return _manifests_in_cluster(seen, sources, lax_budgets=lax_budgets)
+    if cluster_inputs.installed is not None and cluster_inputs.installed.settings is not None:
+        return cluster_inputs.installed.settings.manifests
+    return _manifests_in_cluster(cluster_inputs, sources, lax_budgets=lax_budgets)
 
 
-def _shifted_zones(seen: ClusterInputs, installed: InstalledCluster) -> frozenset[str]:
+def _shifted_zones(cluster_inputs: ClusterInputs, installed: InstalledCluster) -> frozenset[str]:
     """Zones that the install keeps out of."""
-    if not seen.cluster.zonal_shift:
+    if not cluster_inputs.cluster.zonal_shift:
         return frozenset()
     from shiplap_cli.installs.installed import shifted_zones  # noqa: PLC0415 - loads botocore
 
-    return shifted_zones(installed, seen.cluster.region)
+    return shifted_zones(installed, cluster_inputs.cluster.region)
 
 
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
@@ -210,11 +233,11 @@ def _decision_time(text: str | None) -> float:
         raise InvalidInput("--now", f"expected a time such as 2026-01-31T12:00:00Z: {error}") from error
 
 
-def _manifests_in_cluster(seen: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
+def _manifests_in_cluster(cluster_inputs: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
     """The manifests that stand among the cluster's objects."""
-    documents: Sequence[Document] = seen.state.manifests
+    documents: Sequence[Document] = cluster_inputs.state.manifests
     if not any(document.data.get("kind") == "NodePool" for document in documents):
-        where = f"context {seen.cluster.name}" if seen.live else "the cluster state"
+        where = f"context {cluster_inputs.cluster.name}" if cluster_inputs.live else "the cluster state"
         raise InvalidInput("--manifests", f"is missing, and {where} holds no NodePool; give files or folders with some")
     return _without_problems(
         check_documents(documents), tolerate_missing_classes=sources.catalog is not None, lax_budgets=lax_budgets

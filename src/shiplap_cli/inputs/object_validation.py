@@ -1,8 +1,6 @@
-"""What an API server would never have stored, found in files before a decision stumbles over it.
+"""Typed Kubernetes objects from files, and values in them that an API server would have refused.
 
-Every function yields pairs of a field and what is wrong with it.
-
-Kubernetes objects of a document, typed, or the file, line, field and reason why not.
+Functions `…_problems` yield pairs of a field and a reason. The others raise InvalidInput with file, line and field.
 """
 
 from __future__ import annotations

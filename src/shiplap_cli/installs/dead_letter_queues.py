@@ -1,4 +1,4 @@
-"""Dead letters: looking at them without taking them, and putting them back where they came from."""
+"""Inspect and redrive dead letters."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def depth(queue: str) -> tuple[int, int]:
 def peek(queue: str) -> list[DeadLetter]:
     """Some of the messages, which are given back at once. Raises StoreError."""
     found = list(_received(queue, _MOST_REQUESTS))
-    for letter in found:
+    for dead_letter in found:
         with store_errors(f"give back a message of {queue}"):
-            client("sqs").change_message_visibility(QueueUrl=queue, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
+            client("sqs").change_message_visibility(
+                QueueUrl=queue, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0
+            )
     return found
 
 
@@ -58,22 +60,22 @@ def redrive(dead: str, queue: str) -> tuple[int, int]:
     moved = stayed = 0
     sqs: Any = client("sqs")
     held: list[DeadLetter] = []
-    seen: set[str] = set()
-    for letter in _received(dead, None):
-        if letter.id in seen:  # held for too long: it was given to us again
+    seen_ids: set[str] = set()
+    for dead_letter in _received(dead, None):
+        if dead_letter.id in seen_ids:  # held for too long: it was given to us again
             break
-        seen.add(letter.id)
-        if letter.malformed:
+        seen_ids.add(dead_letter.id)
+        if dead_letter.malformed:
             stayed += 1
-            held.append(letter)
+            held.append(dead_letter)
             continue
         with store_errors(f"put a message back into {queue}"):
-            sqs.send_message(QueueUrl=queue, MessageBody=letter.body, MessageAttributes=letter.attributes)
-            sqs.delete_message(QueueUrl=dead, ReceiptHandle=letter.receipt)
+            sqs.send_message(QueueUrl=queue, MessageBody=dead_letter.body, MessageAttributes=dead_letter.attributes)
+            sqs.delete_message(QueueUrl=dead, ReceiptHandle=dead_letter.receipt)
         moved += 1
-    for letter in held:
+    for dead_letter in held:
         with store_errors(f"give back a message of {dead}"):
-            sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
+            sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0)
     return moved, stayed
 
 

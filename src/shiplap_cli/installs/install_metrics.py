@@ -1,7 +1,7 @@
-"""What an install is doing: nodes of each pool, queues, functions, failures, what was learned.
+"""Metrics of an install: nodes of each pool, queues, functions, failures, learned capacity.
 
-Gathered from table `state`, SQS, Lambda and CloudWatch by whoever asks, with their own rights: what they may not read
-is named, and the rest is shown.
+They come from table `state`, SQS, Lambda and CloudWatch, read with the caller's permissions. A source that may not be
+read is named, and the rest is shown.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RefusedOffering(_Shown, frozen=True):
 
 
 class LearnedCapacityValue(_Shown, frozen=True):
-    """What learned capacity is worth on the nodes that run.
+    """The value of learned capacity on the nodes that run.
 
     `won_back_gib` is memory that the usual estimate would have left unused, at `hourly` dollars; `not_there_gib` memory
     that it would have promised in vain. `entries` are (AMI, type, kubelet settings), `nodes` those that reported.
@@ -275,7 +275,7 @@ def _queue_metrics(install: DeployedInstall, name: str) -> QueueMetrics:
     queue, dead = install.output(f"{name}QueueUrl"), install.output(f"{name}DeadLettersUrl")
     waiting, in_flight = dead_letter_queues.depth(queue)
     left, held = dead_letter_queues.depth(dead)
-    reasons = Counter(letter.reason for letter in dead_letter_queues.peek(dead)) if left else Counter()
+    reasons = Counter(dead_letter.reason for dead_letter in dead_letter_queues.peek(dead)) if left else Counter()
     return QueueMetrics(name.lower(), waiting, in_flight, left + held, dict(sorted(reasons.items())))
 
 
@@ -301,7 +301,7 @@ def _version(function: str) -> str:
 
 
 def _lambda_counts(functions: Sequence[str], now: float) -> dict[tuple[str, str], int]:
-    """Sums of the last hour by (function, metric); a metric without values is a zero that nobody wrote."""
+    """Sums of the last hour by (function, metric); a metric without values counts as zero."""
     from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
 
     asked = [(name, metric) for name in functions for metric in ("Invocations", "Errors", "Throttles")]

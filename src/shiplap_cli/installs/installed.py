@@ -1,7 +1,7 @@
-"""What a live install knows of a cluster, and the cluster does not: claims, refusals, learned capacity, settings.
+"""State of a cluster that only its install holds: claims, refused offerings, learned capacity, settings.
 
-With it, `shiplap plan` and `disrupt` decide on what the functions decide on. It is read by whoever asks, with their own
-rights, and before the cluster, as the functions do; what may not be read is named, and the rest counts.
+With it `shiplap plan` and `disrupt` decide on the same inputs as the functions. It is read with the caller's
+permissions, before the cluster, as the functions do. A source that may not be read is named, and the rest counts.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NoMetrics:
-    """A Meter that counts nothing: looking is no event."""
+    """A Meter that counts nothing."""
 
     def count(
         self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None

@@ -46,7 +46,7 @@ sys.stdout.write(json.dumps(answer))
 
 
 class OtherDecision(msgspec.Struct, frozen=True):
-    """What another version says: the decision as it encodes it, or why it has none."""
+    """The answer of another version: the decision as it encodes it, or the reason why there is none."""
 
     version: str
     written: bytes = b""

@@ -169,7 +169,7 @@ def _scale_down(found: AutoscalerSettings, value: str) -> Change:
 def _provision_time(found: AutoscalerSettings, value: str) -> Change:
     seconds = int(go_seconds(value))
     within = min(max(seconds, _LEAST_JOIN_S), _MOST_JOIN_S)
-    note = "a node that has not joined by then is ended and its pods are planned anew; learned join times shorten it"
+    note = "a node that has not joined by then is ended and its pods are planned again; learned join times shorten it"
     match = MatchQuality.EXACT if within == seconds else MatchQuality.APPROXIMATE
     said = _finding(match, "max-node-provision-time", f"shiplap.yaml joinTimeoutSeconds: {within}", note)
     return msgspec.structs.replace(found, join_timeout_s=within), [said]
@@ -283,7 +283,7 @@ _UNMAPPED = {
     "max-drain-parallelism": "the budgets bound how many nodes leave at a time",
     "balancing-ignore-label": "one NodePool spans the zones",
     "balancing-label": "one NodePool spans the zones",
-    "force-ds": "DaemonSets are always reckoned with",
+    "force-ds": "DaemonSets always count",
     "min-replica-count": "write a PodDisruptionBudget for workloads that must keep some replicas",
 }
 

@@ -31,29 +31,29 @@ _ALIASES = (
 _ROOT_DEVICES = {"bottlerocket": "/dev/xvdb", "windows": "/dev/sda1"}
 
 
-def node_class(group: SourceGroup, cluster: str, notes: FindingCollector) -> EC2NodeClassSpec:
+def node_class(group: SourceGroup, cluster: str, collector: FindingCollector) -> EC2NodeClassSpec:
     """The EC2NodeClass of a group; groups that boot alike get equal ones."""
     template = group.template
     if group.template_name and template is None:
-        notes.lost(
+        collector.not_mapped(
             f"launch template {group.template_name}",
             "was not given: security groups, volumes, image and user "
             "data are defaults; `aws ec2 describe-launch-template-versions` prints it",
         )
-    family, terms, user_data = _image(group, notes)
+    family, terms, user_data = _image(group, collector)
     profile = template.iam_instance_profile if template is not None else None
     instance_profile = (
         (profile.name or profile.arn.rpartition("/")[2]) if profile is not None and not group.role else ""
     )
     role = group.role or ("" if instance_profile else f"shiplap-node-{cluster}")
     if not group.role and not instance_profile:
-        notes.nearly(
+        collector.approximate(
             "role of nodes", role, "a role that the stack makes; the group did not say which one its nodes have"
         )
     return EC2NodeClassSpec(
         subnet_selector_terms=tuple(SubnetSelectorTerm(id=subnet) for subnet in group.subnets)
         or (SubnetSelectorTerm(tags={f"kubernetes.io/cluster/{cluster}": "*"}),),
-        security_group_selector_terms=_security_groups(template, cluster, notes),
+        security_group_selector_terms=_security_groups(template, cluster, collector),
         ami_selector_terms=terms,
         ami_family=family,
         user_data=user_data,
@@ -68,23 +68,23 @@ def node_class(group: SourceGroup, cluster: str, notes: FindingCollector) -> EC2
     )
 
 
-def _image(group: SourceGroup, notes: FindingCollector) -> tuple[str, tuple[AmiSelectorTerm, ...], str | None]:
+def _image(group: SourceGroup, collector: FindingCollector) -> tuple[str, tuple[AmiSelectorTerm, ...], str | None]:
     """AMI family, selector terms and user data."""
     alias = next((alias for prefix, alias in _ALIASES if group.ami_type.startswith(prefix)), "")
     if alias:
-        notes.exact(
+        collector.exact(
             f"amiType {group.ami_type}", f"amiSelectorTerms alias {alias}", "the variant follows the instance type"
         )
         return "", (AmiSelectorTerm(alias=alias),), group.boot.text or None
     image = group.template.image_id if group.template is not None else ""
     if not image:
-        notes.nearly("image", "alias al2023@latest", "the group did not say which image its nodes boot from")
+        collector.approximate("image", "alias al2023@latest", "the group did not say which image its nodes boot from")
         return "", (AmiSelectorTerm(alias="al2023@latest"),), None
     seen = {"AL2": "al2@latest", "AL2023": "al2023@latest", "Bottlerocket": "bottlerocket@latest"}.get(
         group.boot.family
     )
     hint = f"; to follow new images write alias {seen} instead and leave the user data out" if seen else ""
-    notes.nearly(
+    collector.approximate(
         f"image {image}",
         "amiFamily Custom, with the user data it has",
         f"it boots as before, and stays at this image{hint}",
@@ -93,15 +93,15 @@ def _image(group: SourceGroup, notes: FindingCollector) -> tuple[str, tuple[AmiS
 
 
 def _security_groups(
-    template: TemplateData | None, cluster: str, notes: FindingCollector
+    template: TemplateData | None, cluster: str, collector: FindingCollector
 ) -> tuple[SecurityGroupSelectorTerm, ...]:
     written = template.security_group_ids if template is not None else ()
     if not written and template is not None:
         written = tuple(group for interface in template.network_interfaces for group in interface.groups)
     if written:
-        notes.exact("security groups", ", ".join(dict.fromkeys(written)))
+        collector.exact("security groups", ", ".join(dict.fromkeys(written)))
         return tuple(SecurityGroupSelectorTerm(id=group) for group in dict.fromkeys(written))
-    notes.exact("security groups", f"the cluster's own (tag aws:eks:cluster-name={cluster})")
+    collector.exact("security groups", f"the cluster's own (tag aws:eks:cluster-name={cluster})")
     return (SecurityGroupSelectorTerm(tags={"aws:eks:cluster-name": cluster}),)
 
 

@@ -63,15 +63,17 @@ def manifests_of(
     formers: list[FormerPool] = []
     weights = _weights(groups, autoscaler)
     for group in groups:
-        notes = FindingCollector(group.source)
+        collector = FindingCollector(group.source)
         name = naming.pool(_name_of(group.name))
-        spec = node_class(group, cluster, notes)
+        spec = node_class(group, cluster, collector)
         key = msgspec.json.encode(spec)
         class_name, _ = classes.setdefault(key, (_name_of(group.name), spec))
-        pools.append(_document(_pool(group, name, class_name, autoscaler, naming, weights.get(group.name, 0), notes)))
+        pools.append(
+            _document(_pool(group, name, class_name, autoscaler, naming, weights.get(group.name, 0), collector))
+        )
         origin = FormerKind.NODE_GROUP if group.managed else FormerKind.SCALING_GROUP
         formers.append(FormerPool(origin, group.name, name, least=group.least, desired=group.desired))
-        findings += notes.all
+        findings += collector.all
     written = [_class_document(name, spec) for name, spec in classes.values()]
     return (*written, *pools), tuple(formers), tuple(findings)
 
@@ -93,49 +95,51 @@ def _pool(
     autoscaler: AutoscalerSettings,
     naming: Naming,
     weight: int,
-    notes: FindingCollector,
+    collector: FindingCollector,
 ) -> NodePool:
     most = autoscaler.bounds.get(group.name, (group.least, group.most))[1]
     if group.least:
         note = "a NodePool has no minimum: nodes follow the pods; keep room free by a CapacityBuffer if that is needed"
-        notes.nearly(f"minimum size {group.least}", "none", note)
-    notes.exact("maximum size", f"spec.limits.nodes: {most}")
+        collector.approximate(f"minimum size {group.least}", "none", note)
+    collector.exact("maximum size", f"spec.limits.nodes: {most}")
     if weight:
-        notes.exact("priority of the expander", f"spec.weight: {weight}")
+        collector.exact("priority of the expander", f"spec.weight: {weight}")
     for text in group.leftovers:
         field, _, note = text.partition(": ")
-        notes.lost(field, note)
+        collector.not_mapped(field, note)
     taints = group.taints
     if taints:
-        notes.exact("taints", "spec.template.spec.taints")
+        collector.exact("taints", "spec.template.spec.taints")
     spec = NodeClaimTemplateSpec(
         NodeClassReference(class_name),
-        requirements=tuple(_requirements(group, notes)),
+        requirements=tuple(_requirements(group, collector)),
         taints=(*taints, MIGRATION_TAINT) if naming.taint else taints,
     )
     return NodePool(
-        ObjectMeta(name=name, annotations=dict(_annotations(group, notes))),
+        ObjectMeta(name=name, annotations=dict(_annotations(group, collector))),
         NodePoolSpec(
-            NodePoolTemplate(spec, TemplateMetadata(labels=_labels(group, notes))),
-            disruption=_disruption(group, autoscaler, notes),
+            NodePoolTemplate(spec, TemplateMetadata(labels=_labels(group, collector))),
+            disruption=_disruption(group, autoscaler, collector),
             limits={"nodes": str(most)},
             weight=weight,
         ),
     )
 
 
-def _requirements(group: SourceGroup, notes: FindingCollector) -> Iterator[RequirementSpec]:
+def _requirements(group: SourceGroup, collector: FindingCollector) -> Iterator[RequirementSpec]:
     if group.types:
         yield RequirementSpec(labels.INSTANCE_TYPE, "In", tuple(dict.fromkeys(group.types)))
         note = "wider lists find cheaper and steadier capacity: try a family, such as m7*, with `shiplap plan`"
-        notes.exact("instance types", f"{labels.INSTANCE_TYPE} In {', '.join(dict.fromkeys(group.types))}", note)
+        collector.exact("instance types", f"{labels.INSTANCE_TYPE} In {', '.join(dict.fromkeys(group.types))}", note)
     elif group.attributes is not None:
-        yield from _attributes(group.attributes, notes)
+        yield from _attributes(group.attributes, collector)
     elif group.managed and group.template_name == "":
         yield RequirementSpec(labels.INSTANCE_TYPE, "In", ("t3.medium",))
-        notes.exact("instance types", "t3.medium", "EKS's default")
+        collector.exact("instance types", "t3.medium", "EKS's default")
     else:
-        notes.lost("instance types", f"stand in launch template {group.template_name or '(none)'}, which was not given")
+        collector.not_mapped(
+            "instance types", f"stand in launch template {group.template_name or '(none)'}, which was not given"
+        )
     kinds = [labels.SPOT] if group.spot_percent else []
     kinds += [labels.ON_DEMAND] if group.spot_percent < 100 or not kinds else []
     yield RequirementSpec(labels.CAPACITY_TYPE, "In", tuple(kinds))
@@ -147,7 +151,7 @@ def _requirements(group: SourceGroup, notes: FindingCollector) -> Iterator[Requi
         yield RequirementSpec(labels.OS, "In", ("windows",))
 
 
-def _attributes(wanted: InstanceRequirements, notes: FindingCollector) -> Iterator[RequirementSpec]:
+def _attributes(wanted: InstanceRequirements, collector: FindingCollector) -> Iterator[RequirementSpec]:
     """Attributes as far as instance types carry them as labels."""
     if wanted.allowed_instance_types:
         yield RequirementSpec(labels.INSTANCE_TYPE, "In", wanted.allowed_instance_types)
@@ -155,7 +159,9 @@ def _attributes(wanted: InstanceRequirements, notes: FindingCollector) -> Iterat
     if plain:
         yield RequirementSpec(labels.INSTANCE_TYPE, "NotIn", plain)
     if len(plain) < len(wanted.excluded_instance_types):
-        notes.lost("ExcludedInstanceTypes", "patterns cannot be excluded; name the families under instance-family")
+        collector.not_mapped(
+            "ExcludedInstanceTypes", "patterns cannot be excluded; name the families under instance-family"
+        )
     for key, bounds in ((_CPU, wanted.v_cpu_count), (_MEMORY, wanted.memory_mib)):
         if bounds.min is not None and bounds.min > 0:
             yield RequirementSpec(key, "Gt", (str(int(bounds.min) - 1),))
@@ -165,27 +171,29 @@ def _attributes(wanted: InstanceRequirements, notes: FindingCollector) -> Iterat
     if makers:
         yield RequirementSpec(_MAKER, "In", makers)
     note = "as labels of instance types say it; look at `shiplap instance-types` for what is meant"
-    notes.nearly("InstanceRequirements", "requirements on vCPUs, memory and manufacturer", note)
+    collector.approximate("InstanceRequirements", "requirements on vCPUs, memory and manufacturer", note)
     for field in ("instance_generations", "bare_metal", "burstable_performance", "local_storage"):
         if getattr(wanted, field):
-            notes.lost(field, f"{getattr(wanted, field)!r}: write it as a requirement on instance-family or -category")
+            collector.not_mapped(
+                field, f"{getattr(wanted, field)!r}: write it as a requirement on instance-family or -category"
+            )
 
 
 _CPU, _MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-memory"
 _MAKER = "karpenter.k8s.aws/instance-cpu-manufacturer"
 
 
-def _annotations(group: SourceGroup, notes: FindingCollector) -> Iterator[tuple[str, str]]:
+def _annotations(group: SourceGroup, collector: FindingCollector) -> Iterator[tuple[str, str]]:
     distribution = group.distribution
     if 0 < group.spot_percent < 100:
         yield shiplap_annotations.MIN_ON_DEMAND, f"{100 - group.spot_percent}%"
-        notes.exact(
+        collector.exact(
             "OnDemandPercentageAboveBaseCapacity", f"{shiplap_annotations.MIN_ON_DEMAND}: {100 - group.spot_percent}%"
         )
     if distribution is None:
         return
     if distribution.on_demand_base_capacity and group.spot_percent:
-        notes.lost(
+        collector.not_mapped(
             "OnDemandBaseCapacity",
             "a share can be said, not a number; a second pool of on-demand with a higher "
             f"weight and limits.nodes {distribution.on_demand_base_capacity} comes to the same",
@@ -194,46 +202,50 @@ def _annotations(group: SourceGroup, notes: FindingCollector) -> Iterator[tuple[
         strategy = _STRATEGIES.get(distribution.spot_allocation_strategy, "price-capacity-optimized")
         if strategy != "price-capacity-optimized":
             yield shiplap_annotations.ALLOCATION_STRATEGY, strategy
-        notes.exact("SpotAllocationStrategy", strategy)
+        collector.exact("SpotAllocationStrategy", strategy)
         if distribution.spot_max_price:
             yield shiplap_annotations.MAX_NODE_PRICE, distribution.spot_max_price
-            notes.nearly(
+            collector.approximate(
                 "SpotMaxPrice",
                 f"{shiplap_annotations.MAX_NODE_PRICE}: {distribution.spot_max_price}",
                 "of any node of the pool",
             )
     elif distribution.on_demand_allocation_strategy == "prioritized" and len(group.types) > 1:
         note = "the cheapest type that fits is taken; an order is written as tiers or as pools with weights"
-        notes.nearly("OnDemandAllocationStrategy prioritized", "by price", note)
+        collector.approximate("OnDemandAllocationStrategy prioritized", "by price", note)
 
 
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "karpenter.sh", "karpenter.k8s.aws")
 _ALLOWED_DOMAINS = ("node-restriction.kubernetes.io", "kops.k8s.io", "node.kubernetes.io")
 
 
-def _labels(group: SourceGroup, notes: FindingCollector) -> dict[str, str]:
+def _labels(group: SourceGroup, collector: FindingCollector) -> dict[str, str]:
     """Labels that a NodePool may set; the others say what EC2, the kubelet or EKS say themselves."""
     kept: dict[str, str] = {}
     for key, value in sorted(group.labels.items()):
         domain = key.partition("/")[0] if "/" in key else ""
         reserved = any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
         if reserved and not any(domain == name or domain.endswith(f".{name}") for name in _ALLOWED_DOMAINS[:2]):
-            notes.lost(f"label {key}={value}", "is set by EC2, the kubelet or EKS; select nodes by a label of your own")
+            collector.not_mapped(
+                f"label {key}={value}", "is set by EC2, the kubelet or EKS; select nodes by a label of your own"
+            )
         else:
             kept[key] = value
     if kept:
-        notes.exact("labels", "spec.template.metadata.labels")
+        collector.exact("labels", "spec.template.metadata.labels")
     return kept
 
 
-def _disruption(group: SourceGroup, autoscaler: AutoscalerSettings, notes: FindingCollector) -> Disruption:
+def _disruption(group: SourceGroup, autoscaler: AutoscalerSettings, collector: FindingCollector) -> Disruption:
     after = autoscaler.consolidate_after
     for key, value in sorted(group.options.items()):
         if key == "scaledownunneededtime":
             after = value
-            notes.nearly(f"{_OPTIONS_WITHOUT}/{key}", f"spec.disruption.consolidateAfter: {value}", "of this pool")
+            collector.approximate(
+                f"{_OPTIONS_WITHOUT}/{key}", f"spec.disruption.consolidateAfter: {value}", "of this pool"
+            )
         else:
-            notes.lost(f"{_OPTIONS_WITHOUT}/{key}", "there is no such setting of a pool")
+            collector.not_mapped(f"{_OPTIONS_WITHOUT}/{key}", "there is no such setting of a pool")
     budgets = (Budget(),)
     if not autoscaler.scale_down:
         budgets = (Budget("0"),)

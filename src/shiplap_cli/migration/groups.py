@@ -1,4 +1,4 @@
-"""One view of Auto Scaling groups and managed node groups: what their nodes are like, whoever says so.
+"""One view of Auto Scaling groups and managed node groups: the properties of their nodes, from all sources.
 
 A managed node group says most things itself and the rest in its launch template; a self-managed one says them in the
 template, in its user data and in the tags that Cluster Autoscaler reads when a group is empty.

@@ -28,8 +28,8 @@ def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> Mi
     Raises:
         InvalidInput: the cluster's state or the manifests cannot be used.
     """
-    reading = load_inputs(Sources(cluster_state=list(state), manifests=[manifests], region=region))
-    snapshot = reading.snapshot
+    inputs = load_inputs(Sources(cluster_state=list(state), manifests=[manifests], region=region))
+    snapshot = inputs.snapshot
     pods = tuple(_unbound(pod) for pod in snapshot.view.pods if _needs_a_node(pod))
     world = msgspec.structs.replace(snapshot.view, pods=pods, nodes=(), events=())
     decided = plan(msgspec.structs.replace(snapshot, view=world, claims=()))
@@ -45,8 +45,8 @@ def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> Mi
         present_estimated=totals.now.estimated,
         unpriced_nodes=totals.unpriced,
         left_out=tuple((e.pod.key, e.message) for e in decided.unschedulable),
-        region=reading.region,
-        notes=reading.notes,
+        region=inputs.region,
+        notes=inputs.notes,
     )
 
 

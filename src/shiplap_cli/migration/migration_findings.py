@@ -1,4 +1,4 @@
-"""What a migration comes to: the manifests it writes, and how well each thing found maps to them."""
+"""The result of a migration: its manifests, and how well each source setting maps to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MigrationFinding(msgspec.Struct, frozen=True):
 
 
 class FindingCollector:
-    """Findings about one source, as they are found."""
+    """Collects the findings about one source."""
 
     def __init__(self, source: str) -> None:
         self.all: list[MigrationFinding] = []
@@ -47,11 +47,11 @@ class FindingCollector:
         """It maps as it was."""
         self.all.append(MigrationFinding(MatchQuality.EXACT, self._source, field, becomes, note))
 
-    def nearly(self, field: str, becomes: str, note: str) -> None:
+    def approximate(self, field: str, becomes: str, note: str) -> None:
         """It maps, with a difference."""
         self.all.append(MigrationFinding(MatchQuality.APPROXIMATE, self._source, field, becomes, note))
 
-    def lost(self, field: str, note: str) -> None:
+    def not_mapped(self, field: str, note: str) -> None:
         """It does not map."""
         self.all.append(MigrationFinding(MatchQuality.NONE, self._source, field, "", note))
 

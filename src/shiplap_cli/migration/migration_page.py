@@ -38,7 +38,7 @@ class MigrationCost(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...] = ()
 
 
-def migration_page(found: Migration, trial: MigrationCost | None, folder: Path | None) -> RenderableType:
+def migration_page(found: Migration, cost: MigrationCost | None, folder: Path | None) -> RenderableType:
     """What a person sees: what does not map first, then the rest, the dry run and where to go on."""
     table = Table("", "found", "becomes", "note", box=None, header_style="bold", padding=(0, 2, 0, 0))
     order = [MatchQuality.NONE, MatchQuality.APPROXIMATE, MatchQuality.EXACT]
@@ -47,8 +47,8 @@ def migration_page(found: Migration, trial: MigrationCost | None, folder: Path |
         what = f"{finding.source}: {finding.field}"
         table.add_row(Text(finding.match, style), Text(what), Text(finding.becomes), Text(finding.note, "dim"))
     parts: list[RenderableType] = [Text(_summary(found), "bold"), table]
-    if trial is not None:
-        parts += [Text(line) for line in _cost_lines(trial)]
+    if cost is not None:
+        parts += [Text(line) for line in _cost_lines(cost)]
     if folder is None:
         parts.append(Text("Nothing was written; --to FOLDER writes the manifests and a report with the steps."))
     else:
@@ -63,28 +63,28 @@ def _summary(found: Migration) -> str:
     return f"From {found.origin}: {counted(len(found.manifests), 'manifest')}; {counts}"
 
 
-def _cost_lines(trial: MigrationCost) -> Iterator[str]:
-    placed = trial.pods - len(trial.left_out)
-    pods = f"{placed} of {counted(trial.pods, 'pod')}" if trial.left_out else counted(trial.pods, "pod")
+def _cost_lines(cost: MigrationCost) -> Iterator[str]:
+    placed = cost.pods - len(cost.left_out)
+    pods = f"{placed} of {counted(cost.pods, 'pod')}" if cost.left_out else counted(cost.pods, "pod")
     yield (
-        f"Dry run: {pods} on {counted(trial.nodes, 'new node')}, {'~' * trial.estimated}{trial.hourly:.4f} USD/h; now"
-        f" {counted(trial.present_nodes, 'node')}, {'~' * trial.present_estimated}{trial.present_hourly:.4f} USD/h"
-        + (f" ({trial.unpriced_nodes} of unknown price)" if trial.unpriced_nodes else "")
+        f"Dry run: {pods} on {counted(cost.nodes, 'new node')}, {'~' * cost.estimated}{cost.hourly:.4f} USD/h; now"
+        f" {counted(cost.present_nodes, 'node')}, {'~' * cost.present_estimated}{cost.present_hourly:.4f} USD/h"
+        + (f" ({cost.unpriced_nodes} of unknown price)" if cost.unpriced_nodes else "")
     )
-    for pod, message in trial.left_out[:_MOST]:
+    for pod, message in cost.left_out[:_MOST]:
         yield f"  without a place: {pod}: {message}"
-    if len(trial.left_out) > _MOST:
-        yield f"  and {len(trial.left_out) - _MOST} more"
-    for note in trial.notes:
+    if len(cost.left_out) > _MOST:
+        yield f"  and {len(cost.left_out) - _MOST} more"
+    for note in cost.notes:
         yield f"! {note}"
 
 
-def report_text(found: Migration, trial: MigrationCost | None, settings: str) -> str:
+def report_text(found: Migration, cost: MigrationCost | None, settings: str) -> str:
     """The report in Markdown."""
     lines = [f"# From {found.origin} to Shiplap", "", _summary(found) + ".", ""]
     lines += ["Into `shiplap.yaml`:", "", "```yaml", settings.rstrip(), "```", ""]
-    if trial is not None:
-        lines += ["## Dry run", "", *_cost_lines(trial), ""]
+    if cost is not None:
+        lines += ["## Dry run", "", *_cost_lines(cost), ""]
     titles = {
         MatchQuality.NONE: "What does not map",
         MatchQuality.APPROXIMATE: "What maps with a difference",

@@ -66,7 +66,7 @@ def _protected_pods(
             "pods without a controller",
             [pod for pod in alive if not pod.metadata.owner_references],
             "",
-            f"Cluster Autoscaler keeps their node; Shiplap may evict them, and nobody makes them anew: {_PROTECT}",
+            f"Cluster Autoscaler keeps their node; Shiplap may evict them, and nothing creates them again: {_PROTECT}",
         ),
         (
             MatchQuality.NONE,

@@ -185,7 +185,7 @@ def _area(points: Sequence[tuple[float, float]], ends_s: float, top: float) -> s
 
 
 def _columns(lines: Sequence[ChartLine], ends_s: float, show: Callable[[float], str]) -> list[str]:
-    """Stretches that tell the values at their beginning to whoever points at them."""
+    """Invisible columns whose tooltips show the values at their left edge."""
     found = []
     places = [0] * len(lines)
     for column in range(_COLUMNS):

@@ -18,23 +18,23 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money
 
 
-def caveats_document(reading: LoadedInputs) -> dict[str, Any]:
+def caveats_document(inputs: LoadedInputs) -> dict[str, Any]:
     """The Region of its prices and zones, and what an answer does not rest on: rights that are missing, AWS not asked.
 
     Each is there where there is any of it.
     """
-    parts = {"region": reading.region, "unseen": reading.unseen, "notes": reading.notes}
+    parts = {"region": inputs.region, "unseen": inputs.unseen, "notes": inputs.notes}
     return {key: msgspec.to_builtins(entries) for key, entries in parts.items() if entries}
 
 
-def caveat_lines(reading: LoadedInputs) -> list[RenderableType]:
+def caveat_lines(inputs: LoadedInputs) -> list[RenderableType]:
     """The same for people."""
-    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in caveat_texts(reading)]
+    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in caveat_texts(inputs)]
 
 
-def caveat_texts(reading: LoadedInputs) -> tuple[str, ...]:
+def caveat_texts(inputs: LoadedInputs) -> tuple[str, ...]:
     """The same as plain lines."""
-    return (*(item.text for item in reading.unseen), *reading.notes)
+    return (*(item.text for item in inputs.unseen), *inputs.notes)
 
 
 def plan_document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]:

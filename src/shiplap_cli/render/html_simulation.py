@@ -49,7 +49,7 @@ def comparison_report(mine: ComparedRun, others: ComparedRun) -> str:
 
 def _verdict(outcome: RunOutcome) -> str:
     if not outcome.violations:
-        return "<p class=good><b>Every promise was kept.</b></p>"
+        return "<p class=good><b>Every invariant held.</b></p>"
     return "".join(
         f"<p class=bad><b>Broken after {duration(item.at)}: {text(item.promise)}.</b> "
         f"{text(markup.short(item.detail, 1500))}</p>"

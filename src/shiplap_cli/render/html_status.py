@@ -36,14 +36,14 @@ def pictures_of(
 
 def status_report(
     found: StatusDocument,
-    vitals: InstallMetrics,
+    metrics: InstallMetrics,
     pictures: Sequence[ClusterPicture],
     missing: Sequence[str],
     now: float,
 ) -> str:
     """Everything on one page; what could not be seen comes first."""
     names = ", ".join(each.cluster for each in found.clusters) or "no cluster is known yet"
-    body = [missing_list((*missing, *vitals.unseen)), _failures(vitals), *_classes(found), _pools(vitals)]
+    body = [missing_list((*missing, *metrics.unseen)), _failures(metrics), *_classes(found), _pools(metrics)]
     for picture in pictures:
         body += [
             f"<h2>Nodes of {text(picture.cluster)}</h2>",
@@ -51,7 +51,7 @@ def status_report(
             packing_map(picture),
             node_table(picture),
         ]
-    body += [_learned(vitals), _resting(vitals), _queues(vitals), _functions(vitals), _catalogues(found)]
+    body += [_learned(metrics), _resting(metrics), _queues(metrics), _functions(metrics), _catalogues(found)]
     return page("Status of an install of Shiplap", f"{names}; {rfc3339(now)}", "".join(body))
 
 
@@ -97,7 +97,7 @@ def _catalogues(found: StatusDocument) -> str:
     return f"<h2>Catalogues</h2>{table(head, rows, numbers=(1, 2), stacks=True)}" if rows else ""
 
 
-def _pools(vitals: InstallMetrics) -> str:
+def _pools(metrics: InstallMetrics) -> str:
     rows = [
         (
             f"{use.cluster}/{use.pool}",
@@ -107,15 +107,15 @@ def _pools(vitals: InstallMetrics) -> str:
             dollars(use.hourly),
             ", ".join(f"{name} {use.used.get(name, '0')} of {limit}" for name, limit in sorted(use.limits.items())),
         )
-        for use in vitals.pool_use
+        for use in metrics.pool_use
     ]
     head = ("pool", "nodes", "starting", "leaving", "per hour", "limits")
     return f"<h2>What pools have</h2>{table(head, rows, numbers=(1, 2, 3, 4), stacks=True)}" if rows else ""
 
 
-def _learned(vitals: InstallMetrics) -> str:
+def _learned(metrics: InstallMetrics) -> str:
     """What measured nodes are worth beside the usual estimate."""
-    known = vitals.learned
+    known = metrics.learned
     if known is None:
         return ""
     facts = (
@@ -129,13 +129,15 @@ def _learned(vitals: InstallMetrics) -> str:
     return f"<h2>Learned capacity</h2><dl class=totals>{shown}</dl>"
 
 
-def _resting(vitals: InstallMetrics) -> str:
-    rows = [(item.instance_type, item.capacity_type, item.zone, item.code, item.until) for item in vitals.resting[:200]]
+def _resting(metrics: InstallMetrics) -> str:
+    rows = [
+        (item.instance_type, item.capacity_type, item.zone, item.code, item.until) for item in metrics.resting[:200]
+    ]
     head = ("instance type", "bought as", "zone", "EC2 said", "left alone until")
     return f"<h2>What EC2 refuses for now</h2>{table(head, rows, stacks=True)}" if rows else ""
 
 
-def _queues(vitals: InstallMetrics) -> str:
+def _queues(metrics: InstallMetrics) -> str:
     rows = [
         (
             item.name,
@@ -144,25 +146,25 @@ def _queues(vitals: InstallMetrics) -> str:
             str(item.dead_letters),
             ", ".join(f"{reason}: {count}" for reason, count in item.reasons.items()),
         )
-        for item in vitals.queues
+        for item in metrics.queues
     ]
     head = ("queue", "waiting", "in flight", "dead letters", "reasons")
     return f"<h2>Queues</h2>{table(head, rows, numbers=(1, 2, 3), stacks=True)}" if rows else ""
 
 
-def _functions(vitals: InstallMetrics) -> str:
+def _functions(metrics: InstallMetrics) -> str:
     rows = [
         (
             item.name,
             item.version,
             *("?" if n is None else f"{n:,}" for n in (item.invocations, item.errors, item.throttles)),
         )
-        for item in vitals.functions
+        for item in metrics.functions
     ]
     head = ("function", "version", "calls", "errors", "throttles")
     return f"<h2>Functions in the last hour</h2>{table(head, rows, numbers=(2, 3, 4))}" if rows else ""
 
 
-def _failures(vitals: InstallMetrics) -> str:
-    rows = [(item.at, f"{item.cluster}/{item.claim}", item.why) for item in vitals.failures[:200]]
+def _failures(metrics: InstallMetrics) -> str:
+    rows = [(item.at, f"{item.cluster}/{item.claim}", item.why) for item in metrics.failures[:200]]
     return f"<h2>Failures of the last hour</h2>{table(('at', 'claim', 'why'), rows, stacks=True)}" if rows else ""

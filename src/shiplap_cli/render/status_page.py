@@ -1,4 +1,4 @@
-"""The vitals of an install for people."""
+"""The metrics of an install for people."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolSt
 from shiplap_cli.installs.install_metrics import InstallMetrics
 
 _MOST = 10
-"""Failures and resting offerings that one screen has room for."""
+"""Failures and refused offerings shown on one screen."""
 
 
-def metrics_page(vitals: InstallMetrics) -> Iterator[RenderableType]:
+def metrics_page(metrics: InstallMetrics) -> Iterator[RenderableType]:
     """A table for each part of which anything is known."""
-    if vitals.pool_use:
-        yield _pools(vitals)
-    if vitals.queues:
-        yield _queues(vitals)
-    if vitals.functions:
-        yield _functions(vitals)
-    if vitals.failures:
-        yield _failures(vitals)
-    if vitals.resting:
-        yield _resting(vitals)
-    if vitals.learned is not None:
-        worth = vitals.learned
+    if metrics.pool_use:
+        yield _pools(metrics)
+    if metrics.queues:
+        yield _queues(metrics)
+    if metrics.functions:
+        yield _functions(metrics)
+    if metrics.failures:
+        yield _failures(metrics)
+    if metrics.resting:
+        yield _resting(metrics)
+    if metrics.learned is not None:
+        worth = metrics.learned
         yield Text(
             f"Learned capacity: {worth.entries} entries of {worth.nodes} nodes; on the nodes that run, "
             f"{worth.won_back_gib:.1f} GiB (${worth.hourly:.4f}/h) more than estimated can be used, and "
             f"{worth.not_there_gib:.1f} GiB that are not there are not promised"
         )
-    for line in vitals.unseen:
+    for line in metrics.unseen:
         yield Text.assemble(("! ", "yellow bold"), (f"not seen: {line}", "yellow"))
 
 
@@ -43,47 +43,47 @@ def _right(*names: str) -> list[Column]:
     return [Column(name, justify="right") for name in names]
 
 
-def _pools(vitals: InstallMetrics) -> Table:
+def _pools(metrics: InstallMetrics) -> Table:
     columns = _right("nodes", "starting", "leaving", "$/h")
     table = Table("cluster", "pool", *columns, "limits used", title="Nodes", title_justify="left")
-    for use in vitals.pool_use:
+    for use in metrics.pool_use:
         bounds = ", ".join(f"{name} {use.used[name]} of {bound}" for name, bound in use.limits.items())
         counts = (str(use.nodes), str(use.starting), str(use.leaving), f"{use.hourly:.4f}")
         table.add_row(use.cluster, use.pool, *counts, Text(bounds or "none"))
     return table
 
 
-def _queues(vitals: InstallMetrics) -> Table:
+def _queues(metrics: InstallMetrics) -> Table:
     columns = _right("waiting", "in flight", "dead letters")
     table = Table("queue", *columns, "why they are dead", title="Queues", title_justify="left")
-    for queue in vitals.queues:
+    for queue in metrics.queues:
         reasons = "\n".join(f"{number}: {reason}" for reason, number in queue.reasons.items())
         dead = Text(str(queue.dead_letters), style="red" if queue.dead_letters else "")
         table.add_row(queue.name, str(queue.waiting), str(queue.in_flight), dead, Text(reasons))
     return table
 
 
-def _functions(vitals: InstallMetrics) -> Table:
+def _functions(metrics: InstallMetrics) -> Table:
     columns = _right("version", "invocations", "errors", "throttles")
     table = Table("function", *columns, title="Functions, last hour", title_justify="left")
-    for item in vitals.functions:
+    for item in metrics.functions:
         counts = ("?" if n is None else str(n) for n in (item.invocations, item.errors, item.throttles))
         table.add_row(item.name, item.version, *counts)
     return table
 
 
-def _failures(vitals: InstallMetrics) -> Table:
-    title = f"Failed within the last hour: {len(vitals.failures)}"
+def _failures(metrics: InstallMetrics) -> Table:
+    title = f"Failed within the last hour: {len(metrics.failures)}"
     table = Table("at", "cluster", "claim", "why", title=title, title_justify="left")
-    for item in vitals.failures[:_MOST]:
+    for item in metrics.failures[:_MOST]:
         table.add_row(item.at, item.cluster, item.claim, Text(item.why))
     return table
 
 
-def _resting(vitals: InstallMetrics) -> Table:
-    title = f"Offerings left alone for now: {len(vitals.resting)}"
+def _resting(metrics: InstallMetrics) -> Table:
+    title = f"Offerings left alone for now: {len(metrics.resting)}"
     table = Table("type", "zone", "capacity type", "until", "EC2 said", title=title, title_justify="left")
-    for item in vitals.resting[:_MOST]:
+    for item in metrics.resting[:_MOST]:
         table.add_row(item.instance_type, item.zone, item.capacity_type, item.until, item.code)
     return table
 

@@ -1,7 +1,4 @@
-"""What a cluster's nodes come to now and after a plan, in nodes and dollars.
-
-What two plans of one cluster differ in, as data: `shiplap plan --diff` prints and draws it.
-"""
+"""Totals of a cluster now and after a plan, in nodes and dollars, and the difference of two plans of `plan --diff`."""
 
 from __future__ import annotations
 

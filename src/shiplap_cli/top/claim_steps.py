@@ -1,4 +1,4 @@
-"""What claims tell that no record does: what EC2 gave, interruptions, and the steps by which nodes come and go."""
+"""Steps of claims that no record holds: launches, interruptions, joins and removals of nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTICES = frozenset(map(str, NoticeKind))
 _RECORDED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.DISRUPTING})
 """States that a recorded decision tells of."""
 _MOST = 20
-"""Of the first look at claims only so many steps are told, the latest."""
+"""Steps that are shown after the first read of the claims: the latest ones."""
 
 
 def claim_steps(before: Sequence[NodeClaim] | None, after: Sequence[NodeClaim]) -> list[Headline]:

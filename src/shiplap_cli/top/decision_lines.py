@@ -17,7 +17,7 @@ _HALF_A_DAY_S = 12 * 3600.0
 _INDENT = 19
 _UNASKED = "Name an install to see what it decides: --cluster, --stack or --dev."
 _NONE = "Nothing was decided in the last 24 hours."
-_HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME tells a claim's story."
+_HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME shows its history."
 
 
 def decision_line(line: Headline, now: float, width: int) -> Text:

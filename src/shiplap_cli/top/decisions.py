@@ -18,7 +18,7 @@ from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.top import polling
 
 BACK_S = 24 * 3600.0
-"""How far decisions are told of, seconds."""
+"""How far back decisions are shown, seconds."""
 _LATE_S = 900.0
 """A record's id has the time of the look at the cluster; it is written so many seconds later at the most."""
 _AT_ONCE = 8
@@ -28,7 +28,7 @@ _SUBJECT = polling.PolledSource("decisions", "recorded decisions are not seen")
 
 
 class DecisionsRead(msgspec.Struct, frozen=True):
-    """Decisions that had not been told before, oldest first."""
+    """New decisions, oldest first."""
 
     lines: tuple[Headline, ...]
 

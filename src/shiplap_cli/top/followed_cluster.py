@@ -1,4 +1,4 @@
-"""Pictures of a cluster that is followed: only what has changed since the last one is drawn anew.
+"""Pictures of a cluster that is followed: only nodes that changed since the last one are drawn again.
 
 A cluster of 20,000 pods changes little within a second, so a picture each second costs what has changed, not what is
 there.
@@ -56,7 +56,7 @@ class FollowedCluster:
         return {"nodes", "pods"} <= self._listed | self._troubles.keys()
 
     @property
-    def blind(self) -> str:
+    def unreachable_reason(self) -> str:
         """Why nothing at all is seen, neither the cluster nor claims; empty when something is."""
         return "" if self._listed or self._claims or not self.ready else self._troubles["nodes"]
 
@@ -64,15 +64,15 @@ class FollowedCluster:
         """What was decided since then (epoch seconds), in order of time."""
         return tuple(line for line in self._decisions if line.at >= since)
 
-    def see(self, seen: ClusterEvent | ClaimsRead | DecisionsRead) -> None:
+    def apply(self, seen: ClusterEvent | ClaimsRead | DecisionsRead) -> None:
         """Take note of what was seen."""
         match seen:
             case ClaimsRead(claims):
                 self._to_pair = self._to_pair or claims != self._claims
-                self._tell(claim_steps(self._claims, claims))
+                self._add_decisions(claim_steps(self._claims, claims))
                 self._claims = claims
             case DecisionsRead(lines):
-                self._tell(lines)
+                self._add_decisions(lines)
             case SourceProblem(kind, reason):
                 if reason:
                     self._troubles[kind] = reason
@@ -124,13 +124,13 @@ class FollowedCluster:
         there = {region_of(node) for node in self._nodes.values()}
         return (self._prices[region][1] for region in sorted(there & self._prices.keys()) if self._prices[region][1])
 
-    def _tell(self, lines: Iterable[Headline]) -> None:
+    def _add_decisions(self, lines: Iterable[Headline]) -> None:
         """A record may appear after one of a later look at the cluster: what is shown is in order of time."""
         decided = sorted((*self._decisions, *lines), key=lambda line: (line.at, line.record))
         self._decisions = tuple(decided[-_KEPT:])
 
     def _pair(self) -> None:
-        """Find each claim's node anew where claims or nodes have come or gone."""
+        """Pair claims and nodes again after either has come or gone."""
         if not self._to_pair:
             return
         paired, self._coming = pair(list(self._nodes.values()), self._claims or ())

@@ -47,7 +47,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What there is to show: the cluster, and what was decided, in order of time; None where nobody was asked."""
+    """What there is to show: the cluster, and what was decided, in order of time; None without an install."""
 
     picture: ClusterPicture
     decisions: tuple[Headline, ...] | None = None
@@ -173,7 +173,7 @@ _GROWING = (("NAME", 16), ("TYPE", 6), ("POOL", 10), ("NAME", 16))
 
 
 def _columns(width: int) -> list[tuple[Column, int]]:
-    """The columns there is room for; the name takes what is left."""
+    """The columns that fit; the name takes the width that is left."""
     kept = list(_ALL)
     while len(kept) > 1 and 2 + sum(column.width + 1 for column in kept) > width:
         kept.remove(max(kept, key=lambda column: column.rank))

@@ -1,7 +1,4 @@
-"""What an install knows beside its cluster, looked up again and again.
-
-Where it may not be read, that is said, and the rest is shown.
-"""
+"""Polls tables and records of an install. A source that may not be read is reported; the others are shown."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class PolledSource(msgspec.Struct, frozen=True):
-    """What is looked at: its `kind` in troubles, and what to say while it cannot be seen."""
+    """A source: its `kind` in problems, and the text shown while it cannot be read."""
 
     kind: str
     unseen: str
@@ -31,10 +28,10 @@ class PolledSource(msgspec.Struct, frozen=True):
         return SourceProblem(self.kind, f"{self.unseen}: {why}")
 
 
-def poll_once(subject: PolledSource, see: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None]) -> None:
+def poll_once(subject: PolledSource, read: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None]) -> None:
     """Once. Raises InvalidInput: there is no such install or cluster."""
     try:
-        put(see())
+        put(read())
     except (AwsError, StoreError) as error:
         put(subject.trouble(with_hint(error)))
     else:
@@ -42,14 +39,14 @@ def poll_once(subject: PolledSource, see: Callable[[], Answer], put: Callable[[A
 
 
 def keep_polling(
-    subject: PolledSource, see: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None], ended: Event
+    subject: PolledSource, read: Callable[[], Answer], put: Callable[[Answer | SourceProblem], None], ended: Event
 ) -> None:
     """Look again and again, in a thread that ends with the process at the latest."""
 
     def run() -> None:
         while not ended.wait(EVERY_S):
             try:
-                poll_once(subject, see, put)
+                poll_once(subject, read, put)
             except InvalidInput as error:  # the install has gone since it was looked up
                 put(subject.trouble(str(error)))
 

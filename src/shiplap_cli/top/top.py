@@ -110,7 +110,7 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         access = dev_access(which.cluster)
     else:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
-    following = FollowedCluster(access.context, _region_prices)
+    followed = FollowedCluster(access.context, _region_prices)
     seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
@@ -127,16 +127,16 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         )
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error
-    _wait_for_lists(following, seen)
-    if following.blind:
+    _wait_for_lists(followed, seen)
+    if followed.unreachable_reason:
         hint = f"see whether `kubectl --context {access.context} get nodes,pods -A` is answered"
-        raise InvalidInput(f"context {access.context}", f"{following.blind}; {hint}")
+        raise InvalidInput(f"context {access.context}", f"{followed.unreachable_reason}; {hint}")
 
     def scene(_: bool) -> Scene:
         while not seen.empty():
-            following.see(seen.get())
+            followed.apply(seen.get())
         now = time.time()
-        return Scene(following.picture(now), following.decisions(now - decisions.BACK_S) if which.given else None)
+        return Scene(followed.picture(now), followed.decisions(now - decisions.BACK_S) if which.given else None)
 
     return scene
 
@@ -177,11 +177,11 @@ def _region_prices(region: str) -> tuple[NodePrices, str]:
     return catalog_prices(embedded.load(default)), f"{why}: those of {default} are assumed"
 
 
-def _wait_for_lists(following: FollowedCluster, seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead]) -> None:
+def _wait_for_lists(followed: FollowedCluster, seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead]) -> None:
     """Until everything has been listed once, or cannot be."""
-    while not following.ready:
+    while not followed.ready:
         try:
-            following.see(seen.get(timeout=_PATIENCE_S))
+            followed.apply(seen.get(timeout=_PATIENCE_S))
         except Empty:
             raise InvalidInput("cluster", f"it has not answered for {_PATIENCE_S:.0f} seconds") from None
 

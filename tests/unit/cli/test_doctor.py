@@ -283,7 +283,7 @@ def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
         "audit log",
         "rbac",
     }
-    assert all(not item.mend for item in seen)
+    assert all(not item.fix for item in seen)
 
 
 INSIDE = {"VpcConfig": {"SubnetIds": ["subnet-1"], "VpcId": "vpc-1"}}
@@ -446,8 +446,8 @@ def test_what_is_wrong_is_found_with_how_to_mend_it(
     assert {item.check for item in seen} == {check}
     worst = next(item for item in seen if item.verdict == verdict)
     assert says in worst.says
-    assert mend in worst.mend
-    assert worst.mend
+    assert mend in worst.fix
+    assert worst.fix
 
 
 def test_an_old_catalogue_is_found(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +495,7 @@ def test_a_missing_permission_is_named_and_the_other_checks_go_on(aws: Aws, oper
     assert refused
     assert needed - {item.check for item in seen} <= {"clock", "endpoint", "access", "node role"}
     if service != "s3":  # the store's errors have words of their own
-        assert all(action in item.says and action in item.mend for item in refused)
+        assert all(action in item.says and action in item.fix for item in refused)
 
 
 @pytest.mark.parametrize("first", ["", "Amber"])
@@ -554,7 +554,7 @@ def test_a_finding_is_one_line_whatever_an_answer_says(aws: Aws) -> None:
 def test_without_an_answer_the_network_is_pointed_at(aws: Aws) -> None:
     aws.answers["eks.describe_cluster"] = EndpointConnectionError(endpoint_url="https://eks")
     (item,) = [item for item in found(aws) if item.verdict != "ok"]
-    assert (item.verdict, "AWS_REGION" in item.mend) == ("unknown", True)
+    assert (item.verdict, "AWS_REGION" in item.fix) == ("unknown", True)
 
 
 # RBAC
@@ -563,7 +563,7 @@ def test_without_an_answer_the_network_is_pointed_at(aws: Aws) -> None:
 def test_rights_that_a_cluster_does_not_grant_are_named(aws: Aws) -> None:
     (item,) = [item for item in found(aws, reviews("patch nodes", "create pods/eviction")) if item.verdict != "ok"]
     assert item.says == "the group shiplap may not create pods/eviction, patch nodes"
-    assert "kubectl apply -f docs/rbac.yaml" in item.mend
+    assert "kubectl apply -f docs/rbac.yaml" in item.fix
 
 
 def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws) -> None:
@@ -592,7 +592,7 @@ def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, ver
 
     (item,) = [item for item in found(aws, entering) if item.verdict != "ok"]
     assert (item.check, item.verdict) == ("rbac", verdict)
-    assert mend in item.mend
+    assert mend in item.fix
 
 
 # The command

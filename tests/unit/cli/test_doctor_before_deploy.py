@@ -220,8 +220,8 @@ def test_what_is_missing_is_found_with_what_to_do(
 
     assert [item.verdict for item in seen] == [verdict]
     assert says in seen[0].says
-    assert mend in seen[0].mend
-    assert "\n" not in seen[0].says + seen[0].mend
+    assert mend in seen[0].fix
+    assert "\n" not in seen[0].says + seen[0].fix
     assert {item.check for item in wrong(aws)} <= {check, "endpoint"}
 
 
@@ -263,7 +263,7 @@ def test_roles_of_ec2_are_needed_for_what_is_launched(aws: Aws) -> None:
     aws.answers["iam.get_role"] = no_entity("GetRole")
     spot, fleet = wrong(aws)
     assert (spot.verdict, spot.subject) == ("failed", "AWSServiceRoleForEC2Spot")
-    assert "spot.amazonaws.com" in spot.mend
+    assert "spot.amazonaws.com" in spot.fix
     assert (fleet.verdict, fleet.subject) == ("warning", "AWSServiceRoleForEC2Fleet")
     without = PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (), spot=False)
     assert [item.subject for item in wrong(aws, without)] == ["AWSServiceRoleForEC2Fleet"]
@@ -293,7 +293,7 @@ def test_functions_outside_of_a_vpc_need_a_public_endpoint(aws: Aws) -> None:
     (item,) = wrong(aws, changed(subnets=(), security_groups=()))
 
     assert (item.check, item.verdict) == ("endpoint", "failed")
-    assert "`vpc`" in item.mend
+    assert "`vpc`" in item.fix
 
 
 def test_the_role_that_an_instance_profile_holds_is_looked_at(aws: Aws) -> None:
@@ -332,7 +332,7 @@ def test_each_permission_that_is_missing_is_a_finding(aws: Aws, operation: str) 
 
     refused = [item for item in found(aws, plan) if item.verdict == "unknown"]
     assert refused
-    assert all(action in item.says and action in item.mend for item in refused)
+    assert all(action in item.says and action in item.fix for item in refused)
     assert checks - {item.check for item in found(aws, plan)} <= {"clock", "endpoint", "access"}
 
 

@@ -148,8 +148,8 @@ NAMES = [each["metadata"]["name"] for each in CLUSTER]
 def test_the_live_view_says_the_same(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hourly, _ = now(capsys, state)
     following = FollowedCluster("prod", _region_prices)
-    following.see(ObjectsListed("nodes", tuple(read_cluster_state([state]).view.nodes)))
-    following.see(ObjectsListed("pods", ()))
+    following.apply(ObjectsListed("nodes", tuple(read_cluster_state([state]).view.nodes)))
+    following.apply(ObjectsListed("pods", ()))
     picture = following.picture(time.time())
     assert picture.hourly == pytest.approx(hourly)
     assert picture.estimated

@@ -156,12 +156,12 @@ def test_of_the_claims_of_a_cluster_the_latest_steps_are_told_at_first() -> None
 def test_decisions_and_steps_are_one_stream_in_order_of_time() -> None:
     following = FollowedCluster("prod", lambda _region: (NodePrices(), ""))
     late = Headline(NOON - 5, "schedule", "late", "prod/b")
-    following.see(DecisionsRead((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
-    following.see(ClaimsRead((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))
-    following.see(DecisionsRead((late,)))
+    following.apply(DecisionsRead((Headline(NOON - 1, "schedule", "first", "prod/a"),)))
+    following.apply(ClaimsRead((step(ClaimState.INITIALIZED, changed_at=NOON - 2),)))
+    following.apply(DecisionsRead((late,)))
     assert [line.text for line in following.decisions(0.0)] == ["late", "flex-1 is Initialized", "first"]
     assert [line.text for line in following.decisions(NOON - 1)] == ["first"]
-    following.see(DecisionsRead(tuple(Headline(NOON + n, "schedule", str(n)) for n in range(300))))
+    following.apply(DecisionsRead(tuple(Headline(NOON + n, "schedule", str(n)) for n in range(300))))
     assert (len(following.decisions(0.0)), following.decisions(0.0)[-1].text) == (200, "299")
 
 

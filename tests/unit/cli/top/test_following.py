@@ -39,7 +39,7 @@ def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
 def followed(*seen: ClusterEvent) -> FollowedCluster:
     following = FollowedCluster("prod", lambda _region: (PRICES, ""))
     for item in seen:
-        following.see(item)
+        following.apply(item)
     return following
 
 
@@ -104,13 +104,13 @@ def test_prices_are_asked_for_once_for_each_region_and_what_they_assume_is_said(
 
     following = FollowedCluster("prod", prices)
     for seen in LISTED:
-        following.see(seen)
+        following.apply(seen)
     assert following.picture(NOW).missing == ("nodes do not say their Region",)
     there = node("c")
     marks = there.metadata.labels | {"topology.kubernetes.io/region": "eu-west-1"}
-    following.see(ObjectChanged("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
+    following.apply(ObjectChanged("nodes", replace(there, metadata=replace(there.metadata, labels=marks))))
     following.picture(NOW)
-    following.see(ObjectsListed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
+    following.apply(ObjectsListed("nodes", (replace(there, metadata=replace(there.metadata, labels=marks)),)))
     assert following.picture(NOW).missing == ()
     assert asked == ["", "eu-west-1"]
 
@@ -136,7 +136,7 @@ def test_any_order_of_changes_gives_the_picture_of_what_is_there(changes: list[C
     nodes: dict[str, Node] = {}
     pods: dict[str, Pod] = {}
     for number, seen in enumerate(changes):
-        following.see(seen)
+        following.apply(seen)
         if number in looks:
             following.picture(NOW)
         if isinstance(seen, ObjectsListed):
@@ -170,13 +170,13 @@ def test_nodes_are_drawn_by_their_claims_whichever_comes_first() -> None:
 def test_a_claim_that_is_over_or_whose_node_has_come_is_drawn_no_more() -> None:
     following = followed(*LISTED, ClaimsRead((claim("c-1", "a", tier=2), claim("c-2", instance_id="i-2"))))
     assert len(following.picture(NOW).nodes) == 3
-    following.see(ClaimsRead((claim("c-2", "b", tier=1),)))
+    following.apply(ClaimsRead((claim("c-2", "b", tier=1),)))
     found = following.picture(NOW).nodes
     assert [(item.name, item.tier) for item in found] == [("a", 0), ("b", 1)]
-    following.see(ObjectChanged("nodes", node("b"), gone=True))
+    following.apply(ObjectChanged("nodes", node("b"), gone=True))
     assert [item.name for item in following.picture(NOW).nodes] == ["a", "b"]
     assert following.picture(NOW).nodes[1].state is NodePictureState.STARTING
-    following.see(ClaimsRead(()))
+    following.apply(ClaimsRead(()))
     assert [item.name for item in following.picture(NOW).nodes] == ["a"]
 
 
@@ -184,8 +184,8 @@ def test_trouble_with_claims_does_not_keep_a_picture_waiting() -> None:
     following = followed(SourceProblem("claims", "refused"))
     assert not following.ready
     for item in LISTED:
-        following.see(item)
+        following.apply(item)
     assert following.ready
     assert following.picture(NOW).missing == ("refused",)
-    following.see(SourceProblem("claims", ""))
+    following.apply(SourceProblem("claims", ""))
     assert following.picture(NOW).missing == ()
