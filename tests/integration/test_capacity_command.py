@@ -211,7 +211,7 @@ def test_an_install_that_is_named_counts_over_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "elsewhere")
-    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
     with aws_in_process():
         assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap dev` runs")
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)

@@ -272,7 +272,7 @@ def test_live_commands_read_the_install_as_it_is_deployed(
     of_dev = world.aws.environment() | {f"AWS_ENDPOINT_URL_{name}": world.ec2.url for name in ("EC2", "SSM")}
     (tmp_path / "run").mkdir()
     running.announce_session(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
-    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
     assert says("plan", "--dev")["nodeClaims"] == []
     assert says("disrupt", "--dev", code=1)["commands"] == []
 

@@ -204,7 +204,7 @@ def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
 def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install.holds(cluster("blue", READY))
     note = running.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
-    monkeypatch.setattr(running, "find", lambda: note)
+    monkeypatch.setattr(running, "find_session", lambda: note)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
     assert "blue" in install.says("--dev")
     assert os.environ["AWS_EC2_METADATA_DISABLED"] == "true"

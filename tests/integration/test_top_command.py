@@ -175,7 +175,7 @@ def test_the_cluster_of_shiplap_dev(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.http.access = None
-    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
     assert run(["top", "--dev", "--once"]) == 2
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()

@@ -43,7 +43,7 @@ def steps_of(folder: str, cluster: str, formers: Sequence[FormerPool], *, tainte
 def _first_steps(folder: str, *, tainted: bool) -> Iterator[MigrationStep]:
     yield MigrationStep(
         "Check the manifests",
-        "The report lists what is not mapped; fix it before going on.",
+        "What is not mapped stands in the report; mend it before going on.",
         (f"shiplap validate {folder}",),
         (f"rm -r {folder}",),
     )

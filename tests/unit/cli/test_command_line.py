@@ -96,7 +96,7 @@ def test_what_cannot_be_meant_is_one_line(
 def test_an_error_says_what_would_be_right(
     arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "find", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
     assert run(arguments.split()) == 2
     assert said in capsys.readouterr().err
 

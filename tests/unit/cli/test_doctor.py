@@ -400,7 +400,7 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "node role",
             "unknown",
             "holds no role",
-            "mend what",
+            "fix what",
         ),
         (endpoint(endpointPublicAccess=False), "endpoint", "failed", "endpoint is private", "`vpc`"),
         (endpoint(publicAccessCidrs=["10.0.0.0/8"]), "endpoint", "failed", "only to 10.0.0.0/8", "`vpc`"),
@@ -583,7 +583,7 @@ def test_the_functions_group_is_asked_for_and_with_as_self_whoever_asks(aws: Aws
         (ClusterDenied("POST: forbidden", status=403), "unknown", "cluster admin"),
         (ClusterUnreachable("no answer"), "unknown", "inside its VPC"),
         (ClusterGone("EKS knows none"), "warning", "--context"),
-        (InvalidInput("kubeconfig", "no such context"), "unknown", "mend what the message names"),
+        (InvalidInput("kubeconfig", "no such context"), "unknown", "fix what the message names"),
     ],
 )
 def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, verdict: str, mend: str) -> None:
