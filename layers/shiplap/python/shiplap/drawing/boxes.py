@@ -48,7 +48,7 @@ def units(amounts: Amounts) -> tuple[float, float]:
 
 
 def detail_level(nodes: Sequence[NodePicture], *, most_pods: int, zoom: float = 1.0) -> DetailLevel:
-    """How much can be drawn of these nodes so that a page stays small and its boxes can be line apart.
+    """How much can be drawn of these nodes so that a page stays small and its boxes can be told apart.
 
     Args:
         nodes: all nodes of all pictures that are drawn alike.
