@@ -159,13 +159,17 @@ def _forgets_pilots() -> list[Patch]:
 
 def _forgets_missed_pods() -> list[Patch]:
     """Pods whose node was too small are planned like any others."""
-    glance_at = decision_inputs.read_inputs
+    read = decision_inputs.read_inputs
 
     def act(*arguments: Any) -> Any:
-        return replace(glance_at(*arguments), missed_pods=frozenset())
+        return replace(read(*arguments), missed_pods=frozenset())
 
     unmarked: Callable[..., None] = lambda *_: None  # noqa: E731
-    return [(schedule, "glance_at", act), (disruption_round, "glance_at", act), (WatchedState, "mark_missed", unmarked)]
+    return [
+        (schedule, "read_inputs", act),
+        (disruption_round, "read_inputs", act),
+        (WatchedState, "mark_missed", unmarked),
+    ]
 
 
 def _ends_before_empty() -> list[Patch]:
