@@ -73,7 +73,7 @@ e2e-short: kube
 kube: setup
 	@$(BIN)/python -m tests.e2e.programs
 
-check: setup ## What CI checks beside the tests: style, types, floors
+check: setup ## Style, types, layers: the checks of CI beside the tests
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE)
 	@$(BIN)/mypy --num-workers 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -42,3 +43,14 @@ def test_folders_have_at_most_fifteen_modules() -> None:
         counted[path.parent] += 1
 
     assert {folder: count for folder, count in counted.items() if count > 15} == {}
+
+
+def test_names_of_public_classes_are_unique() -> None:
+    places = defaultdict(list)
+    for path in (*_modules(), *sorted((ROOT / "infra").glob("*.py"))):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+
+    assert len(places) > 500
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
