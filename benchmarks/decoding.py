@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.scheduling.model.planned_pods import sort
+from shiplap.scheduling.model.planned_pods import sort_pods
 from shiplap.scheduling.model.pod_classes import PodClass, group
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.search.improve import clear_cache
@@ -213,7 +213,7 @@ def replicated(drawn: list[DrawnPod]) -> list[DrawnPod]:
 
 def classes_of(pods: tuple[Pod, ...]) -> list[PodClass]:
     """The planner's input."""
-    return group(sort(pods, nodes=(), leaving=()).pending)
+    return group(sort_pods(pods, nodes=(), leaving=()).pending)
 
 
 def unseen(snapshot: Snapshot) -> Snapshot:

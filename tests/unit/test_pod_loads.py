@@ -19,7 +19,7 @@ from shiplap.kubernetes.objects import (
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import add_resources
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap.scheduling.supply.node_loads import NO_LOAD, PodLoads, loads
+from shiplap.scheduling.supply.node_loads import NO_LOAD, PodLoads, loads_by_node
 
 
 def pod(name: str, node: str = "n", *, cpu: str = "100m", owner: str = "", phase: str = "", port: int = 0) -> Pod:
@@ -32,7 +32,7 @@ def pod(name: str, node: str = "n", *, cpu: str = "100m", owner: str = "", phase
 
 def test_a_node_bears_its_unfinished_pods_and_no_others() -> None:
     pods = (pod("a", cpu="1"), pod("b", cpu="500m"), pod("done", phase="Succeeded"), pod("c", "m"), pod("waits", ""))
-    found = ClusterView(pods=pods).of_pods(loads)
+    found = ClusterView(pods=pods).of_pods(loads_by_node)
     assert {node: dict(load.requests) for node, load in found.items()} == {
         "n": {"cpu": 1500, "pods": 2},
         "m": {"cpu": 100, "pods": 1},
@@ -41,7 +41,7 @@ def test_a_node_bears_its_unfinished_pods_and_no_others() -> None:
 
 def test_daemons_are_told_apart_and_move_nowhere() -> None:
     pods = (pod("agent", cpu="200m", owner="DaemonSet"), pod("web", cpu="300m", owner="ReplicaSet", port=8080))
-    load = ClusterView(pods=pods).of_pods(loads)["n"]
+    load = ClusterView(pods=pods).of_pods(loads_by_node)["n"]
     assert [dict(requests) for requests in load.daemons] == [{"cpu": 200, "pods": 1}]
     assert load.moving == {"cpu", "pods"}
     assert {number for number, _, _ in load.ports} == {8080}
@@ -49,7 +49,7 @@ def test_daemons_are_told_apart_and_move_nowhere() -> None:
 
 def test_a_node_with_a_pod_that_cannot_be_read_is_left_to_who_looks_at_it() -> None:
     pods = (pod("a", cpu="much"), pod("b", "m"))
-    assert set(ClusterView(pods=pods).of_pods(loads)) == {"m"}
+    assert set(ClusterView(pods=pods).of_pods(loads_by_node)) == {"m"}
     with pytest.raises(ValueError, match="cpu"):
         PodLoads().load(pods)
 
@@ -57,7 +57,7 @@ def test_a_node_with_a_pod_that_cannot_be_read_is_left_to_who_looks_at_it() -> N
 @given(st.lists(st.tuples(st.sampled_from(["100m", "1", "250m"]), st.sampled_from(["", "n", "m"])), max_size=12))
 def test_it_is_the_sum_of_what_each_asks_for(drawn: list[tuple[str, str]]) -> None:
     pods = tuple(pod(f"p{number}", node, cpu=cpu) for number, (cpu, node) in enumerate(drawn))
-    found = ClusterView(pods=pods).of_pods(loads)
+    found = ClusterView(pods=pods).of_pods(loads_by_node)
     for node in ("n", "m"):
         asked = [pod_requests(item) for item in pods if item.spec.node_name == node]
         assert dict(found.get(node, NO_LOAD).requests) == add_resources(*asked)

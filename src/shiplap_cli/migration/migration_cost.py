@@ -9,7 +9,7 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod, PodCondition, PodStatus
-from shiplap.scheduling.model.planned_pods import comes_back
+from shiplap.scheduling.model.planned_pods import is_recreated
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.migration.migration_page import MigrationCost
@@ -51,7 +51,7 @@ def cost_of_migration(manifests: Path, state: Sequence[Path], region: str) -> Mi
 
 
 def _needs_a_node(pod: Pod) -> bool:
-    return pod.status.phase not in TERMINAL_PHASES and comes_back(pod)
+    return pod.status.phase not in TERMINAL_PHASES and is_recreated(pod)
 
 
 def _unbound(pod: Pod) -> Pod:

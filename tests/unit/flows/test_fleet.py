@@ -13,7 +13,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.scheduling.supply.existing_nodes import counted_on
+from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
 
 ZONES = ("a", "b")
 BOTH = (labels.ON_DEMAND, labels.SPOT)
@@ -143,9 +143,9 @@ def test_a_type_known_by_now_to_be_too_small_is_left_out() -> None:
 
 def test_what_is_counted_on_is_the_estimate_only_where_the_plan_relied_on_it() -> None:
     unverified = structs.replace(kind("m.large", 0.1), verified=False, careful={"memory": 7000})
-    assert counted_on(unverified, claim((unverified,)))["memory"] == 6000
-    assert counted_on(unverified, claim((unverified,), relies_on_estimate=("m.large",)))["memory"] == 7000
-    assert counted_on(kind("m.large", 0.1), claim(()))["memory"] == 7000
+    assert assumed_allocatable(unverified, claim((unverified,)))["memory"] == 6000
+    assert assumed_allocatable(unverified, claim((unverified,), relies_on_estimate=("m.large",)))["memory"] == 7000
+    assert assumed_allocatable(kind("m.large", 0.1), claim(()))["memory"] == 7000
     tight = claim((unverified,), requests={"memory": 6500})
     assert fleet_options(tight, {"m.large": unverified}, ZONES).overrides == ()
     pilot = structs.replace(tight, relies_on_estimate=("m.large",))

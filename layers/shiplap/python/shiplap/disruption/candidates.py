@@ -25,7 +25,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
-from shiplap.scheduling.model.planned_pods import comes_back, do_not_disrupt
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -151,7 +151,7 @@ def find_candidates(
 
 def is_reschedulable(pod: Pod) -> bool:
     """Whether a pod would need room elsewhere if its node went."""
-    return pod.status.phase not in TERMINAL_PHASES and comes_back(pod)
+    return pod.status.phase not in TERMINAL_PHASES and is_recreated(pod)
 
 
 def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:

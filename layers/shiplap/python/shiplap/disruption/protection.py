@@ -9,7 +9,7 @@ import msgspec
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disruptions_allowed, is_ready, pods_by_budget
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, goes_with_its_node
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node
 
 
 class PdbLimits(msgspec.Struct, frozen=True, eq=False):
@@ -48,7 +48,7 @@ def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
     if do_not_disrupt(pod, now):
         value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
         return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
-    if goes_with_its_node(pod):
+    if ends_with_its_node(pod):
         return ""
     budgets = pdb_limits.by_pod.get(pod.key, ())
     if len(budgets) > 1:

@@ -21,7 +21,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance, Move
-from shiplap.scheduling.supply.existing_nodes import counted_on
+from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
 
 _LOG = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: Instanc
     }
     if instance_type is not None:
         changes["kubelet_hash"] = instance_type.kubelet_hash
-        changes["allocatable"] = counted_on(instance_type, claim)
+        changes["allocatable"] = assumed_allocatable(instance_type, claim)
         changes["ami"] = instance.ami or instance_type.ami
         bought = offering_of(instance, instance_type)
         reserved = bought.reservation_labels if bought is not None else {}

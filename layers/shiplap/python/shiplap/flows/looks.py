@@ -47,12 +47,12 @@ def needs_sweep(settings: ClusterSettings, context: FlowContext, at_rest: IdleCl
     Raises:
         ClusterError, StoreError: the cluster or the state cannot be read.
     """
-    from shiplap.scheduling.supply.templates import wants_nodes_anyway  # noqa: PLC0415 - only who plans needs numpy
+    from shiplap.scheduling.supply.templates import may_launch_without_pods  # noqa: PLC0415 - only who plans needs numpy
 
     if settings.paused:
         return True
     waiting = context.cluster.pending_pods(most=1)
-    return bool(waiting) or wants_nodes_anyway(settings.manifests) or not at_rest.holds(settings.name, context)
+    return bool(waiting) or may_launch_without_pods(settings.manifests) or not at_rest.holds(settings.name, context)
 
 
 def needs_disruption(settings: ClusterSettings, context: FlowContext, at_rest: IdleClusters) -> bool:

@@ -41,7 +41,7 @@ def plan(snapshot: Snapshot) -> Plan:
         InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
-    with _undisturbed():
+    with _without_garbage_collector():
         decided = write(snapshot, *solve(snapshot))
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
@@ -57,7 +57,7 @@ def unreadable_pods(view: ClusterView) -> tuple[Unschedulable, ...]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _without_garbage_collector() -> Iterator[None]:
     """Without the cyclic garbage collector, which a decision gives nothing to do but to look through all its pods."""
     running = gc.isenabled()
     gc.disable()
@@ -84,29 +84,29 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     compared pod by pod: one of which a part is placed may lack the rest.
     """
     plannable = [item for item in compiled.classes if not item.problem and not item.keeps_off]
-    packing = _cheapest(snapshot, compiled, plannable)
+    packing = _pack_cheapest(snapshot, compiled, plannable)
     if not packing.unplaced:
         return packing
     lowest = min((item.priority for item in plannable if _placed(packing, item)), default=0)
     wronged = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
     for priority in sorted({item.priority for item in wronged}, reverse=True):
         peers = _by_priority(item for item in plannable if item.priority >= priority)
-        among_peers = _run(snapshot, compiled, peers)
+        among_peers = _pack_once(snapshot, compiled, peers)
         if any(_placed(among_peers, item) > _placed(packing, item) for item in wronged if item.priority == priority):
-            ordered = _run(snapshot, compiled, _by_priority(plannable))
+            ordered = _pack_once(snapshot, compiled, _by_priority(plannable))
             return ordered if _ranks(ordered, plannable) > _ranks(packing, plannable) else packing
     return packing
 
 
-def _cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
+def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
     """With the cost search, unless it lost more between its parcels than it saved within them."""
-    improved = _run(snapshot, compiled, plannable, bulk=Effort.of(snapshot.settings.improve_s))
+    improved = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if np.isinf(improved.baseline_hourly):
         return improved
     cost = improved.hourly()
     if not improved.unplaced and cost <= improved.baseline_hourly + _CENTS:
         return improved
-    plain = _run(snapshot, compiled, plannable, bulk=Effort.of(0.0))
+    plain = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0))
     placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)
     if placed != plainly:
         return improved if placed > plainly else plain
@@ -129,7 +129,7 @@ def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
     return [counts[priority] for priority in sorted(counts, reverse=True)]
 
 
-def _run(
+def _pack_once(
     snapshot: Snapshot, compiled: CompiledSnapshot, ordered: list[PodClass], *, bulk: Effort | None = None
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"

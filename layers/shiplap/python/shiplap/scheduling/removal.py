@@ -34,7 +34,7 @@ from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
 from shiplap.scheduling.supply.charges import charge_claim, charge_node
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
-from shiplap.scheduling.supply.node_loads import loads
+from shiplap.scheduling.supply.node_loads import loads_by_node
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
 
@@ -54,7 +54,7 @@ class Removals:
         self._paired, _ = pair(snapshot.view.nodes, snapshot.claims)
         self._gone = leaving(snapshot.view.nodes, self._paired)
         self._nodes = {node.metadata.name: node for node in snapshot.view.nodes}
-        back, known = snapshot.view.of_pods(_coming_back), snapshot.view.of_pods(loads)
+        back, known = snapshot.view.of_pods(_coming_back), snapshot.view.of_pods(loads_by_node)
         self._returning = {name: _unprotected(back.get(name, ()), snapshot.now) for name in candidates}
         resources = {item for name in candidates if name in known for item in known[name].moving}
         self._base = self._with_coming(compile_snapshot(snapshot, resources))
@@ -103,7 +103,7 @@ class Removals:
         if any(map(has_claims, moved)):
             return self._compiled_anew(removed, moved)
         base, snapshot = self._base, self._snapshot
-        sorted_pods = planned_pods.Sorted(moved, [], base.pods.bound, {})
+        sorted_pods = planned_pods.SortedPods(moved, [], base.pods.bound, {})
         terms = bound_pod_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
@@ -180,7 +180,7 @@ class Removals:
 def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:
     """The pods of nodes that would be made anew elsewhere, by the node's name."""
     return {
-        node: list(filter(planned_pods.comes_back, on_node))
+        node: list(filter(planned_pods.is_recreated, on_node))
         for node, on_node in view.of_pods(planned_pods.running).items()
     }
 

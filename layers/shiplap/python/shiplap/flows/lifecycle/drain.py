@@ -29,7 +29,7 @@ from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAtta
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, goes_with_its_node, owner_kind
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node, owner_kind
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
@@ -46,7 +46,7 @@ _GRACE_S = 30
 
 def must_leave(pod: Pod, now: float) -> bool:
     """Whether a node is not empty while it holds this pod: it can be evicted, would be missed, and will end."""
-    if goes_with_its_node(pod):
+    if ends_with_its_node(pod):
         return False
     deleted = pod.metadata.deletion_timestamp
     return not deleted or now < epoch(deleted) + _STUCK_S

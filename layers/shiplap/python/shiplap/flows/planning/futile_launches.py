@@ -26,7 +26,7 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
-from shiplap.scheduling.model.planned_pods import comes_back
+from shiplap.scheduling.model.planned_pods import is_recreated
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -297,7 +297,7 @@ def may_be_held(view: ClusterView, known: Mapping[str, Refusals], gone: Mapping[
     return bool(view.unbound) and any(
         node.metadata.labels.get(labels.INITIALIZED) == "true"
         and labels.NODE_CLAIM in node.metadata.labels
-        and not any(comes_back(pod) for pod in view.by_node.get(node.metadata.name, ()))
+        and not any(is_recreated(pod) for pod in view.by_node.get(node.metadata.name, ()))
         for node in view.nodes
     )
 
@@ -351,7 +351,7 @@ def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, 
 
 def _is_taken(on_node: Iterable[Pod], wanted: Collection[str]) -> bool:
     """Whether pods that their node was not launched for stay on it."""
-    return any(pod.metadata.uid not in wanted and comes_back(pod) for pod in on_node)
+    return any(pod.metadata.uid not in wanted and is_recreated(pod) for pod in on_node)
 
 
 def _without(

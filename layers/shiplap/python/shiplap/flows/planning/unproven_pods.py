@@ -22,7 +22,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import FUTILE_FOR_S, DecisionState
-from shiplap.scheduling.model.planned_pods import comes_back
+from shiplap.scheduling.model.planned_pods import is_recreated
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -193,4 +193,4 @@ def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
 
 def _has_run(pod: Pod) -> bool:
     """Whether its node has taken a pod that other nodes might have taken; a kubelet's refusal is a failed pod."""
-    return comes_back(pod) and pod.status.phase != "Failed"
+    return is_recreated(pod) and pod.status.phase != "Failed"

@@ -48,7 +48,7 @@ from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.planner import plan, unreadable_pods
-from shiplap.scheduling.supply.templates import wants_nodes_anyway
+from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class _LaunchLimits:
 
     def _must_wait_for_a_pod_to_run(self) -> bool:
         limit = self._unproven_pods
-        if limit is None or wants_nodes_anyway(self._settings.manifests):
+        if limit is None or may_launch_without_pods(self._settings.manifests):
             return False
         snapshot, now = self._priced.snapshot, self._context.clock.now()
         if unproven_pods.has_room_for(snapshot.view, snapshot.claims, limit, now):
@@ -371,7 +371,7 @@ class _Run:
         """Resume what was begun, else plan and launch; whether nothing is left for another round."""
         inputs = self._without_held_pods(inputs)
         orphaned = self._orphaned(inputs)
-        if not orphaned and not inputs.has_pending_pods and not wants_nodes_anyway(self._settings.manifests):
+        if not orphaned and not inputs.has_pending_pods and not may_launch_without_pods(self._settings.manifests):
             return True
         # Another invocation may have planned its claims on newer answers than those remembered here.
         supply = self._supply.fresh() if orphaned else self._supply.known()

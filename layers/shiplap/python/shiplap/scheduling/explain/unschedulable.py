@@ -45,7 +45,12 @@ from shiplap.scheduling.supply.instance_arrays import Offered
 from shiplap.scheduling.supply.limits import NODES
 from shiplap.scheduling.supply.open_claims import OpenClaim, PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.templates import FILTERED_OUT, NodeClaimTemplate
-from shiplap.scheduling.topology.closed_domains import binds, keys, left_open, unsatisfied
+from shiplap.scheduling.topology.closed_domains import (
+    bound_keys,
+    domains_left_open,
+    has_binding_constraints,
+    unsatisfied_constraints,
+)
 
 _NAMED_LANES = 5
 
@@ -147,7 +152,7 @@ class Explainer:
         """What every template says to one more pod of a class now, in the order templates are tried."""
         openings = self._packing.openings
         attempts = self._last_wants(item)
-        topological = item.topological and binds(item, self._packing.counts)
+        topological = item.topological and has_binding_constraints(item, self._packing.counts)
         self._domains_to_ask = max(FEWEST_DOMAINS, MOST_DOMAINS // max(len(self._packing.unplaced), 1))
         result = []
         for template in self._compiled.templates:
@@ -207,18 +212,18 @@ class Explainer:
     def _unsatisfied(self, item: PodClass) -> str:
         """The words about a class's topology constraints, which are the same for every template."""
         if item.index not in self._topology_words:
-            self._topology_words[item.index] = unsatisfied(item, self._packing.counts)
+            self._topology_words[item.index] = unsatisfied_constraints(item, self._packing.counts)
         return self._topology_words[item.index]
 
     def _keys(self, item: PodClass) -> frozenset[str]:
         if item.index not in self._topology_keys:
-            self._topology_keys[item.index] = keys(item, self._packing.counts)
+            self._topology_keys[item.index] = bound_keys(item, self._packing.counts)
         return self._topology_keys[item.index]
 
     def _left_open(self, item: PodClass, key: str, values: frozenset[str]) -> list[str]:
         known = self._open_domains.get((item.index, key, values))
         if known is None:
-            known = left_open(item, key, values, self._packing.counts)
+            known = domains_left_open(item, key, values, self._packing.counts)
             self._open_domains[item.index, key, values] = known
         return known
 

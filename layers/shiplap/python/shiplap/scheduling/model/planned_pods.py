@@ -20,7 +20,7 @@ _AUTOSCALER = "cluster-autoscaler"
 _NODE_BOUND_OWNERS = {"DaemonSet": "belongs to a DaemonSet", "Node": "is a static pod"}
 
 
-class Sorted(msgspec.Struct):
+class SortedPods(msgspec.Struct):
     """The pods of a cluster by what a decision does with them.
 
     `bound` maps a node's name to the pods that use it, `nominated` to the pods that kube-scheduler promised it.
@@ -32,7 +32,7 @@ class Sorted(msgspec.Struct):
     nominated: dict[str, list[Pod]] = msgspec.field(default_factory=dict)
 
 
-def sort(
+def sort_pods(
     pods: Sequence[Pod],
     *,
     nodes: Collection[str],
@@ -41,7 +41,7 @@ def sort(
     now: float = 0.0,
     budgets: Sequence[PodDisruptionBudget] = (),
     rules: Sequence[ClaimRule] = (),
-) -> Sorted:
+) -> SortedPods:
     """Sort pods into planned, ignored and bound.
 
     A pod without a node is planned when kube-scheduler found it unschedulable, or has said nothing about it at all (as
@@ -60,7 +60,7 @@ def sort(
     Raises:
         ValueError: the selector of a budget is malformed.
     """
-    result = Sorted()
+    result = SortedPods()
     for pod in pods:
         status = pod.status
         if status.phase in TERMINAL_PHASES:
@@ -73,7 +73,7 @@ def sort(
                 result.bound[node] = [pod]
             else:
                 on_node.append(pod)
-            if node in leaving and returns(pod, now) and not (budgets and never_evicted(pod, budgets)):
+            if node in leaving and needs_room_elsewhere(pod, now) and not (budgets and never_evicted(pod, budgets)):
                 result.pending.append(pod)
             continue
         if pod.metadata.deletion_timestamp:
@@ -94,7 +94,7 @@ def sort(
     return result
 
 
-def sort_view(
+def sort_pods_of_view(
     view: ClusterView,
     *,
     nodes: Collection[str],
@@ -102,15 +102,15 @@ def sort_view(
     held: Collection[str] = (),
     now: float = 0.0,
     rules: Sequence[ClaimRule] = (),
-) -> Sorted:
+) -> SortedPods:
     """The pods of a view, sorted. Where no node leaves, those that run are not looked at again.
 
-    The lists of `bound` belong to the view. Raises as `sort`.
+    The lists of `bound` belong to the view. Raises as `sort_pods`.
     """
     if leaving:
         budgets = view.pod_disruption_budgets
-        return sort(view.pods, nodes=nodes, leaving=leaving, held=held, now=now, budgets=budgets, rules=rules)
-    result = sort(view.unbound, nodes=nodes, leaving=leaving, held=held, now=now, rules=rules)
+        return sort_pods(view.pods, nodes=nodes, leaving=leaving, held=held, now=now, budgets=budgets, rules=rules)
+    result = sort_pods(view.unbound, nodes=nodes, leaving=leaving, held=held, now=now, rules=rules)
     result.bound = dict(view.of_pods(running))
     return result
 
@@ -124,7 +124,7 @@ def running(view: ClusterView) -> dict[str, list[Pod]]:
     return found
 
 
-def held_back(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:
+def held_by_cluster_autoscaler(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:
     """`namespace/name` of the pods that Cluster Autoscaler launched a node for less than `hold_s` seconds ago."""
     held = set()
     for event in events:
@@ -166,7 +166,7 @@ def _reason_to_ignore(pod: Pod) -> str:
     return "kube-scheduler has not looked at it yet"
 
 
-def goes_with_its_node(pod: Pod) -> bool:
+def ends_with_its_node(pod: Pod) -> bool:
     """Whether nobody asks a pod to leave a node that goes: a static pod, or one that tolerates the disrupted taint."""
     return owner_kind(pod) == "Node" or untolerated((DISRUPTED,), pod.spec.tolerations) is None
 
@@ -190,12 +190,12 @@ def do_not_disrupt(pod: Pod, now: float) -> bool:
     return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
 
 
-def returns(pod: Pod, now: float) -> bool:
+def needs_room_elsewhere(pod: Pod, now: float) -> bool:
     """Whether a pod of a leaving node will need room elsewhere."""
-    return comes_back(pod) and not do_not_disrupt(pod, now)
+    return is_recreated(pod) and not do_not_disrupt(pod, now)
 
 
-def comes_back(pod: Pod) -> bool:
+def is_recreated(pod: Pod) -> bool:
     """Whether an evicted pod is made anew elsewhere: not one that its node alone calls for, or that is ending."""
     kind = owner_kind(pod)
     if kind in _NODE_BOUND_OWNERS:

@@ -23,11 +23,11 @@ from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, 
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
-from shiplap.scheduling.supply.limits import NODES, of_rules
-from shiplap.scheduling.supply.node_loads import NodeLoad, loads
+from shiplap.scheduling.supply.limits import NODES, price_limits
+from shiplap.scheduling.supply.node_loads import NodeLoad, loads_by_node
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
-from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of, usable
+from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of, usable_pools
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, BaseCounts, base_counts_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     templates: tuple[NodeClaimTemplate, ...]
     nodes: ExistingNodes
     classes: list[PodClass]
-    pods: pods.Sorted
+    pods: pods.SortedPods
     base_counts: BaseCounts
     taken: frozenset[str]
     static: StaticPlan | None = None
@@ -66,12 +66,12 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     view, settings = snapshot.view, snapshot.settings
     paired, waiting = pair(view.nodes, snapshot.claims)
     gone = leaving(view.nodes, paired)
-    pools = usable(snapshot.manifests.node_pools)
-    sorted_pods = pods.sort_view(
+    pools = usable_pools(snapshot.manifests.node_pools)
+    sorted_pods = pods.sort_pods_of_view(
         view,
         nodes=frozenset(node.metadata.name for node in view.nodes),
         leaving=gone,
-        held=pods.held_back(view.events, snapshot.now, settings.autoscaler_hold_s),
+        held=pods.held_by_cluster_autoscaler(view.events, snapshot.now, settings.autoscaler_hold_s),
         now=snapshot.now,
         rules=settings.claim_rules,
     )
@@ -126,7 +126,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     )
 
 
-def anti_affine_pods(view: ClusterView, sorted_pods: pods.Sorted) -> list[Pod]:
+def anti_affine_pods(view: ClusterView, sorted_pods: pods.SortedPods) -> list[Pod]:
     """Pods on nodes, or nominated for nodes, that other pods must keep away from."""
     return [*view.of_pods(_running_anti_affine), *_with_anti_affinity(sorted_pods.nominated)]
 
@@ -141,9 +141,9 @@ def _with_anti_affinity(by_node: Mapping[str, Sequence[Pod]]) -> list[Pod]:
     ]
 
 
-def _node_loads(view: ClusterView, sorted_pods: pods.Sorted) -> Mapping[str, NodeLoad]:
+def _node_loads(view: ClusterView, sorted_pods: pods.SortedPods) -> Mapping[str, NodeLoad]:
     """The known loads of nodes; without nodes that kube-scheduler has nominated for other pods."""
-    known = view.of_pods(loads)
+    known = view.of_pods(loads_by_node)
     promised = sorted_pods.nominated
     return {node: load for node, load in known.items() if node not in promised} if promised else known
 
@@ -161,7 +161,7 @@ def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
     return terms
 
 
-def counted_pods(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def counted_pods(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:
     """Pods that topology constraints count, by node: those that are not terminating and not pending."""
     moving = {id(pod) for pod in sorted_pods.pending}
     return {
@@ -186,7 +186,7 @@ def unavailable_nodes(
     ]
 
 
-def _volume_needs(storage: PodVolumes, sorted_pods: pods.Sorted) -> dict[str, VolumeNeeds]:
+def _volume_needs(storage: PodVolumes, sorted_pods: pods.SortedPods) -> dict[str, VolumeNeeds]:
     """The volume needs of pending pods, by `namespace/name`; pods with unusable volumes are ignored."""
     needs = {}
     pending = []
@@ -224,11 +224,11 @@ def _axis(
         names.update(daemon.requests)
     for pool in pools:
         names.update(pool.spec.limits)
-        names.update(of_rules(price_rules(pool)))
+        names.update(price_limits(price_rules(pool)))
     return Axis(names - {NODES})
 
 
-def pods_by_node(sorted_pods: pods.Sorted) -> dict[str, list[Pod]]:
+def pods_by_node(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:
     """Pods by node, including those that kube-scheduler has nominated for it."""
     result = dict(sorted_pods.bound)
     for node, promised in sorted_pods.nominated.items():

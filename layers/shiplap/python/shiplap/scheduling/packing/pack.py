@@ -33,10 +33,10 @@ from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, Placeme
 from shiplap.scheduling.supply.openings import Openings, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.domain_combinations import Choice
+from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
-from shiplap.scheduling.topology.followers import after_company
+from shiplap.scheduling.topology.followers import followers_last
 from shiplap.scheduling.topology.topology_counts import BaseCounts, TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
@@ -181,7 +181,7 @@ class Packer:
             # Claims that were filled further may need less of a limit, so that another round can place more.
             before = number
             self._domains.draw_together(waiting)
-            ordered = after_company(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
+            ordered = followers_last(waiting, self._domains.drawn, self._domains.pull, by_priority=self._by_priority)
             waiting = [(pod_class, left) for pod_class, pods in ordered if (left := self._place(pod_class, pods))]
         return waiting
 
@@ -253,15 +253,15 @@ class Packer:
         takes = self._nodes_that_take(attempt, bounds)
         balances = len({spread.key for spread in attempt.constraints.spreads} - {labels.HOSTNAME}) > 1
 
-        def nodes(choice: Choice, some: list[Pod]) -> list[Pod]:
+        def nodes(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return self._fill_nodes(attempt, some, bounds, choice.nodes) if (choice.nodes & takes).any() else some
 
-        def claims(choice: Choice, some: list[Pod]) -> list[Pod]:
+        def claims(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return (
                 self._fill_claims(choice.attempt, some, bounds, choice.claims) if choice.attempt is not None else some
             )
 
-        def new(choice: Choice, some: list[Pod]) -> list[Pod]:
+        def new(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return self._open_claims(choice.attempt, some, bounds) if choice.attempt is not None else some
 
         fills = (nodes, claims, new) if takes.any() else (claims, new)

@@ -29,7 +29,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.daemons import Daemon
-from shiplap.scheduling.supply.limits import NODES, of_rules
+from shiplap.scheduling.supply.limits import NODES, price_limits
 from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
@@ -69,7 +69,7 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPo
     pools = static_pools(snapshot.manifests.node_pools)
     names = {resource for daemon in daemons for resource in daemon.requests}
     for pool in pools:
-        names.update(of_rules(price_rules(pool)))
+        names.update(price_limits(price_rules(pool)))
     axis = Axis(names)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}

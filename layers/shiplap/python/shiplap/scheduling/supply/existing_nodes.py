@@ -80,19 +80,19 @@ def list_existing_nodes(
     rooms = []
     for node in nodes:
         claim = paired.get(node.metadata.name)
-        room = _room_of_node(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
+        room = _existing_node_of(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
         if room is not None:
             room.pods = list(pods.get(room.name, ()))
             rooms.append(room)
     rooms.sort(key=lambda room: (not room.initialized, room.name))
     return rooms + [
-        _room_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
+        _existing_node_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
         for claim in waiting
         if claim.state in IN_FLIGHT
     ]
 
 
-def _room_of_node(
+def _existing_node_of(
     node: Node, claim: NodeClaim | None, template: NodeClaimTemplate | None, now: float
 ) -> ExistingNode | None:
     """A Node as room, or None when pods cannot or should not go there.
@@ -133,7 +133,7 @@ def _starting(node: Node, now: float) -> bool:
     return born is not None and born != "" and now - epoch(born) < STARTING_S
 
 
-def _room_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
+def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
     certain = {
         **claim.labels,
         labels.NODE_POOL: label_value_of(claim.node_pool),
@@ -146,7 +146,7 @@ def _room_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> Exis
     }
     certain |= {key: value for key, value in launched.items() if value}
     possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
-    types = _may_become(claim, template) if template is not None else ()
+    types = _possible_types(claim, template) if template is not None else ()
     return ExistingNode(
         claim.name,
         False,
@@ -156,13 +156,13 @@ def _room_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> Exis
         possible=possible,
         template=template,
         types=types,
-        net=_net(claim, template, types) if template is not None and types else None,
+        net=_net_allocatable(claim, template, types) if template is not None and types else None,
         promised=_promised(claim),
         estimated=bool(claim.relies_on_estimate),
     )
 
 
-def _may_become(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
+def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
     """Places of the types a claim may still be launched as: one that was found too small meanwhile is not asked for."""
     table = template.table
     if claim.instance_type:
@@ -173,11 +173,11 @@ def _may_become(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...
 
 def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
     """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
-    room = counted_on(instance_type, claim)
+    room = assumed_allocatable(instance_type, claim)
     return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
 
 
-def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
+def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
     """What a claim's plan relied on for a type: the estimate where it was allowed to, else the careful bound.
 
     Returns:
@@ -188,13 +188,13 @@ def counted_on(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
     return instance_type.careful_allocatable
 
 
-def _net(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int]) -> Ints:
+def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int]) -> Ints:
     """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
     table = template.table
     if claim.instance_type and claim.allocatable:
         counted = table.axis.vector(claim.allocatable)[None, :]
     else:
-        counted = table.axis.matrix([counted_on(table.types[place], claim) for place in types])
+        counted = table.axis.matrix([assumed_allocatable(table.types[place], claim) for place in types])
     net: Ints = (counted - template.daemons.overhead[list(types)]).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:
@@ -210,7 +210,7 @@ _OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}
 for _older, _stable in labels.NORMALIZED.items():
     _OLDER_SPELLINGS[_stable] = (*_OLDER_SPELLINGS.get(_stable, ()), _older)
 
-_Known = str | frozenset[Requirement | None] | None
+_KnownLabel = str | frozenset[Requirement | None] | None
 """A label: its value, the alternatives it may still become, or undefined."""
 
 
@@ -223,7 +223,7 @@ class ExistingNodes:
         """`loads` say what the pods of rooms take, by name; of a room that is not among them its pods are looked at."""
         self.all = tuple(rooms)
         self.axis = axis
-        self._values: dict[str, tuple[list[_Known], Ints]] = {}
+        self._values: dict[str, tuple[list[_KnownLabel], Ints]] = {}
         self._taint_sets = sorted({room.taints for room in rooms}, key=repr)
         number = {taints: place for place, taints in enumerate(self._taint_sets)}
         self._taints_of: Ints = np.array([number[room.taints] for room in rooms], np.int64)
@@ -353,7 +353,7 @@ class ExistingNodes:
         verdicts = [untolerated(taints, tolerations, ignore_preferences=soft) is None for taints in self._taint_sets]
         return np.array(verdicts, np.bool_)[self._taints_of]
 
-    def _fits_labels(self, terms: Iterable[Requirements], verdict: Callable[[_Known, Requirement], bool]) -> Bools:
+    def _fits_labels(self, terms: Iterable[Requirements], verdict: Callable[[_KnownLabel, Requirement], bool]) -> Bools:
         mask = np.zeros(len(self.all), np.bool_)
         for term in terms:
             fits = np.ones(len(self.all), np.bool_)
@@ -363,17 +363,17 @@ class ExistingNodes:
             mask |= fits
         return mask
 
-    def _distinct(self, key: str) -> tuple[list[_Known], Ints]:
+    def _distinct(self, key: str) -> tuple[list[_KnownLabel], Ints]:
         """The different things nodes say about a label, and which of them each node says."""
         known = self._values.get(key)
         if known is None:
-            numbers: dict[_Known, int] = {}
+            numbers: dict[_KnownLabel, int] = {}
             place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.all]
             known = self._values[key] = (list(numbers), np.array(place, np.int64))
         return known
 
 
-def label_of(room: ExistingNode, key: str) -> _Known:
+def label_of(room: ExistingNode, key: str) -> _KnownLabel:
     """What a room's label is or, on a claim not launched yet, what it may become."""
     value = room.labels.get(key)
     if value is not None:
@@ -390,7 +390,7 @@ def label_of(room: ExistingNode, key: str) -> _Known:
     return None
 
 
-def meets(known: _Known, wanted: Requirement) -> bool:
+def meets(known: _KnownLabel, wanted: Requirement) -> bool:
     """Whether a label meets a requirement whatever value a claim in flight ends up with.
 
     An undefined label meets only NotIn and DoesNotExist.
@@ -402,7 +402,7 @@ def meets(known: _Known, wanted: Requirement) -> bool:
     return all(_implies(entry, wanted) for entry in known)
 
 
-def _may_meet(known: _Known, wanted: Requirement) -> bool:
+def _may_meet(known: _KnownLabel, wanted: Requirement) -> bool:
     """Whether some value the label may still take meets the requirement."""
     if known is None or isinstance(known, str):
         return meets(known, wanted)

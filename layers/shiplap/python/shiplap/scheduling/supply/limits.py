@@ -25,7 +25,7 @@ SPOT_VCPUS = "vCPUs of spot"
 spot are charged with it; every claim that is certain not to be makes room for more of it."""
 
 
-def of_rules(rules: PriceRules) -> Iterator[str]:
+def price_limits(rules: PriceRules) -> Iterator[str]:
     """What a pool's rules about money limit beside resources."""
     if rules.max_hourly_micros is not None:
         yield HOURLY

@@ -8,7 +8,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.scheduling.model.planned_pods import comes_back, running
+from shiplap.scheduling.model.planned_pods import is_recreated, running
 from shiplap.scheduling.model.pod_classes import HostPort, encode_status, host_ports, signature
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.supply.daemons import daemon_owner
@@ -50,7 +50,7 @@ class PodLoads:
                 ports |= taken
             if pod.metadata.owner_references and daemon_owner(pod) is not None:
                 daemons.append(wanted)
-            elif comes_back(pod):
+            elif is_recreated(pod):
                 moving.update(wanted)
         return NodeLoad(requests, tuple(daemons), frozenset(ports), frozenset(moving))
 
@@ -65,7 +65,7 @@ class PodLoads:
         return known
 
 
-def loads(view: ClusterView) -> Mapping[str, NodeLoad]:
+def loads_by_node(view: ClusterView) -> Mapping[str, NodeLoad]:
     """Of each node by what is bound to it, by name, as a question to ask of pods.
 
     Nodes with a pod that cannot be read are left out.

@@ -33,7 +33,7 @@ class Openings:
         self.reservations = Reservations(templates, open_claims)
         self.holder: dict[str, int] = {}
         self._unheld: dict[int, Bools] = {}
-        self._slim: dict[tuple[str, bool], _Slim] = {}
+        self._slim: dict[tuple[str, bool], _LeastCharges] = {}
         self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
@@ -325,7 +325,7 @@ class Openings:
         self.open.changes += 1
         return entry
 
-    def _slimmer(self, pool: str, *, squeeze: bool) -> _Slim:
+    def _slimmer(self, pool: str, *, squeeze: bool) -> _LeastCharges:
         """The pool's claims with the least they can be charged and the rows they keep then.
 
         Remembered while no claim changes, because a pool at its limit is asked again for every class; and claim by
@@ -345,17 +345,17 @@ class Openings:
             key = (group.index, load.tobytes(), squeeze)
             one = self._least.get(key)
             if one is None:
-                one = self._least[key] = _least(group, load, columns, squeeze=squeeze)
+                one = self._least[key] = _least_charge(group, load, columns, squeeze=squeeze)
             least.append(one)
         gain = np.zeros(len(columns), np.int64)
         if places:
             charges = np.array([charge for charge, _ in least], np.int64)
             gain = (self.open.charges[places] - charges).sum(axis=0)[columns]
-        known = self._slim[pool, squeeze] = _Slim(self.open.changes, places, least, gain)
+        known = self._slim[pool, squeeze] = _LeastCharges(self.open.changes, places, least, gain)
         return known
 
 
-class _Slim(msgspec.Struct, frozen=True, eq=False):
+class _LeastCharges(msgspec.Struct, frozen=True, eq=False):
     """The claims of a pool at `places`, each with the `least` it can be charged and the rows [rows] it keeps then.
 
     `gain` [limited resources] is what its limits would get back; true as long as open claims have seen `changes`.
@@ -367,7 +367,7 @@ class _Slim(msgspec.Struct, frozen=True, eq=False):
     gain: Ints
 
 
-def _least(group: ClaimGroup, load: Ints, columns: Ints, *, squeeze: bool) -> tuple[Ints, Bools]:
+def _least_charge(group: ClaimGroup, load: Ints, columns: Ints, *, squeeze: bool) -> tuple[Ints, Bools]:
     """The least that a claim with this load [resources] can be charged and the rows [rows] it keeps then."""
     table = group.template.table
     holds = group.rows[group.holding(load)]

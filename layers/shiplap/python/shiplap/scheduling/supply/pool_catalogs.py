@@ -13,7 +13,7 @@ from shiplap.manifests.price_annotations import PriceRules, price_rules
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
-from shiplap.scheduling.supply.templates import PoolCatalog, usable
+from shiplap.scheduling.supply.templates import PoolCatalog, usable_pools
 
 
 def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, PoolCatalog]:
@@ -75,7 +75,7 @@ def accepted_overlays(snapshot: Snapshot) -> tuple[NodeOverlay, ...]:
     from shiplap.instances.catalog import overlays  # noqa: PLC0415 - as above
 
     by_class = {catalog.node_class: catalog for catalog in snapshot.catalogs}
-    seen = _types_seen(usable(snapshot.manifests.node_pools), by_class)
+    seen = _types_seen(usable_pools(snapshot.manifests.node_pools), by_class)
     return overlays.without_conflicts(seen, snapshot.manifests.node_overlays)
 
 

@@ -88,7 +88,7 @@ class PoolCatalog(msgspec.Struct, frozen=True, eq=False):
     not_ready: str = ""
 
 
-def usable(pools: Iterable[NodePool]) -> list[NodePool]:
+def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
     """Pools that pods may use, in the order they are tried: by weight, then name, both descending, as Karpenter does.
 
     Pools that are being deleted and static ones (`replicas`) take no part.
@@ -97,7 +97,7 @@ def usable(pools: Iterable[NodePool]) -> list[NodePool]:
     return sorted(dynamic, key=lambda pool: (pool.spec.weight, pool.metadata.name), reverse=True)
 
 
-def wants_nodes_anyway(manifests: Manifests) -> bool:
+def may_launch_without_pods(manifests: Manifests) -> bool:
     """Whether there may be nodes to launch although no pod waits for one."""
     static = any(pool.spec.replicas is not None for pool in manifests.node_pools)
     return static or bool(manifests.capacity_buffers)
@@ -120,12 +120,13 @@ def templates_of(
         for tier in expand(pool, catalogues[name].table.values_of):
             whole = _template(len(templates), pool, tier, catalogues[name], daemons, pool_limits[name])
             templates += [
-                replace(template, index=len(templates) + place) for place, template in enumerate(_parts(whole, units))
+                replace(template, index=len(templates) + place)
+                for place, template in enumerate(_templates_of_tier(whole, units))
             ]
     return tuple(templates)
 
 
-def _parts(template: NodeClaimTemplate, units: Mapping[str, int]) -> list[NodeClaimTemplate]:
+def _templates_of_tier(template: NodeClaimTemplate, units: Mapping[str, int]) -> list[NodeClaimTemplate]:
     """The templates of one tier: reserved capacity, then as written, then without spot if its share is bounded."""
     if template.blocked:
         return [template]
@@ -140,7 +141,7 @@ def _parts(template: NodeClaimTemplate, units: Mapping[str, int]) -> list[NodeCl
             replace(template, requirements=free, table=table, reserved=True, reservations=usable_ids, units=units)
         )
         open_market = template.requirements.and_((NOT_RESERVED,))
-        if _nothing_left(open_market, template.given, template.table):
+        if _no_offering_left(open_market, template.given, template.table):
             return parts
         template = replace(template, requirements=open_market)
     if not template.limits.shares:
@@ -149,7 +150,7 @@ def _parts(template: NodeClaimTemplate, units: Mapping[str, int]) -> list[NodeCl
         return [*parts, replace(template, table=template.table.steady())]
     parts.append(template)
     steady = template.requirements.and_((NOT_SPOT,))
-    if not _nothing_left(steady, template.given, template.table):
+    if not _no_offering_left(steady, template.given, template.table):
         parts.append(replace(template, requirements=steady, table=template.table.steady(), steady=True))
     return parts
 
@@ -203,11 +204,11 @@ def _template(
         load,
         table.allocatable - load.overhead[table.row_type],
         limits,
-        blocked=catalogue.not_ready or _nothing_left(requirements, frozenset(given), table),
+        blocked=catalogue.not_ready or _no_offering_left(requirements, frozenset(given), table),
     )
 
 
-def _nothing_left(requirements: Requirements, given: frozenset[str], table: TypeTable) -> str:
+def _no_offering_left(requirements: Requirements, given: frozenset[str], table: TypeTable) -> str:
     offered = table.offered(requirements, given)
     if bool((offered.suits & np.isfinite(offered.price)).any()):
         return ""

@@ -19,14 +19,14 @@ _MOST_CONSTRAINTS = 20
 """Constraints that a text tells of; the others are counted."""
 
 
-def binds(item: PodClass, counts: TopologyCounts) -> bool:
+def has_binding_constraints(item: PodClass, counts: TopologyCounts) -> bool:
     """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
     demands = item.constraints
     own = demands.spreads or demands.affinity or demands.anti
     return bool(own or item.selected & counts.terms.anti or counts.joined(item))
 
 
-def keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
+def bound_keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
     """The labels, hostname aside, whose domains a class is bound by."""
     demands, terms = item.constraints, counts.terms
     own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
@@ -34,7 +34,7 @@ def keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
     return (own | others | {spread.key for spread in demands.spreads}) - {HOSTNAME}
 
 
-def left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
+def domains_left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
     """The values of a label, by name, whose counts let one more pod of a class in, were a node launched there."""
     demands, terms = item.constraints, counts.terms
     ordered = sorted(values)
@@ -61,13 +61,15 @@ def left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyC
     return [value for value, is_free in zip(ordered, free.tolist(), strict=True) if is_free]
 
 
-def unsatisfied(item: PodClass, counts: TopologyCounts) -> str:
+def unsatisfied_constraints(item: PodClass, counts: TopologyCounts) -> str:
     """The constraints of a class, the first ones with how their domains stand now."""
     demands, terms = item.constraints, counts.terms
-    parts = [_spread(item, spread, counts) for spread in demands.spreads]
-    closing = [(term, _company) for term in demands.affinity] + [(term, _kept_off) for term in demands.anti]
+    parts = [_spread_words(item, spread, counts) for spread in demands.spreads]
+    closing = [(term, _affinity_words) for term in demands.affinity] + [
+        (term, _anti_affinity_words) for term in demands.anti
+    ]
     others = (item.selected & terms.anti).difference(demands.anti)
-    closing += [(term, _kept_off_by_others) for term in sorted(others)]
+    closing += [(term, _anti_affinity_of_others_words) for term in sorted(others)]
     closing += [(term, _held_together) for term in sorted(counts.joined(item))]
     told = max(_MOST_CONSTRAINTS - len(parts), 1)
     parts += [words(item, term, counts) for term, words in closing[:told]]
@@ -76,26 +78,26 @@ def unsatisfied(item: PodClass, counts: TopologyCounts) -> str:
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
 
 
-def _kept_off(_item: PodClass, term: int, counts: TopologyCounts) -> str:
+def _anti_affinity_words(_item: PodClass, term: int, counts: TopologyCounts) -> str:
     key = counts.terms.all[term].key
-    return f"pod anti-affinity over {key} (such pods are in {_places(counts, term, key) or 'no domain'})"
+    return f"pod anti-affinity over {key} (such pods are in {_domains_with_pods(counts, term, key) or 'no domain'})"
 
 
-def _kept_off_by_others(_item: PodClass, term: int, counts: TopologyCounts) -> str:
+def _anti_affinity_of_others_words(_item: PodClass, term: int, counts: TopologyCounts) -> str:
     key = counts.terms.all[term].key
-    keepers = _places(counts, term, key, keeping=True)
+    keepers = _domains_with_pods(counts, term, key, keeping=True)
     return f"anti-affinity of other pods over {key} (they are in {keepers or 'no domain'})"
 
 
 def _held_together(_item: PodClass, term: int, counts: TopologyCounts) -> str:
     key = counts.terms.all[term].key
-    where = _places(counts, term, key)
+    where = _domains_with_pods(counts, term, key)
     return f"affinity of other pods over {key} (they start together in {where}, and count this pod)"
 
 
-def _company(item: PodClass, term: int, counts: TopologyCounts) -> str:
+def _affinity_words(item: PodClass, term: int, counts: TopologyCounts) -> str:
     """Where the pods are that a class has to join, and that it may not start without them."""
-    where = _places(counts, term, counts.terms.all[term].key)
+    where = _domains_with_pods(counts, term, counts.terms.all[term].key)
     begun = counts.begun(*item.series(term))
     if not where and not begun:
         return f"pod affinity over {counts.terms.all[term].key} (there is no such pod)"
@@ -105,7 +107,7 @@ def _company(item: PodClass, term: int, counts: TopologyCounts) -> str:
     return f"pod affinity over {counts.terms.all[term].key} ({words})"
 
 
-def _spread(item: PodClass, spread: Spread, counts: TopologyCounts) -> str:
+def _spread_words(item: PodClass, spread: Spread, counts: TopologyCounts) -> str:
     head = f"topology spread over {spread.key} (maxSkew {spread.max_skew}"
     if spread.key == HOSTNAME:
         return f"{head}, so at most {spread.max_skew} such pods per node)"
@@ -121,17 +123,17 @@ def _spread(item: PodClass, spread: Spread, counts: TopologyCounts) -> str:
     return f"{head}{fewer}; counted now: {listed}; a domain may hold {lowest + spread.max_skew})"
 
 
-def _places(counts: TopologyCounts, term: int, key: str, *, keeping: bool = False) -> str:
+def _domains_with_pods(counts: TopologyCounts, term: int, key: str, *, keeping: bool = False) -> str:
     """Where the pods of a term are: `a 2, b 1`; for the hostname only how many nodes."""
     if key == HOSTNAME:
-        nodes = _nodes(counts, term, keeping=keeping)
+        nodes = _nodes_with_pods(counts, term, keeping=keeping)
         return f"{nodes} node{'' if nodes == 1 else 's'}" if nodes else ""
     totals = counts.totals(term, key, keeping=keeping)
     values = counts.values(key)
     return _listed((values[code], int(totals[code])) for code in np.flatnonzero(totals).tolist())
 
 
-def _nodes(counts: TopologyCounts, term: int, *, keeping: bool) -> int:
+def _nodes_with_pods(counts: TopologyCounts, term: int, *, keeping: bool) -> int:
     on_places: Ints = (counts.keeping if keeping else counts.counted)[term]
     return int((on_places > 0).sum() + (counts.on_claims(term, keeping=keeping) > 0).sum())
 

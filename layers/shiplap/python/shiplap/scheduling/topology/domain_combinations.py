@@ -11,7 +11,7 @@ from shiplap.scheduling.model.resources import Bools
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 
 
-class Option(msgspec.Struct, frozen=True, order=True):
+class DomainOption(msgspec.Struct, frozen=True, order=True):
     """One domain of one label; no label comes last.
 
     First comes what attracts the most classes of a series that no pod has begun (`pull`, negative), then the fewest
@@ -26,7 +26,7 @@ class Option(msgspec.Struct, frozen=True, order=True):
     most: int
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
+class DomainChoice(msgspec.Struct, frozen=True, eq=False):
     """One combination of domains. `rooms` [rooms] are in it; `attempt` is pinned to it, None if its pods exclude it.
 
     Claims other than `claims` [claims], None for all, are in another one.
@@ -42,15 +42,17 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     claims: Bools | None = None
 
 
-class Choices:
+class DomainChoices:
     """Choices in the order in which combinations come; each is made once, when it is asked for first."""
 
-    def __init__(self, ranked: Iterator[Sequence[Option]], make: Callable[[Sequence[Option]], Choice]) -> None:
+    def __init__(
+        self, ranked: Iterator[Sequence[DomainOption]], make: Callable[[Sequence[DomainOption]], DomainChoice]
+    ) -> None:
         self._ranked = ranked
         self._make = make
-        self._made: list[Choice] = []
+        self._made: list[DomainChoice] = []
 
-    def __iter__(self) -> Iterator[Choice]:
+    def __iter__(self) -> Iterator[DomainChoice]:
         place = 0
         while place < len(self._made) or self._more():
             yield self._made[place]
@@ -63,18 +65,20 @@ class Choices:
         return chosen is not None
 
 
-def weight(chosen: Sequence[Option]) -> tuple[int, int, int]:
+def weight(chosen: Sequence[DomainOption]) -> tuple[int, int, int]:
     """Combinations are compared by this first: labels that are absent, attraction, pods counted."""
     return sum(o.absent for o in chosen), sum(o.pull for o in chosen), sum(o.count for o in chosen)
 
 
-def best_first(options: Sequence[Sequence[Option]]) -> Iterator[Sequence[Option]]:
+def best_first(options: Sequence[Sequence[DomainOption]]) -> Iterator[Sequence[DomainOption]]:
     """All combinations of one option per label, by weight and then by options; each label's options come sorted.
 
     Made one after the other, so that the first of very many cost little.
     """
 
-    def entry(places: tuple[int, ...], last: int) -> tuple[tuple[int, int, int], list[Option], tuple[int, ...], int]:
+    def entry(
+        places: tuple[int, ...], last: int
+    ) -> tuple[tuple[int, int, int], list[DomainOption], tuple[int, ...], int]:
         chosen = [some[place] for some, place in zip(options, places, strict=True)]
         return weight(chosen), chosen, places, last
 

@@ -25,8 +25,14 @@ from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.domain_combinations import Choice, Choices, Option, best_first, weight
-from shiplap.scheduling.topology.followers import Entry, Pulls, pulls_of, starts
+from shiplap.scheduling.topology.domain_combinations import (
+    DomainChoice,
+    DomainChoices,
+    DomainOption,
+    best_first,
+    weight,
+)
+from shiplap.scheduling.topology.followers import Attractions, Entry, attractions_of, starts_series
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCounts
 
@@ -76,7 +82,7 @@ class Domains:
         self._labels = counts.base.label_keys().union(
             *(template.label_keys for template in openings.templates), (HOSTNAME,)
         )
-        self._known_options: dict[object, list[Option]] = {}
+        self._known_options: dict[object, list[DomainOption]] = {}
         self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._dead_ends: dict[int, str] = {}
@@ -84,20 +90,20 @@ class Domains:
             tuple[Constraints, PodClass, frozenset[int], tuple[list[str], dict[str, _Demand]]] | None
         ) = None
         self._options_version = (-1, -1)
-        self._pulls: Pulls = {}
+        self._pulls: Attractions = {}
         self._strengths: dict[int, int] = {}
         self._reaches: dict[tuple[int, str], frozenset[str]] = {}
         self._terms = counts.terms
         self._known_ways: dict[tuple[int, tuple[str, ...], tuple[int, ...]], dict[tuple[str, str], int]] = {}
 
-    def choices(self, attempt: PlacementAttempt) -> Choices:
+    def choices(self, attempt: PlacementAttempt) -> DomainChoices:
         """The combinations of domains that the next pods of a class may go to, best first."""
         keys = self._keys(attempt)
         options = [self._options(attempt, key) for key in keys]
         if not all(options):
-            return Choices(iter(()), lambda chosen: self._choice(attempt, keys, chosen, ()))
+            return DomainChoices(iter(()), lambda chosen: self._choice(attempt, keys, chosen, ()))
         binding = [self._binds(attempt, key) for key in keys]
-        return Choices(
+        return DomainChoices(
             self._ranked(attempt, keys, options), lambda chosen: self._choice(attempt, keys, chosen, binding)
         )
 
@@ -132,23 +138,23 @@ class Domains:
         return set(self._counts.place_codes(key)[:rooms][fits].tolist())
 
     def _ranked(
-        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[Option]]
-    ) -> Iterator[Sequence[Option]]:
+        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[DomainOption]]
+    ) -> Iterator[Sequence[DomainOption]]:
         """Combinations of one option per label: the lowest counts first, then what can least be had otherwise."""
         if prod(map(len, options)) > _MOST_SORTED:
             possible = self._possible(attempt, keys, options)
             return islice(best_first(possible), _MOST_TRIED) if all(possible) else iter(())
         ways = self._ways(attempt, keys) if len(keys) > 1 else {}
 
-        def rank(chosen: Sequence[Option]) -> tuple[tuple[int, int, int], int, Sequence[Option]]:
+        def rank(chosen: Sequence[DomainOption]) -> tuple[tuple[int, int, int], int, Sequence[DomainOption]]:
             ways_left = sum(ways.get((key, option.value), 0) for key, option in zip(keys, chosen, strict=True))
             return weight(chosen), ways_left, chosen
 
         return iter(sorted(product(*options), key=rank))
 
     def _possible(
-        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[Option]]
-    ) -> list[list[Option]]:
+        self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[DomainOption]]
+    ) -> list[list[DomainOption]]:
         """The options in which a node suits a class, or may be launched, as far as each label alone tells."""
         possible = []
         for key, some in zip(keys, options, strict=True):
@@ -160,8 +166,8 @@ class Domains:
         return possible
 
     def _choice(
-        self, attempt: PlacementAttempt, keys: Sequence[str], chosen: Sequence[Option], binding: Sequence[bool]
-    ) -> Choice:
+        self, attempt: PlacementAttempt, keys: Sequence[str], chosen: Sequence[DomainOption], binding: Sequence[bool]
+    ) -> DomainChoice:
         rooms = self._counts.base.existing
         inside = np.ones(rooms, np.bool_)
         claims = np.ones(len(self._openings.open), np.bool_)
@@ -172,7 +178,9 @@ class Domains:
             claims &= (codes == option.code) | (codes == OPEN)
         pins = map(_pin, keys, chosen)
         most = min((option.most for option in chosen), default=PLENTY)
-        return Choice(self._attempts.pinned(attempt, pins), inside, most, any(option.pull for option in chosen), claims)
+        return DomainChoice(
+            self._attempts.pinned(attempt, pins), inside, most, any(option.pull for option in chosen), claims
+        )
 
     def _ways(self, attempt: PlacementAttempt, keys: Sequence[str]) -> dict[tuple[str, str], int]:
         """Per label and value, with how many values of the other labels a new node could have it.
@@ -206,8 +214,10 @@ class Domains:
         self._reaches.clear()
         self._strengths.clear()
         self._known_options.clear()
-        opened = {term for item, _ in waiting for term in item.constraints.affinity if starts(item)}
-        self._pulls = pulls_of(waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of)
+        opened = {term for item, _ in waiting for term in item.constraints.affinity if starts_series(item)}
+        self._pulls = attractions_of(
+            waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of
+        )
 
     @property
     def drawn(self) -> Iterable[int]:
@@ -353,7 +363,7 @@ class Domains:
             attempt.pod_class.selected & self._terms.anti
         )
 
-    def _options(self, attempt: PlacementAttempt, key: str) -> list[Option]:
+    def _options(self, attempt: PlacementAttempt, key: str) -> list[DomainOption]:
         """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
         self._forget_if_changed()
         demand = self._demands(attempt)[1][key]
@@ -370,7 +380,7 @@ class Domains:
             self._reach.forget()
             self._options_version = version
 
-    def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[Option]:
+    def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
         item, counts, spreads = attempt.pod_class, self._counts, demand.spreads
         launchable = self.launchable(attempt, key)
         standing = (counts.place_codes(key), counts.claim_codes(key))  # which may number further values
@@ -402,12 +412,12 @@ class Domains:
         values, pull = counts.values(key), self._pull_of(attempt, key)
         options = [
             # The first pod of a series settles where others find it; one is enough.
-            Option(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
+            DomainOption(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
             for code in np.flatnonzero(most > 0).tolist()
             for value in [values[code]]
         ]
         if not spreads and not demand.affinity:
-            options.append(Option(True, 0, 0, "", ABSENT, PLENTY))
+            options.append(DomainOption(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
     def _pull_of(self, attempt: PlacementAttempt, key: str) -> Counter[str]:
@@ -440,7 +450,7 @@ class Domains:
         return known
 
 
-def _pin(key: str, option: Option) -> Requirement:
+def _pin(key: str, option: DomainOption) -> Requirement:
     return Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,)))
 
 

@@ -20,7 +20,7 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
-from shiplap.scheduling.topology.domain_combinations import Choice
+from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
@@ -50,7 +50,7 @@ class EvenSpread:
         self._domains = domains
         self._nodes = nodes
 
-    def quotas(self, attempt: PlacementAttempt, number: int) -> list[tuple[Choice, int]]:
+    def quotas(self, attempt: PlacementAttempt, number: int) -> list[tuple[DomainChoice, int]]:
         """How many of `number` pods can safely go to each domain now; nothing where that cannot be told."""
         spread = self._only_spread(attempt)
         if spread is None or number <= spread.max_skew:
@@ -90,14 +90,14 @@ class EvenSpread:
         counted = {terms.all[term].key for term in item.selected} - {HOSTNAME, spreads[0].key}
         return spreads[0] if not counted else None
 
-    def _choice(self, attempt: PlacementAttempt, key: str, code: int) -> Choice:
+    def _choice(self, attempt: PlacementAttempt, key: str, code: int) -> DomainChoice:
         value = self._counts.values(key)[code]
         pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
         inside = self._counts.place_codes(key)[: self._counts.base.existing] == code
-        return Choice(pinned, inside, PLENTY)
+        return DomainChoice(pinned, inside, PLENTY)
 
     def _existing(
-        self, attempt: PlacementAttempt, bounds: HostnameBounds, choices: dict[int, Choice], number: int
+        self, attempt: PlacementAttempt, bounds: HostnameBounds, choices: dict[int, DomainChoice], number: int
     ) -> dict[int, int]:
         """How many pods the nodes of each domain take."""
         if not self._nodes.all:
@@ -108,7 +108,7 @@ class EvenSpread:
         )
         return {code: int(many[choice.nodes].sum()) for code, choice in choices.items()}
 
-    def _new(self, choice: Choice, bounds: HostnameBounds) -> _New | None:
+    def _new(self, choice: DomainChoice, bounds: HostnameBounds) -> _New | None:
         """New nodes in a domain, if their number follows from the pool's limits alone."""
         attempt = choice.attempt
         if attempt is None or not bounds.new or attempt.pod_class.ports:

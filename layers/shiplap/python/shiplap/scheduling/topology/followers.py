@@ -17,18 +17,18 @@ Entry = tuple[PodClass, list[Pod]]
 _MOST_SERIES, _MOST_CLASSES = 8, 8
 """For how many series it is worked out what attracts them, and by how many of their classes."""
 
-Pulls = Mapping[int, Mapping[str, int]]
+Attractions = Mapping[int, Mapping[str, int]]
 """Per affinity term whose series several classes may start or join: how many of them can reach each domain."""
 
 
-def starts(item: PodClass) -> bool:
+def starts_series(item: PodClass) -> bool:
     """Whether pods of a class meet their own required affinity, so that the first of them may start a series."""
     return bool(item.constraints.affinity) and item.selected.issuperset(item.constraints.affinity)
 
 
-def pulls_of(
+def attractions_of(
     waiting: Sequence[Entry], open_series: set[int], reach: Callable[[PodClass, int], frozenset[str]]
-) -> Pulls:
+) -> Attractions:
     """How domains attract the classes of one series.
 
     Args:
@@ -36,15 +36,15 @@ def pulls_of(
         open_series: the affinity terms of which no pod is anywhere yet.
         reach: the domains of a term's label in which a class can have a node now.
     """
-    started = {term for item, _ in waiting if starts(item) for term in item.constraints.affinity} & open_series
-    shared = [(term, places) for term, places in sorted(_counted(waiting, started).items()) if len(places) > 1]
+    started = {term for item, _ in waiting if starts_series(item) for term in item.constraints.affinity} & open_series
+    shared = [(term, places) for term, places in sorted(_classes_counted(waiting, started).items()) if len(places) > 1]
     return {
         term: Counter(value for place in places[:_MOST_CLASSES] for value in reach(waiting[place][0], term))
         for term, places in shared[:_MOST_SERIES]
     }
 
 
-def after_company(
+def followers_last(
     waiting: Sequence[Entry],
     drawn: Iterable[int],
     pull: Callable[[PodClass], int],
@@ -60,11 +60,11 @@ def after_company(
         by_priority: leave pods behind those that are more important.
     """
     followed = {term for item, _ in waiting for term in item.constraints.affinity}
-    counted = _counted(waiting, followed)
+    counted = _classes_counted(waiting, followed)
     if all(counted[term] == [place] for place, (item, _) in enumerate(waiting) for term in item.constraints.affinity):
         return list(waiting)
-    starting = [starts(item) for item, _ in waiting]
-    company = {term: _starters_last(places, starting) for term, places in counted.items()}
+    starting = [starts_series(item) for item, _ in waiting]
+    company = {term: _with_starters_last(places, starting) for term, places in counted.items()}
     for term in drawn:
         if term in company:
             strength = {place: pull(waiting[place][0]) if starting[place] else 0 for place in company[term]}
@@ -72,7 +72,7 @@ def after_company(
     return [waiting[place] for place in _ordered(waiting, company, by_priority=by_priority)]
 
 
-def _counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
+def _classes_counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
     """The places of the classes that each of these terms counts."""
     counted: dict[int, list[int]] = {term: [] for term in terms}
     for place, (item, _) in enumerate(waiting):
@@ -81,7 +81,7 @@ def _counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
     return counted
 
 
-def _starters_last(places: Sequence[int], starting: Sequence[bool]) -> list[int]:
+def _with_starters_last(places: Sequence[int], starting: Sequence[bool]) -> list[int]:
     return [place for place in places if not starting[place]] + [place for place in places if starting[place]]
 
 

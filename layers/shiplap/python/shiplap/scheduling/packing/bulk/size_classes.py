@@ -14,7 +14,7 @@ from shiplap.scheduling.model.preferences import NO_PREFERENCES
 from shiplap.scheduling.model.topology_constraints import Spread, Terms
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
-from shiplap.scheduling.topology.followers import starts
+from shiplap.scheduling.topology.followers import starts_series
 
 Waiting = Sequence[tuple[PodClass, list[Pod]]]
 """Classes in placing order, each with its pods that have no place yet."""
@@ -88,13 +88,13 @@ def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms)
     series = {
         term: len(size_class.indexes)
         for size_class in understood
-        if starts(size_class.attempt.pod_class)
+        if starts_series(size_class.attempt.pod_class)
         for term in size_class.affinity
     }
     series |= {
         term: 0
         for pod_class, _ in waiting
-        if starts(pod_class)
+        if starts_series(pod_class)
         for term in pod_class.constraints.affinity
         if term not in series
     }
