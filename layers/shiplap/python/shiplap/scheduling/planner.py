@@ -50,9 +50,9 @@ def plan(snapshot: Snapshot) -> Plan:
 def unreadable_pods(view: ClusterView) -> tuple[Unschedulable, ...]:
     """Pods without a node that cannot be read, so that nothing can be planned for them, as their users are told."""
     return tuple(
-        Unschedulable(PodReference(item.namespace, item.name, item.uid), f"it cannot be read: {item.reason}")
-        for item in view.unreadable
-        if item.waits
+        Unschedulable(PodReference(pod.namespace, pod.name, pod.uid), f"it cannot be read: {pod.reason}")
+        for pod in view.unreadable
+        if pod.waits
     )
 
 
@@ -83,16 +83,22 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
     compared pod by pod: one of which a part is placed may lack the rest.
     """
-    plannable = [item for item in compiled.classes if not item.problem and not item.keeps_off]
+    plannable = [pod_class for pod_class in compiled.classes if not pod_class.problem and not pod_class.keeps_off]
     packing = _pack_cheapest(snapshot, compiled, plannable)
     if not packing.unplaced:
         return packing
-    lowest = min((item.priority for item in plannable if _placed(packing, item)), default=0)
-    wronged = [item for item in plannable if item.index in packing.unplaced and item.priority > lowest]
-    for priority in sorted({item.priority for item in wronged}, reverse=True):
-        peers = _by_priority(item for item in plannable if item.priority >= priority)
+    lowest = min((pod_class.priority for pod_class in plannable if _placed(packing, pod_class)), default=0)
+    wronged = [
+        pod_class for pod_class in plannable if pod_class.index in packing.unplaced and pod_class.priority > lowest
+    ]
+    for priority in sorted({pod_class.priority for pod_class in wronged}, reverse=True):
+        peers = _by_priority(pod_class for pod_class in plannable if pod_class.priority >= priority)
         among_peers = _pack_once(snapshot, compiled, peers)
-        if any(_placed(among_peers, item) > _placed(packing, item) for item in wronged if item.priority == priority):
+        if any(
+            _placed(among_peers, pod_class) > _placed(packing, pod_class)
+            for pod_class in wronged
+            if pod_class.priority == priority
+        ):
             ordered = _pack_once(snapshot, compiled, _by_priority(plannable))
             return ordered if _ranks(ordered, plannable) > _ranks(packing, plannable) else packing
     return packing
@@ -114,18 +120,18 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
 
 
 def _by_priority(classes: Iterable[PodClass]) -> list[PodClass]:
-    return sorted(classes, key=lambda item: (-item.priority, item.index))
+    return sorted(classes, key=lambda pod_class: (-pod_class.priority, pod_class.index))
 
 
-def _placed(packing: Packing, item: PodClass) -> int:
-    return len(item.members) - len(packing.unplaced.get(item.index, ()))
+def _placed(packing: Packing, pod_class: PodClass) -> int:
+    return len(pod_class.members) - len(packing.unplaced.get(pod_class.index, ()))
 
 
 def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
     """How many pods are placed of each priority, the highest first."""
     counts = Counter[int]()
-    for item in classes:
-        counts[item.priority] += _placed(packing, item)
+    for pod_class in classes:
+        counts[pod_class.priority] += _placed(packing, pod_class)
     return [counts[priority] for priority in sorted(counts, reverse=True)]
 
 
@@ -141,7 +147,7 @@ def _pack_once(
         compiled.base_counts,
         best_effort=best_effort,
         strictly_reserved=strict,
-        last=[item for item in compiled.virtual if not item.problem],
+        last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
     )
     return packer.run(ordered, bulk=bulk)
 
@@ -149,8 +155,8 @@ def _pack_once(
 def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> Plan:
     """The plan that says what `solve` decided."""
     explainer = Explainer(compiled, packing)
-    virtual = frozenset(item.index for item in compiled.virtual)
-    unreal = {id(pod) for item in compiled.virtual for pod in item.members}
+    virtual = frozenset(pod_class.index for pod_class in compiled.virtual)
+    unreal = {id(pod) for pod_class in compiled.virtual for pod in pod_class.members}
     most = max(snapshot.settings.max_instance_types, 1)
     origin = "/".join(filter(None, (snapshot.install, snapshot.cluster)))
     writer = ClaimWriter(origin, snapshot.epoch, most, compiled.taken, virtual)
@@ -164,30 +170,30 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
             message = explainer.truncated(claim, snapshot.settings.max_instance_types)
             unschedulable += [
                 Unschedulable(pod_reference(pod), message)
-                for item, pods in claim.pods
+                for pod_class, pods in claim.pods
                 for pod in pods
-                if item.index not in virtual
+                if pod_class.index not in virtual
             ]
     if compiled.static is not None:
         for claim, used in zip(compiled.static.claims, compiled.static.used, strict=True):
             written = writer.write(claim, used, ("static pool",))
             planned += [written] if written is not None else []
     ignored = [Unschedulable(pod_reference(pod), reason) for pod, reason in compiled.pods.ignored]
-    for item in compiled.classes:
-        if item.keeps_off:
+    for pod_class in compiled.classes:
+        if pod_class.keeps_off:
             reason = "asks to stay off provisioned nodes"
-            ignored += [Unschedulable(pod_reference(pod), reason) for pod in item.members]
+            ignored += [Unschedulable(pod_reference(pod), reason) for pod in pod_class.members]
             continue
-        left = item.members if item.problem else packing.unplaced.get(item.index, ())
+        left = pod_class.members if pod_class.problem else packing.unplaced.get(pod_class.index, ())
         if left:
-            message, nearest = explainer.unschedulable(item)
+            message, nearest = explainer.unschedulable(pod_class)
             unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(
-            Placement(room.name, tuple(sorted(map(pod_reference, real))))
-            for room, pods in sorted(
+            Placement(node.name, tuple(sorted(map(pod_reference, real))))
+            for node, pods in sorted(
                 zip(packing.nodes.all, packing.nodes.placed, strict=True), key=lambda pair: pair[0].name
             )
             if (real := [pod for pod in pods if id(pod) not in unreal])
@@ -195,7 +201,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         unschedulable=tuple(sorted(unschedulable, key=lambda entry: entry.pod)),
         ignored=tuple(sorted(ignored, key=lambda entry: entry.pod)),
         hourly=round(sum((claim.launch.price for claim in planned), 0.0), 6),
-        stats=PlanStats(sum(len(item.members) for item in compiled.classes), len(compiled.classes)),
+        stats=PlanStats(sum(len(pod_class.members) for pod_class in compiled.classes), len(compiled.classes)),
         static_pools=compiled.static.pools if compiled.static is not None else (),
         buffers=_buffers(compiled, planned, packing),
         unsettled=packing.waits and bool(unschedulable),
@@ -207,6 +213,8 @@ def _buffers(compiled: CompiledSnapshot, planned: list[PlannedClaim], packing: P
         return ()
     from shiplap.scheduling.packing.buffers import states_of  # noqa: PLC0415 - few installs have buffers
 
-    problems = {id(pod): item.problem for item in compiled.virtual if item.problem for pod in item.members}
-    on_nodes = zip((room.name for room in packing.nodes.all), packing.nodes.placed, strict=True)
+    problems = {
+        id(pod): pod_class.problem for pod_class in compiled.virtual if pod_class.problem for pod in pod_class.members
+    }
+    on_nodes = zip((node.name for node in packing.nodes.all), packing.nodes.placed, strict=True)
     return states_of(compiled.buffers, planned, on_nodes, problems)

@@ -59,7 +59,7 @@ class Removals:
         resources = {item for name in candidates if name in known for item in known[name].moving}
         self._base = self._with_coming(compile_snapshot(snapshot, resources))
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
-        self._rooms: ExistingNodes = self._base.nodes
+        self._existing: ExistingNodes = self._base.nodes
         self._closed: frozenset[str] = frozenset()
         self._limited = any(
             len(template.limits.columns) or template.counted for template in self._base.templates
@@ -93,11 +93,11 @@ class Removals:
 
         Only room is followed, so no topology constraint, limit, host port or volume may depend on what was placed.
         """
-        names = {room.name: place for place, room in enumerate(self._rooms.all)}
-        places = [names[room.name] for room in packing.nodes.all]
-        after = self._rooms.part(np.arange(len(names)))
+        names = {node.name: place for place, node in enumerate(self._existing.all)}
+        places = [names[node.name] for node in packing.nodes.all]
+        after = self._existing.part(np.arange(len(names)))
         after.free[places] = packing.nodes.free
-        self._rooms = after
+        self._existing = after
 
     def _compiled_without(self, removed: frozenset[str], moved: list[Pod]) -> CompiledSnapshot:
         if any(map(has_claims, moved)):
@@ -107,14 +107,14 @@ class Removals:
         terms = bound_pod_terms(self._keeping, snapshot)
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
-        staying = [place for place, room in enumerate(self._rooms.all) if room.name not in away]
-        rooms = self._rooms.part(np.array(staying, np.int64))
+        staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
+        existing = self._existing.part(np.array(staying, np.int64))
         base_counts = NO_BASE_COUNTS
         if terms.all:
-            others = unavailable_nodes(snapshot.view.nodes, rooms.all, self._gone | away)
-            base_counts = base_counts_of(terms, rooms.all, others, counted_pods(sorted_pods))
+            others = unavailable_nodes(snapshot.view.nodes, existing.all, self._gone | away)
+            base_counts = base_counts_of(terms, existing.all, others, counted_pods(sorted_pods))
         templates = self._templates(removed) if self._limited else base.templates
-        return CompiledSnapshot(base.axis, templates, rooms, pod_classes, sorted_pods, base_counts, base.taken)
+        return CompiledSnapshot(base.axis, templates, existing, pod_classes, sorted_pods, base_counts, base.taken)
 
     def _templates(self, removed: frozenset[str]) -> tuple[NodeClaimTemplate, ...]:
         """The templates with what removed nodes take of limits given back: they are expected to be replaced.

@@ -200,12 +200,12 @@ def nearest_node(item: PodClass, nodes: ExistingNodes) -> Miss | None:
     lacking = short > 0
     relative = np.where(lacking, short / np.maximum(requests, 1), 0.0)
     best = int(np.lexsort((suited, relative.sum(axis=1), lacking.sum(axis=1)))[0])
-    room = nodes.all[int(suited[best])]
-    head = f"of {len(nodes.all)} nodes {len(suited)} suit its constraints, none has room: {room.name}"
-    kind, pool = room.labels.get(labels.INSTANCE_TYPE, ""), room.labels.get(labels.NODE_POOL, "")
+    node = nodes.all[int(suited[best])]
+    head = f"of {len(nodes.all)} nodes {len(suited)} suit its constraints, none has room: {node.name}"
+    kind, pool = node.labels.get(labels.INSTANCE_TYPE, ""), node.labels.get(labels.NODE_POOL, "")
     if not lacking[best].any():
         text = f"{head} has the resources, but not {_beside_resources(item)}"
-        return Miss((ONE_RULE, 0, 0.0, room.name), text, NearestMiss(kind, pool))
+        return Miss((ONE_RULE, 0, 0.0, node.name), text, NearestMiss(kind, pool))
     column = int(np.argmax(relative[best]))
     resource, missing = nodes.axis.names[column], int(short[best][column])
     free = max(int(requests[column]) - missing, 0)
@@ -216,7 +216,7 @@ def nearest_node(item: PodClass, nodes: ExistingNodes) -> Miss | None:
     # One that would take the pod with a little more room is nearer than a template whose labels keep the pod off.
     level = (FAR, _NODES_LAST) if float(relative[best][column]) > SHRINKS else (ONE_RULE, 0)
     return Miss(
-        (*level, float(relative[best].sum()), room.name),
+        (*level, float(relative[best].sum()), node.name),
         text,
         NearestMiss(kind, pool, resource, missing),
         nodes.axis.amounts(np.maximum(short[best], 0)),

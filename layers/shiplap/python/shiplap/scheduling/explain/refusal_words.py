@@ -48,10 +48,10 @@ def filtered_out(template: NodeClaimTemplate) -> str:
 
 def from_volumes(attempt: PlacementAttempt, conflicts: dict[str, str]) -> str:
     """Whether it is the volumes of the pods that bring the conflict."""
-    item = attempt.pod_class
+    pod_class = attempt.pod_class
     own = (
-        item.own_terms[item.terms.index(attempt.term)]
-        if attempt.term in item.terms and item.own_terms
+        pod_class.own_terms[pod_class.terms.index(attempt.term)]
+        if attempt.term in pod_class.terms and pod_class.own_terms
         else attempt.term
     )
     keys = [key for key in conflicts if own.get(key) != attempt.term[key]]

@@ -131,28 +131,28 @@ class Explainer:
             f'no {most} instance types of nodepool "{pool}" hold the required distinct values'
         )
 
-    def unschedulable(self, item: PodClass) -> tuple[str, NearestMiss | None]:
+    def unschedulable(self, pod_class: PodClass) -> tuple[str, NearestMiss | None]:
         """The message for a class of which pods were left out, and what came closest."""
-        if item.problem:
-            return item.problem, None
-        node = nearest_node(item, self._packing.nodes)
+        if pod_class.problem:
+            return pod_class.problem, None
+        node = nearest_node(pod_class, self._packing.nodes)
         if not self._compiled.templates:
             return "no dynamic nodepools found" + (f"; {node.text}" if node is not None else ""), None
-        verdicts = self.verdicts(item)
+        verdicts = self.verdicts(pod_class)
         misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
         if node is not None:
             misses.append(node)
-        texts = "; ".join(_grouped(verdicts)) + self._stopped(item)
+        texts = "; ".join(_grouped(verdicts)) + self._stopped(pod_class)
         if not misses:
             return texts, None
         nearest = min(misses, key=lambda miss: miss.rank)
         return f"{nearest.text} ({texts})", nearest.nearest
 
-    def verdicts(self, item: PodClass) -> list[TemplateVerdict]:
+    def verdicts(self, pod_class: PodClass) -> list[TemplateVerdict]:
         """What every template says to one more pod of a class now, in the order templates are tried."""
         openings = self._packing.openings
-        attempts = self._last_wants(item)
-        topological = item.topological and has_binding_constraints(item, self._packing.counts)
+        attempts = self._most_lenient_attempts(pod_class)
+        topological = pod_class.topological and has_binding_constraints(pod_class, self._packing.counts)
         self._domains_to_ask = max(FEWEST_DOMAINS, MOST_DOMAINS // max(len(self._packing.unplaced), 1))
         result = []
         for template in self._compiled.templates:
@@ -169,23 +169,23 @@ class Explainer:
             result.append(min(found, key=_furthest))
         return result
 
-    def _last_wants(self, item: PodClass) -> list[PlacementAttempt]:
+    def _most_lenient_attempts(self, pod_class: PodClass) -> list[PlacementAttempt]:
         """Of the attempts to place a class the most lenient one per node-affinity term."""
-        attempts = self._packing.attempts.of(item)
+        attempts = self._packing.attempts.of(pod_class)
         return (
-            list({attempt.term: attempt for attempt in attempts if attempt.term in item.terms}.values())
+            list({attempt.term: attempt for attempt in attempts if attempt.term in pod_class.terms}.values())
             or attempts[-1:]
         )
 
     def _closed(self, template: NodeClaimTemplate, attempt: PlacementAttempt, left: Ints) -> TemplateVerdict:
         """A template that could hold the pod but for topology: why it refuses in the domains that counts leave."""
-        packing, item = self._packing, attempt.pod_class
-        words = self._unsatisfied(item)
+        packing, pod_class = self._packing, attempt.pod_class
+        words = self._unsatisfied(pod_class)
         refused = []
-        for key in sorted(self._keys(item) & template.table.told):
+        for key in sorted(self._keys(pod_class) & template.table.told):
             if not self._domains_to_ask:
                 break
-            for value in self._left_open(item, key, template.table.values_of(key))[: self._domains_to_ask]:
+            for value in self._left_open(pod_class, key, template.table.values_of(key))[: self._domains_to_ask]:
                 self._domains_to_ask -= 1
                 self.asked += 1
                 pinned = packing.attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
@@ -201,30 +201,30 @@ class Explainer:
             template, TOPOLOGY, f"{best.text}, in the domains that are left: {words}", best.miss, attempt
         )
 
-    def _stopped(self, item: PodClass) -> str:
+    def _stopped(self, pod_class: PodClass) -> str:
         """Words if the search for a place ended before all combinations of domains were tried."""
         attempt_budget = self._packing.attempt_budget
-        if item.index not in attempt_budget.spent:
+        if pod_class.index not in attempt_budget.spent:
             return ""
-        number = attempt_budget.failures.get((item.index, False), 0)
+        number = attempt_budget.failures.get((pod_class.index, False), 0)
         return f"; the search stopped after {number} attempts in vain, and may have left out a domain with room"
 
-    def _unsatisfied(self, item: PodClass) -> str:
+    def _unsatisfied(self, pod_class: PodClass) -> str:
         """The words about a class's topology constraints, which are the same for every template."""
-        if item.index not in self._topology_words:
-            self._topology_words[item.index] = unsatisfied_constraints(item, self._packing.counts)
-        return self._topology_words[item.index]
+        if pod_class.index not in self._topology_words:
+            self._topology_words[pod_class.index] = unsatisfied_constraints(pod_class, self._packing.counts)
+        return self._topology_words[pod_class.index]
 
-    def _keys(self, item: PodClass) -> frozenset[str]:
-        if item.index not in self._topology_keys:
-            self._topology_keys[item.index] = bound_keys(item, self._packing.counts)
-        return self._topology_keys[item.index]
+    def _keys(self, pod_class: PodClass) -> frozenset[str]:
+        if pod_class.index not in self._topology_keys:
+            self._topology_keys[pod_class.index] = bound_keys(pod_class, self._packing.counts)
+        return self._topology_keys[pod_class.index]
 
-    def _left_open(self, item: PodClass, key: str, values: frozenset[str]) -> list[str]:
-        known = self._open_domains.get((item.index, key, values))
+    def _left_open(self, pod_class: PodClass, key: str, values: frozenset[str]) -> list[str]:
+        known = self._open_domains.get((pod_class.index, key, values))
         if known is None:
-            known = domains_left_open(item, key, values, self._packing.counts)
-            self._open_domains[item.index, key, values] = known
+            known = domains_left_open(pod_class, key, values, self._packing.counts)
+            self._open_domains[pod_class.index, key, values] = known
         return known
 
     def _skipped(self, refusal: Refusal) -> str:

@@ -1,8 +1,7 @@
-"""Rooms as arrays: which of them suit a class of pods, and how many pods each still takes.
+"""Existing nodes: Nodes of the cluster and claims in flight, as arrays.
 
-Rooms: nodes that exist and claims in flight, each as something to put pods into.
-
-Capacity of every node counts, whoever owns it; nodes that are cordoned or on their way out do not.
+They answer which of them suit a class of pods, and how many pods each still takes. Every Node counts, also one that
+Shiplap does not manage. Nodes that are cordoned or leaving do not count.
 """
 
 from __future__ import annotations
@@ -77,15 +76,15 @@ def list_existing_nodes(
     """
     known = {(template.tier.pool, template.tier.index, template.reserved): template for template in reversed(templates)}
     of_pool = {label_value_of(template.tier.pool): template for template in templates}
-    rooms = []
+    existing_nodes = []
     for node in nodes:
         claim = paired.get(node.metadata.name)
-        room = _existing_node_of(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
-        if room is not None:
-            room.pods = list(pods.get(room.name, ()))
-            rooms.append(room)
-    rooms.sort(key=lambda room: (not room.initialized, room.name))
-    return rooms + [
+        existing = _existing_node_of(node, claim, of_pool.get(node.metadata.labels.get(labels.NODE_POOL, "")), now)
+        if existing is not None:
+            existing.pods = list(pods.get(existing.name, ()))
+            existing_nodes.append(existing)
+    existing_nodes.sort(key=lambda existing: (not existing.initialized, existing.name))
+    return existing_nodes + [
         _existing_node_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
         for claim in waiting
         if claim.state in IN_FLIGHT
@@ -95,7 +94,7 @@ def list_existing_nodes(
 def _existing_node_of(
     node: Node, claim: NodeClaim | None, template: NodeClaimTemplate | None, now: float
 ) -> ExistingNode | None:
-    """A Node as room, or None when pods cannot or should not go there.
+    """A Node to fill, or None when pods cannot or should not go there.
 
     `template` is one of its NodePool's: it knows the startup taints and what the type yields when the claim is not
     known.
@@ -106,7 +105,7 @@ def _existing_node_of(
     managed = claim is not None or labels.NODE_POOL in meta.labels
     ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
     initialized = meta.labels.get(labels.INITIALIZED) == "true" if managed else ready
-    if not ready and not (managed and not initialized) and not _starting(node, now):
+    if not ready and not (managed and not initialized) and not _is_starting(node, now):
         return None
     taints = spec.taints
     allocatable = parse_resources(node.status.allocatable)
@@ -117,18 +116,18 @@ def _existing_node_of(
             startup, expected = claim.startup_taints, claim.allocatable
         elif template is not None:
             startup = template.pool.spec.template.spec.startup_taints
-            place = template.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
-            expected = template.table.types[place].careful_allocatable if place is not None else {}
+            index = template.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
+            expected = template.table.types[index].careful_allocatable if index is not None else {}
         taints = tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
         allocatable |= {name: amount for name, amount in expected.items() if not allocatable.get(name)}
-    room = ExistingNode(meta.name, initialized, meta.labels, taints, allocatable)
+    existing = ExistingNode(meta.name, initialized, meta.labels, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
-        room.promised = _promised(claim)
-        room.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
-    return room
+        existing.promised = _promised(claim)
+        existing.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
+    return existing
 
 
-def _starting(node: Node, now: float) -> bool:
+def _is_starting(node: Node, now: float) -> bool:
     born = node.metadata.creation_timestamp
     return born is not None and born != "" and now - epoch(born) < STARTING_S
 
@@ -168,13 +167,13 @@ def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int,
     if claim.instance_type:
         return (table.index[claim.instance_type],) if claim.instance_type in table.index else ()
     listed = [table.index[name] for name in claim.instance_types if name in table.index]
-    return tuple(place for place in listed if still_fits(claim, table.types[place])) or tuple(listed)
+    return tuple(index for index in listed if still_fits(claim, table.types[index])) or tuple(listed)
 
 
 def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
     """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
-    room = assumed_allocatable(instance_type, claim)
-    return all(amount <= room.get(resource, 0) for resource, amount in claim.requests.items())
+    allocatable = assumed_allocatable(instance_type, claim)
+    return all(amount <= allocatable.get(resource, 0) for resource, amount in claim.requests.items())
 
 
 def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
@@ -194,7 +193,7 @@ def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Seque
     if claim.instance_type and claim.allocatable:
         counted = table.axis.vector(claim.allocatable)[None, :]
     else:
-        counted = table.axis.matrix([assumed_allocatable(table.types[place], claim) for place in types])
+        counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
     net: Ints = (counted - template.daemons.overhead[list(types)]).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:
@@ -215,28 +214,32 @@ _KnownLabel = str | frozenset[Requirement | None] | None
 
 
 class ExistingNodes:
-    """Rooms as arrays: `free` [nodes, resources] shrinks as pods are placed; placements are remembered per node."""
+    """All existing nodes. `free` [nodes, resources] shrinks as pods are placed; `placed` holds these pods per node."""
 
     def __init__(
-        self, rooms: Sequence[ExistingNode], daemons: Sequence[Daemon], axis: Axis, loads: Mapping[str, NodeLoad]
+        self,
+        existing_nodes: Sequence[ExistingNode],
+        daemons: Sequence[Daemon],
+        axis: Axis,
+        loads: Mapping[str, NodeLoad],
     ) -> None:
-        """`loads` say what the pods of rooms take, by name; of a room that is not among them its pods are looked at."""
-        self.all = tuple(rooms)
+        """`loads` say what the pods of nodes take, by name; of a node that is not among them the pods are read."""
+        self.all = tuple(existing_nodes)
         self.axis = axis
         self._values: dict[str, tuple[list[_KnownLabel], Ints]] = {}
-        self._taint_sets = sorted({room.taints for room in rooms}, key=repr)
-        number = {taints: place for place, taints in enumerate(self._taint_sets)}
-        self._taints_of: Ints = np.array([number[room.taints] for room in rooms], np.int64)
+        self._taint_sets = sorted({existing.taints for existing in existing_nodes}, key=repr)
+        number = {taints: index for index, taints in enumerate(self._taint_sets)}
+        self._taints_of: Ints = np.array([number[existing.taints] for existing in existing_nodes], np.int64)
         self.has_preferences = any(t.effect == "PreferNoSchedule" for taints in self._taint_sets for t in taints)
-        self._ports: list[set[HostPort]] = [set() for _ in rooms]
-        self._attachments = [room.attachments for room in rooms]
-        self._estimated: Bools = np.array([room.estimated for room in rooms], np.bool_)
-        self.free: Ints = self._initial_room(daemons, loads)
-        self.placed: list[list[Pod]] = [[] for _ in rooms]
+        self._ports: list[set[HostPort]] = [set() for _ in existing_nodes]
+        self._attachments = [existing.attachments for existing in existing_nodes]
+        self._estimated: Bools = np.array([existing.estimated for existing in existing_nodes], np.bool_)
+        self.free: Ints = self._initial_free(daemons, loads)
+        self.placed: list[list[Pod]] = [[] for _ in existing_nodes]
         self._last_fits: tuple[PodClass, bool, Requirements | None, Bools] | None = None
 
     def copy(self) -> ExistingNodes:
-        """The same rooms with independent room left and no further placements shared."""
+        """The same nodes with `free` and placements of their own."""
         twin = ExistingNodes.__new__(ExistingNodes)
         twin.__dict__.update(self.__dict__)
         twin.free = self.free.copy()
@@ -245,49 +248,49 @@ class ExistingNodes:
         twin._attachments = [known and known.copy() for known in self._attachments]
         return twin
 
-    def part(self, places: Ints) -> ExistingNodes:
-        """Some of these rooms in the same order, those at `places` [n], with what is placed now forgotten."""
+    def part(self, indexes: Ints) -> ExistingNodes:
+        """Some of these nodes in the same order, those at `indexes` [n], with what is placed now forgotten."""
         twin = ExistingNodes.__new__(ExistingNodes)
         twin.__dict__.update(self.__dict__)
-        some = places.tolist()
-        twin.all = tuple(self.all[place] for place in some)
-        twin.free = self.free[places]
+        some = indexes.tolist()
+        twin.all = tuple(self.all[index] for index in some)
+        twin.free = self.free[indexes]
         twin.placed = [[] for _ in some]
-        twin._values = {key: (known, place[places]) for key, (known, place) in self._values.items()}
-        twin._taints_of = self._taints_of[places]
-        twin._ports = [set(self._ports[place]) for place in some]
-        attachments = [self._attachments[place] for place in some]
+        twin._values = {key: (known, index[indexes]) for key, (known, index) in self._values.items()}
+        twin._taints_of = self._taints_of[indexes]
+        twin._ports = [set(self._ports[index]) for index in some]
+        attachments = [self._attachments[index] for index in some]
         twin._attachments = [known and known.copy() for known in attachments]
-        twin._estimated = self._estimated[places]
+        twin._estimated = self._estimated[indexes]
         twin._last_fits = None
         return twin
 
-    def _initial_room(self, daemons: Sequence[Daemon], loads: Mapping[str, NodeLoad]) -> Ints:
+    def _initial_free(self, daemons: Sequence[Daemon], loads: Mapping[str, NodeLoad]) -> Ints:
         """Allocatable minus what bound pods take and what daemons that are not there yet will take."""
         kinds = PodLoads()
-        free = self.axis.matrix([room.allocatable for room in self.all])
+        free = self.axis.matrix([existing.allocatable for existing in self.all])
         runs = [
             self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
             for daemon in daemons
         ]
         taken = []
-        for place, room in enumerate(self.all):
-            load = (loads.get(room.name) or kinds.load(room.pods)) if room.pods else NO_LOAD
+        for index, existing in enumerate(self.all):
+            load = (loads.get(existing.name) or kinds.load(existing.pods)) if existing.pods else NO_LOAD
             taken.append(load.requests)
-            self._ports[place] |= load.ports
-            if room.net is not None:
-                free[place] = room.net
+            self._ports[index] |= load.ports
+            if existing.net is not None:
+                free[index] = existing.net
             elif daemons:
-                here = [bool(run[place]) for run in runs]
-                free[place] -= expected_on_node(daemons, here, load.daemons, self.axis)
+                here = [bool(run[index]) for run in runs]
+                free[index] -= expected_on_node(daemons, here, load.daemons, self.axis)
         attached = [column for column, name in enumerate(self.axis.names) if name.startswith(ATTACHED)]
         if attached:  # nodes that are there count the volumes themselves
-            there = np.flatnonzero([room.net is None for room in self.all])
+            there = np.flatnonzero([existing.net is None for existing in self.all])
             free[np.ix_(there, attached)] = PLENTY
         free -= self.axis.matrix(taken)
         return free
 
-    def fits(self, item: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
+    def fits(self, pod_class: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
         """Which nodes [nodes] meet a class's requirements (any of its terms) and are tolerated, whatever room is left.
 
         Args:
@@ -298,20 +301,20 @@ class ExistingNodes:
         The last answer is remembered, because every domain that one attempt looks at asks for it; nobody may alter it.
         """
         last = self._last_fits
-        if last is not None and last[0] is item and last[1] == soft and last[2] is preferred:
+        if last is not None and last[0] is pod_class and last[1] == soft and last[2] is preferred:
             return last[3]
-        mask = self._fitting(item, soft=soft, preferred=preferred)
+        mask = self._fitting(pod_class, soft=soft, preferred=preferred)
         mask.flags.writeable = False
-        self._last_fits = (item, soft, preferred, mask)
+        self._last_fits = (pod_class, soft, preferred, mask)
         return mask
 
-    def _fitting(self, item: PodClass, *, soft: bool, preferred: Requirements | None) -> Bools:
-        mask = self._fits_labels(item.terms, meets) & self._tolerated(item.tolerations, soft=soft)
+    def _fitting(self, pod_class: PodClass, *, soft: bool, preferred: Requirements | None) -> Bools:
+        mask = self._fits_labels(pod_class.terms, meets) & self._tolerated(pod_class.tolerations, soft=soft)
         if preferred is not None:
             mask &= self._fits_labels((preferred,), meets)
-        return mask & ~self._estimated if item.missed else mask
+        return mask & ~self._estimated if pod_class.missed else mask
 
-    def count(self, item: PodClass, mask: Bools, requests: Ints) -> Ints:
+    def count(self, pod_class: PodClass, mask: Bools, requests: Ints) -> Ints:
         """How many pods of a class each node [nodes] still takes."""
         wanted = requests > 0
         if not wanted.any():
@@ -319,35 +322,35 @@ class ExistingNodes:
         else:
             many = (self.free[:, wanted] // requests[wanted]).min(axis=1)
         many = np.where(mask, np.maximum(many, 0), 0)
-        if item.ports:
-            for place in np.flatnonzero(many).tolist():
-                many[place] = 0 if ports_collide(item.ports, self._ports[place]) else 1
-        if item.volumes.attaches:
-            for place in np.flatnonzero(many).tolist():
-                many[place] = min(many[place], self._volume_room(item, place))
+        if pod_class.ports:
+            for index in np.flatnonzero(many).tolist():
+                many[index] = 0 if ports_collide(pod_class.ports, self._ports[index]) else 1
+        if pod_class.volumes.attaches:
+            for index in np.flatnonzero(many).tolist():
+                many[index] = min(many[index], self._volumes_left(pod_class, index))
         return many
 
-    def takes(self, item: PodClass, place: int, requests: Ints, most: int) -> int:
+    def takes(self, pod_class: PodClass, index: int, requests: Ints, most: int) -> int:
         """How many pods of a class that suits it one node takes, up to `most`: room, host ports, places for volumes."""
-        if item.ports:
-            most = 0 if ports_collide(item.ports, self._ports[place]) else 1
+        if pod_class.ports:
+            most = 0 if ports_collide(pod_class.ports, self._ports[index]) else 1
         wanted = requests > 0
         if wanted.any():
-            most = min(most, int((self.free[place][wanted] // requests[wanted]).min()))
-        return max(0, min(most, self._volume_room(item, place)))
+            most = min(most, int((self.free[index][wanted] // requests[wanted]).min()))
+        return max(0, min(most, self._volumes_left(pod_class, index)))
 
-    def place(self, item: PodClass, place: int, pods: Sequence[Pod], requests: Ints) -> None:
+    def place(self, pod_class: PodClass, index: int, pods: Sequence[Pod], requests: Ints) -> None:
         """Put pods of a class on a node."""
-        self.free[place] -= requests * len(pods)
-        self.placed[place].extend(pods)
-        self._ports[place] |= item.ports
-        attachments = self._attachments[place]
+        self.free[index] -= requests * len(pods)
+        self.placed[index].extend(pods)
+        self._ports[index] |= pod_class.ports
+        attachments = self._attachments[index]
         if attachments is not None:
-            attachments.add(item.volumes, len(pods))
+            attachments.add(pod_class.volumes, len(pods))
 
-    def _volume_room(self, item: PodClass, place: int) -> int:
-        attachments = self._attachments[place]
-        return PLENTY if attachments is None else attachments.room(item.volumes)
+    def _volumes_left(self, pod_class: PodClass, index: int) -> int:
+        attachments = self._attachments[index]
+        return PLENTY if attachments is None else attachments.room(pod_class.volumes)
 
     def _tolerated(self, tolerations: Sequence[Toleration], *, soft: bool) -> Bools:
         verdicts = [untolerated(taints, tolerations, ignore_preferences=soft) is None for taints in self._taint_sets]
@@ -358,8 +361,8 @@ class ExistingNodes:
         for term in terms:
             fits = np.ones(len(self.all), np.bool_)
             for entry in term.values():
-                distinct, place = self._distinct(entry.key)
-                fits &= np.array([verdict(known, entry) for known in distinct], np.bool_)[place]
+                distinct, index = self._distinct(entry.key)
+                fits &= np.array([verdict(known, entry) for known in distinct], np.bool_)[index]
             mask |= fits
         return mask
 
@@ -368,25 +371,25 @@ class ExistingNodes:
         known = self._values.get(key)
         if known is None:
             numbers: dict[_KnownLabel, int] = {}
-            place = [numbers.setdefault(label_of(room, key), len(numbers)) for room in self.all]
-            known = self._values[key] = (list(numbers), np.array(place, np.int64))
+            index = [numbers.setdefault(label_of(existing, key), len(numbers)) for existing in self.all]
+            known = self._values[key] = (list(numbers), np.array(index, np.int64))
         return known
 
 
-def label_of(room: ExistingNode, key: str) -> _KnownLabel:
+def label_of(existing: ExistingNode, key: str) -> _KnownLabel:
     """What a room's label is or, on a claim not launched yet, what it may become."""
-    value = room.labels.get(key)
+    value = existing.labels.get(key)
     if value is not None:
         return value
     for older in _OLDER_SPELLINGS.get(key, ()):
-        if older in room.labels:
-            return room.labels[older]
+        if older in existing.labels:
+            return existing.labels[older]
     if key == labels.HOSTNAME:
-        return room.name
-    if key in room.possible:
-        return frozenset((room.possible[key],))
-    if room.template is not None and room.types:
-        return frozenset(room.template.table.label(place, key) for place in room.types)
+        return existing.name
+    if key in existing.possible:
+        return frozenset((existing.possible[key],))
+    if existing.template is not None and existing.types:
+        return frozenset(existing.template.table.label(index, key) for index in existing.types)
     return None
 
 

@@ -46,57 +46,61 @@ class PlacementAttempts:
             for taint in template.pool.spec.template.spec.taints
         )
 
-    def of(self, item: PodClass) -> list[PlacementAttempt]:
+    def of(self, pod_class: PodClass) -> list[PlacementAttempt]:
         """All attempts in turn."""
-        requests = self._axis.vector(item.requests)
-        return [_attempt(item, step, requests) for step in self._steps_of(item)]
+        requests = self._axis.vector(pod_class.requests)
+        return [_attempt(pod_class, step, requests) for step in self._steps_of(pod_class)]
 
-    def relaxed(self, item: PodClass) -> list[PlacementAttempt]:
+    def relaxed(self, pod_class: PodClass) -> list[PlacementAttempt]:
         """The attempts that hold to nothing but what is required."""
-        requests = self._axis.vector(item.requests)
-        steps = self._steps_of(item)
-        return [_attempt(item, step, requests) for step in steps if step.level == steps[-1].level]
+        requests = self._axis.vector(pod_class.requests)
+        steps = self._steps_of(pod_class)
+        return [_attempt(pod_class, step, requests) for step in steps if step.level == steps[-1].level]
 
-    def _steps_of(self, item: PodClass) -> tuple[_Step, ...]:
+    def _steps_of(self, pod_class: PodClass) -> tuple[_Step, ...]:
         key = (
-            item.terms,
-            item.own_terms,
-            item.tolerations,
-            item.ports,
-            item.missed,
-            item.constraints,
-            item.preferences,
+            pod_class.terms,
+            pod_class.own_terms,
+            pod_class.tolerations,
+            pod_class.ports,
+            pod_class.missed,
+            pod_class.constraints,
+            pod_class.preferences,
         )
         known = self._steps.get(key)
         if known is None:
-            known = self._steps[key] = tuple(self._walk(item))
+            known = self._steps[key] = tuple(self._walk(pod_class))
         return known
 
-    def _walk(self, item: PodClass) -> Iterator[_Step]:
-        ladder = list(levels(item.constraints, item.preferences))
-        last = [term for term, own in zip(item.terms, item.own_terms, strict=True) if own == item.own_terms[-1]]
-        others = [term for term in item.terms if term not in last]
-        yield from self._at(item, ladder[0], item.terms, soft=False)
+    def _walk(self, pod_class: PodClass) -> Iterator[_Step]:
+        ladder = list(levels(pod_class.constraints, pod_class.preferences))
+        last = [
+            term
+            for term, own in zip(pod_class.terms, pod_class.own_terms, strict=True)
+            if own == pod_class.own_terms[-1]
+        ]
+        others = [term for term in pod_class.terms if term not in last]
+        yield from self._at(pod_class, ladder[0], pod_class.terms, soft=False)
         for level in ladder[1:]:
-            yield from self._at(item, level, last, soft=False)
+            yield from self._at(pod_class, level, last, soft=False)
         lowest = ladder[-1]
         if self._soft_possible:
             lowest = msgspec.structs.replace(lowest, step=lowest.step + 1)
-            yield from self._at(item, lowest, last, soft=True)
+            yield from self._at(pod_class, lowest, last, soft=True)
         if lowest.step:
-            yield from self._at(item, lowest, others, soft=self._soft_possible)
+            yield from self._at(pod_class, lowest, others, soft=self._soft_possible)
 
-    def _at(self, item: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool) -> Iterator[_Step]:
+    def _at(self, pod_class: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool) -> Iterator[_Step]:
         for term in terms:
             if level.node is not None:
                 if contradiction([*term.values(), *level.node.values()]) is not None:
                     continue
                 term = term.and_(level.node.values())  # noqa: PLW2901
-            number = self._number(item, term, soft=soft)
+            number = self._number(pod_class, term, soft=soft)
             yield _Step(term, soft, number, level.constraints, level.step, level.node)
 
-    def _number(self, item: PodClass, term: Requirements, *, soft: bool) -> int:
-        key = (term, item.tolerations, item.ports, item.missed, soft)
+    def _number(self, pod_class: PodClass, term: Requirements, *, soft: bool) -> int:
+        key = (term, pod_class.tolerations, pod_class.ports, pod_class.missed, soft)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def pinned(self, attempt: PlacementAttempt, pins: Iterable[Requirement]) -> PlacementAttempt | None:
@@ -114,7 +118,7 @@ class PlacementAttempts:
         return msgspec.structs.replace(attempt, term=known[0], constraint=known[1]) if known is not None else None
 
 
-def _attempt(item: PodClass, step: _Step, requests: Ints) -> PlacementAttempt:
+def _attempt(pod_class: PodClass, step: _Step, requests: Ints) -> PlacementAttempt:
     return PlacementAttempt(
-        item, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred
+        pod_class, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred
     )

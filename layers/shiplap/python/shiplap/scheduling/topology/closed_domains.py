@@ -19,24 +19,24 @@ _MOST_CONSTRAINTS = 20
 """Constraints that a text tells of; the others are counted."""
 
 
-def has_binding_constraints(item: PodClass, counts: TopologyCounts) -> bool:
+def has_binding_constraints(pod_class: PodClass, counts: TopologyCounts) -> bool:
     """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
-    demands = item.constraints
+    demands = pod_class.constraints
     own = demands.spreads or demands.affinity or demands.anti
-    return bool(own or item.selected & counts.terms.anti or counts.joined(item))
+    return bool(own or pod_class.selected & counts.terms.anti or counts.joined(pod_class))
 
 
-def bound_keys(item: PodClass, counts: TopologyCounts) -> frozenset[str]:
+def bound_keys(pod_class: PodClass, counts: TopologyCounts) -> frozenset[str]:
     """The labels, hostname aside, whose domains a class is bound by."""
-    demands, terms = item.constraints, counts.terms
+    demands, terms = pod_class.constraints, counts.terms
     own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
-    others = terms.keys((item.selected & terms.anti) | counts.joined(item))
+    others = terms.keys((pod_class.selected & terms.anti) | counts.joined(pod_class))
     return (own | others | {spread.key for spread in demands.spreads}) - {HOSTNAME}
 
 
-def domains_left_open(item: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
+def domains_left_open(pod_class: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:
     """The values of a label, by name, whose counts let one more pod of a class in, were a node launched there."""
-    demands, terms = item.constraints, counts.terms
+    demands, terms = pod_class.constraints, counts.terms
     ordered = sorted(values)
     if not ordered:
         return []
@@ -44,35 +44,35 @@ def domains_left_open(item: PodClass, key: str, values: Iterable[str], counts: T
     free = np.ones(len(codes), np.bool_)
     for term in terms.over(key, demands.anti):
         free &= counts.totals(term, key)[codes] == 0
-    for term in terms.over(key, item.selected) & terms.anti:
+    for term in terms.over(key, pod_class.selected) & terms.anti:
         free &= counts.totals(term, key, keeping=True)[codes] == 0
     for term in terms.over(key, demands.affinity):
-        if term not in item.selected or counts.begun(*item.series(term)):
+        if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
             free &= counts.totals(term, key)[codes] > 0
-    for term in terms.over(key, counts.joined(item)):
+    for term in terms.over(key, counts.joined(pod_class)):
         free &= counts.totals(term, key)[codes] > 0
     for spread in demands.spreads:
         if spread.key == key:
-            per_domain, present = counts.spread(item, spread)
+            per_domain, present = counts.spread(pod_class, spread)
             here = per_domain[codes]
             enough = present.sum() + ~present[codes] >= spread.min_domains
             lowest = np.where(enough, np.minimum(here, min(per_domain[present].tolist(), default=PLENTY)), 0)
-            free &= here + (spread.term in item.selected) - lowest <= spread.max_skew
+            free &= here + (spread.term in pod_class.selected) - lowest <= spread.max_skew
     return [value for value, is_free in zip(ordered, free.tolist(), strict=True) if is_free]
 
 
-def unsatisfied_constraints(item: PodClass, counts: TopologyCounts) -> str:
+def unsatisfied_constraints(pod_class: PodClass, counts: TopologyCounts) -> str:
     """The constraints of a class, the first ones with how their domains stand now."""
-    demands, terms = item.constraints, counts.terms
-    parts = [_spread_words(item, spread, counts) for spread in demands.spreads]
+    demands, terms = pod_class.constraints, counts.terms
+    parts = [_spread_words(pod_class, spread, counts) for spread in demands.spreads]
     closing = [(term, _affinity_words) for term in demands.affinity] + [
         (term, _anti_affinity_words) for term in demands.anti
     ]
-    others = (item.selected & terms.anti).difference(demands.anti)
+    others = (pod_class.selected & terms.anti).difference(demands.anti)
     closing += [(term, _anti_affinity_of_others_words) for term in sorted(others)]
-    closing += [(term, _held_together) for term in sorted(counts.joined(item))]
+    closing += [(term, _held_together) for term in sorted(counts.joined(pod_class))]
     told = max(_MOST_CONSTRAINTS - len(parts), 1)
-    parts += [words(item, term, counts) for term, words in closing[:told]]
+    parts += [words(pod_class, term, counts) for term, words in closing[:told]]
     if len(closing) > told:
         parts.append(f"{len(closing) - told} more constraints")
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
@@ -95,23 +95,23 @@ def _held_together(_item: PodClass, term: int, counts: TopologyCounts) -> str:
     return f"affinity of other pods over {key} (they start together in {where}, and count this pod)"
 
 
-def _affinity_words(item: PodClass, term: int, counts: TopologyCounts) -> str:
+def _affinity_words(pod_class: PodClass, term: int, counts: TopologyCounts) -> str:
     """Where the pods are that a class has to join, and that it may not start without them."""
     where = _domains_with_pods(counts, term, counts.terms.all[term].key)
-    begun = counts.begun(*item.series(term))
+    begun = counts.begun(*pod_class.series(term))
     if not where and not begun:
         return f"pod affinity over {counts.terms.all[term].key} (there is no such pod)"
     words = f"such pods are in {where}" if where else "such pods are only on nodes without this label"
-    if term in item.selected and begun:
+    if term in pod_class.selected and begun:
         words += "; kube-scheduler starts no second group elsewhere"
     return f"pod affinity over {counts.terms.all[term].key} ({words})"
 
 
-def _spread_words(item: PodClass, spread: Spread, counts: TopologyCounts) -> str:
+def _spread_words(pod_class: PodClass, spread: Spread, counts: TopologyCounts) -> str:
     head = f"topology spread over {spread.key} (maxSkew {spread.max_skew}"
     if spread.key == HOSTNAME:
         return f"{head}, so at most {spread.max_skew} such pods per node)"
-    per_domain, present = counts.spread(item, spread)
+    per_domain, present = counts.spread(pod_class, spread)
     values = counts.values(spread.key)
     here = np.flatnonzero(present).tolist()
     if not here:
@@ -134,8 +134,8 @@ def _domains_with_pods(counts: TopologyCounts, term: int, key: str, *, keeping: 
 
 
 def _nodes_with_pods(counts: TopologyCounts, term: int, *, keeping: bool) -> int:
-    on_places: Ints = (counts.keeping if keeping else counts.counted)[term]
-    return int((on_places > 0).sum() + (counts.on_claims(term, keeping=keeping) > 0).sum())
+    on_nodes: Ints = (counts.keeping if keeping else counts.counted)[term]
+    return int((on_nodes > 0).sum() + (counts.on_claims(term, keeping=keeping) > 0).sum())
 
 
 def _listed(per_domain: Iterable[tuple[str, int]]) -> str:

@@ -27,7 +27,7 @@ class DomainOption(msgspec.Struct, frozen=True, order=True):
 
 
 class DomainChoice(msgspec.Struct, frozen=True, eq=False):
-    """One combination of domains. `rooms` [rooms] are in it; `attempt` is pinned to it, None if its pods exclude it.
+    """One combination of domains. `nodes` [nodes] are in it; `attempt` is pinned to it, None if its pods exclude it.
 
     Claims other than `claims` [claims], None for all, are in another one.
 
@@ -53,10 +53,10 @@ class DomainChoices:
         self._made: list[DomainChoice] = []
 
     def __iter__(self) -> Iterator[DomainChoice]:
-        place = 0
-        while place < len(self._made) or self._more():
-            yield self._made[place]
-            place += 1
+        index = 0
+        while index < len(self._made) or self._more():
+            yield self._made[index]
+            index += 1
 
     def _more(self) -> bool:
         chosen = next(self._ranked, None)
@@ -77,18 +77,18 @@ def best_first(options: Sequence[Sequence[DomainOption]]) -> Iterator[Sequence[D
     """
 
     def entry(
-        places: tuple[int, ...], last: int
+        indexes: tuple[int, ...], last: int
     ) -> tuple[tuple[int, int, int], list[DomainOption], tuple[int, ...], int]:
-        chosen = [some[place] for some, place in zip(options, places, strict=True)]
-        return weight(chosen), chosen, places, last
+        chosen = [some[index] for some, index in zip(options, indexes, strict=True)]
+        return weight(chosen), chosen, indexes, last
 
     heap = [entry((0,) * len(options), 0)]
     heapify(heap)
     while heap:
-        _, chosen, places, last = heappop(heap)
+        _, chosen, indexes, last = heappop(heap)
         yield chosen
         # Only labels from the last one changed on move further, so that every combination comes up once.
         for label in range(last, len(options)):
-            if places[label] + 1 < len(options[label]):
-                moved = (*places[:label], places[label] + 1, *places[label + 1 :])
+            if indexes[label] + 1 < len(options[label]):
+                moved = (*indexes[:label], indexes[label] + 1, *indexes[label + 1 :])
                 heappush(heap, entry(moved, label))

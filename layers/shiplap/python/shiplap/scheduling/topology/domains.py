@@ -47,7 +47,7 @@ _MOST_TRIED = 64
 
 
 class HostnameBounds(msgspec.Struct, frozen=True, eq=False):
-    """How many pods of a class each room [rooms], each claim [claims] and a new claim may take.
+    """How many pods of a class each node [nodes], each claim [claims] and a new claim may take.
 
     `single`: all of them have to go to one node, because they follow each other.
     """
@@ -130,12 +130,12 @@ class Domains:
         return self._suited(attempt, key).isdisjoint(option.code for option in options)
 
     def _suited(self, attempt: PlacementAttempt, key: str) -> set[int]:
-        """The domains with a node that suits an attempt, whatever room it has."""
-        rooms = self._counts.base.existing
-        if not rooms:
+        """The domains with a node that suits an attempt, whether it has free capacity or not."""
+        existing = self._counts.base.existing
+        if not existing:
             return set()
         fits = self._nodes.fits(attempt.pod_class, soft=attempt.soft, preferred=attempt.preferred)
-        return set(self._counts.place_codes(key)[:rooms][fits].tolist())
+        return set(self._counts.node_codes(key)[:existing][fits].tolist())
 
     def _ranked(
         self, attempt: PlacementAttempt, keys: Sequence[str], options: Sequence[Sequence[DomainOption]]
@@ -168,12 +168,12 @@ class Domains:
     def _choice(
         self, attempt: PlacementAttempt, keys: Sequence[str], chosen: Sequence[DomainOption], binding: Sequence[bool]
     ) -> DomainChoice:
-        rooms = self._counts.base.existing
-        inside = np.ones(rooms, np.bool_)
+        existing = self._counts.base.existing
+        inside = np.ones(existing, np.bool_)
         claims = np.ones(len(self._openings.open), np.bool_)
         for key, option, binds in zip(keys, chosen, binding, strict=True):
             if binds:
-                inside &= self._counts.place_codes(key)[:rooms] == option.code
+                inside &= self._counts.node_codes(key)[:existing] == option.code
             codes = self._counts.claim_codes(key)
             claims &= (codes == option.code) | (codes == OPEN)
         pins = map(_pin, keys, chosen)
@@ -214,7 +214,9 @@ class Domains:
         self._reaches.clear()
         self._strengths.clear()
         self._known_options.clear()
-        opened = {term for item, _ in waiting for term in item.constraints.affinity if starts_series(item)}
+        opened = {
+            term for pod_class, _ in waiting for term in pod_class.constraints.affinity if starts_series(pod_class)
+        }
         self._pulls = attractions_of(
             waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of
         )
@@ -224,37 +226,39 @@ class Domains:
         """The terms of which it is known what attracts their series."""
         return self._pulls.keys()
 
-    def pull(self, item: PodClass) -> int:
+    def pull(self, pod_class: PodClass) -> int:
         """How many classes of the series of a class can reach the best domain that it can reach, as far as is known."""
-        known = self._strengths.get(item.index)
+        known = self._strengths.get(pod_class.index)
         if known is None:
-            pulled = item.selected & self._pulls.keys()
-            known = self._strengths[item.index] = max(
+            pulled = pod_class.selected & self._pulls.keys()
+            known = self._strengths[pod_class.index] = max(
                 (
                     self._pulls[term][value]
                     for term in pulled
-                    for value in self._reaches.get((item.index, self._terms.all[term].key), ())
+                    for value in self._reaches.get((pod_class.index, self._terms.all[term].key), ())
                 ),
                 default=0,
             )
         return known
 
-    def _domains_of(self, item: PodClass, term: int) -> frozenset[str]:
+    def _domains_of(self, pod_class: PodClass, term: int) -> frozenset[str]:
         """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
         key = self._terms.all[term].key
-        known = self._reaches.get((item.index, key))
+        known = self._reaches.get((pod_class.index, key))
         if known is None:
-            known = self._reaches[item.index, key] = frozenset(self._within_reach(item, key))
+            known = self._reaches[pod_class.index, key] = frozenset(self._within_reach(pod_class, key))
         return known
 
-    def _within_reach(self, item: PodClass, key: str) -> Iterator[str]:
+    def _within_reach(self, pod_class: PodClass, key: str) -> Iterator[str]:
         if key == HOSTNAME:
             return
         found: set[str] = set()
-        for attempt in self._attempts.relaxed(item)[:_MOST_TERMS]:
+        for attempt in self._attempts.relaxed(pod_class)[:_MOST_TERMS]:
             if self._nodes.all:
-                fits = self._nodes.fits(item, soft=attempt.soft)
-                codes = self._counts.place_codes(key)[: len(fits)][self._nodes.count(item, fits, attempt.requests) > 0]
+                fits = self._nodes.fits(pod_class, soft=attempt.soft)
+                codes = self._counts.node_codes(key)[: len(fits)][
+                    self._nodes.count(pod_class, fits, attempt.requests) > 0
+                ]
                 yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
             for template in self._openings.templates:
                 for value in template.values_of(key):
@@ -267,37 +271,37 @@ class Domains:
 
     def bounds(self, attempt: PlacementAttempt) -> HostnameBounds:
         """What constraints on the hostname leave of each node and claim."""
-        item, counts = attempt.pod_class, self._counts
-        rooms = np.full(counts.base.existing, PLENTY, np.int64)
+        pod_class, counts = attempt.pod_class, self._counts
+        nodes = np.full(counts.base.existing, PLENTY, np.int64)
         claims = np.full(len(self._openings.open), PLENTY, np.int64)
         new, single = PLENTY, False
 
         for spread in attempt.constraints.spreads:
             if spread.key == HOSTNAME:
                 # A new node is always possible in principle, so that the lowest count is 0.
-                own = spread.term in item.selected
-                on_rooms, on_claims = self._on_hosts(spread.term)
-                rooms = np.minimum(rooms, _room_under(on_rooms, spread.max_skew, own=own))
-                claims = np.minimum(claims, _room_under(on_claims, spread.max_skew, own=own))
+                own = spread.term in pod_class.selected
+                on_nodes, on_claims = self._on_hosts(spread.term)
+                nodes = np.minimum(nodes, _pods_under(on_nodes, spread.max_skew, own=own))
+                claims = np.minimum(claims, _pods_under(on_claims, spread.max_skew, own=own))
                 new = min(new, spread.max_skew if own else PLENTY)
         avoided = [(term, False) for term in self._of_key(attempt.constraints.anti, HOSTNAME)]
-        avoided += [(term, True) for term in self._of_key(item.selected & self._terms.anti, HOSTNAME)]
+        avoided += [(term, True) for term in self._of_key(pod_class.selected & self._terms.anti, HOSTNAME)]
         for term, keeping in avoided:
-            most = 1 if term in item.selected and not keeping else PLENTY
-            on_rooms, on_claims = self._on_hosts(term, keeping=keeping)
-            rooms = np.where(on_rooms == 0, np.minimum(rooms, most), 0)
+            most = 1 if term in pod_class.selected and not keeping else PLENTY
+            on_nodes, on_claims = self._on_hosts(term, keeping=keeping)
+            nodes = np.where(on_nodes == 0, np.minimum(nodes, most), 0)
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
         for term in self._of_key(self._followed(attempt), HOSTNAME):
-            on_rooms, on_claims = self._on_hosts(term)
-            if term in item.selected and not counts.begun(*item.series(term)):
+            on_nodes, on_claims = self._on_hosts(term)
+            if term in pod_class.selected and not counts.begun(*pod_class.series(term)):
                 single = True
                 continue
-            rooms, claims, new = np.where(on_rooms > 0, rooms, 0), np.where(on_claims > 0, claims, 0), 0
-        return HostnameBounds(rooms, claims, new, single)
+            nodes, claims, new = np.where(on_nodes > 0, nodes, 0), np.where(on_claims > 0, claims, 0), 0
+        return HostnameBounds(nodes, claims, new, single)
 
     def _on_hosts(self, term: int, *, keeping: bool = False) -> tuple[Ints, Ints]:
-        """Per room [rooms] and per claim [claims], the pods a term counts or that keep away from them."""
+        """Per node [nodes] and per claim [claims], the pods a term counts or that keep away from them."""
         known = self._counts.keeping if keeping else self._counts.counted
         return known[term][: self._counts.base.existing], self._counts.on_claims(term, keeping=keeping)
 
@@ -381,9 +385,9 @@ class Domains:
             self._options_version = version
 
     def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
-        item, counts, spreads = attempt.pod_class, self._counts, demand.spreads
+        pod_class, counts, spreads = attempt.pod_class, self._counts, demand.spreads
         launchable = self.launchable(attempt, key)
-        standing = (counts.place_codes(key), counts.claim_codes(key))  # which may number further values
+        standing = (counts.node_codes(key), counts.claim_codes(key))  # which may number further values
         usable = np.zeros(len(counts.values(key)), np.bool_)
         usable[launchable] = True
         for codes in standing:
@@ -391,23 +395,23 @@ class Domains:
         most = np.where(usable, PLENTY, 0)
         order = np.zeros(len(most), np.int64)
         for spread in spreads:
-            per_domain, present = counts.spread(item, spread)
+            per_domain, present = counts.spread(pod_class, spread)
             present[launchable] = True
             enough = int(present.sum()) >= max(spread.min_domains, 1)
             lowest = min(per_domain[present].tolist(), default=0) if enough else 0
-            room = _room_under(per_domain - lowest, spread.max_skew, own=spread.term in item.selected)
-            most = np.minimum(most, np.where(present, room, 0))
+            left = _pods_under(per_domain - lowest, spread.max_skew, own=spread.term in pod_class.selected)
+            most = np.minimum(most, np.where(present, left, 0))
             order += per_domain
         for term in demand.anti:
-            own = 1 if term in item.selected else PLENTY
+            own = 1 if term in pod_class.selected else PLENTY
             most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
-        for term in self._of_key(item.selected & self._terms.anti, key):
+        for term in self._of_key(pod_class.selected & self._terms.anti, key):
             most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
         for term in demand.affinity:
-            if term not in item.selected or counts.begun(*item.series(term)):
+            if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
                 most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
         if not spreads:
-            for term in self._of_key(item.selected, key):
+            for term in self._of_key(pod_class.selected, key):
                 order += counts.totals(term, key, certain=True)
         values, pull = counts.values(key), self._pull_of(attempt, key)
         options = [
@@ -454,7 +458,7 @@ def _pin(key: str, option: DomainOption) -> Requirement:
     return Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,)))
 
 
-def _room_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
+def _pods_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
     """How many pods each domain takes that has this many above the lowest; pods not counted themselves add nothing."""
     if own:
         return np.maximum(max_skew - above, 0)

@@ -1,8 +1,8 @@
-"""Levels: many pods of a spread class placed at once, where that ends as placing them one by one would.
+"""Many pods of a class with a topology spread, placed at once where the result equals placing them one by one.
 
-One by one each pod goes to the domain with the fewest, so that the counts rise level like water. The outcome follows
-from the counts and from how much each domain can take, as far as that is certain. Some pods are left for one by one:
-within the skew they may prefer room that exists to new nodes.
+One by one, each pod goes to the domain with the fewest pods, so the counts rise evenly. The result follows from the
+counts and from how many pods each domain can take, where both are certain. Some pods are left to be placed one by one:
+within the skew they may prefer free capacity of existing nodes to new nodes.
 """
 
 from __future__ import annotations
@@ -69,31 +69,31 @@ class EvenSpread:
         if pour <= 0 or not present.any():
             return []
         choices = {code: self._choice(attempt, key, code) for code in np.flatnonzero(present).tolist()}
-        room = self._existing(attempt, bounds, choices, number)
+        existing = self._existing(attempt, bounds, choices, number)
         new = {code: self._new(choice, bounds) for code, choice in choices.items()}
-        able = np.array([room[code] if new[code] is None else PLENTY for code in choices], np.int64)
+        able = np.array([existing[code] if new[code] is None else PLENTY for code in choices], np.int64)
         shares = _spread_evenly(per_domain[list(choices)], able, pour, spread)
-        if not self._affordable(shares, [(room[code], new[code]) for code in choices]):
+        if not self._affordable(shares, [(existing[code], new[code]) for code in choices]):
             return []
         return [(choice, share) for choice, share in zip(choices.values(), shares.tolist(), strict=True) if share]
 
     def _only_spread(self, attempt: PlacementAttempt) -> Spread | None:
         """The one constraint over another label than the hostname, if it counts the class's own pods."""
-        terms, item = self._counts.terms, attempt.pod_class
+        terms, pod_class = self._counts.terms, attempt.pod_class
         keys = {
             terms.all[term].key
-            for term in (*attempt.constraints.affinity, *attempt.constraints.anti, *(item.selected & terms.anti))
+            for term in (*attempt.constraints.affinity, *attempt.constraints.anti, *(pod_class.selected & terms.anti))
         }
         spreads = [spread for spread in attempt.constraints.spreads if spread.key != HOSTNAME]
-        if len(spreads) != 1 or keys - {HOSTNAME} or spreads[0].term not in item.selected:
+        if len(spreads) != 1 or keys - {HOSTNAME} or spreads[0].term not in pod_class.selected:
             return None
-        counted = {terms.all[term].key for term in item.selected} - {HOSTNAME, spreads[0].key}
+        counted = {terms.all[term].key for term in pod_class.selected} - {HOSTNAME, spreads[0].key}
         return spreads[0] if not counted else None
 
     def _choice(self, attempt: PlacementAttempt, key: str, code: int) -> DomainChoice:
         value = self._counts.values(key)[code]
         pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
-        inside = self._counts.place_codes(key)[: self._counts.base.existing] == code
+        inside = self._counts.node_codes(key)[: self._counts.base.existing] == code
         return DomainChoice(pinned, inside, PLENTY)
 
     def _existing(
@@ -131,9 +131,9 @@ class EvenSpread:
         """Whether the pools' limits allow the new nodes, whichever of their types they become."""
         needed: dict[str, int] = {}
         openable: dict[str, int] = {}
-        for share, (room, new) in zip(shares.tolist(), sources, strict=True):
+        for share, (existing, new) in zip(shares.tolist(), sources, strict=True):
             if new is not None:
-                needed[new.pool] = needed.get(new.pool, 0) - (-max(share - room, 0) // new.each)
+                needed[new.pool] = needed.get(new.pool, 0) - (-max(share - existing, 0) // new.each)
                 openable[new.pool] = min(openable.get(new.pool, PLENTY), new.openable)
         return all(number <= openable[pool] for pool, number in needed.items())
 

@@ -21,9 +21,9 @@ Attractions = Mapping[int, Mapping[str, int]]
 """Per affinity term whose series several classes may start or join: how many of them can reach each domain."""
 
 
-def starts_series(item: PodClass) -> bool:
+def starts_series(pod_class: PodClass) -> bool:
     """Whether pods of a class meet their own required affinity, so that the first of them may start a series."""
-    return bool(item.constraints.affinity) and item.selected.issuperset(item.constraints.affinity)
+    return bool(pod_class.constraints.affinity) and pod_class.selected.issuperset(pod_class.constraints.affinity)
 
 
 def attractions_of(
@@ -36,11 +36,15 @@ def attractions_of(
         open_series: the affinity terms of which no pod is anywhere yet.
         reach: the domains of a term's label in which a class can have a node now.
     """
-    started = {term for item, _ in waiting if starts_series(item) for term in item.constraints.affinity} & open_series
-    shared = [(term, places) for term, places in sorted(_classes_counted(waiting, started).items()) if len(places) > 1]
+    started = {
+        term for pod_class, _ in waiting if starts_series(pod_class) for term in pod_class.constraints.affinity
+    } & open_series
+    shared = [
+        (term, indexes) for term, indexes in sorted(_classes_counted(waiting, started).items()) if len(indexes) > 1
+    ]
     return {
-        term: Counter(value for place in places[:_MOST_CLASSES] for value in reach(waiting[place][0], term))
-        for term, places in shared[:_MOST_SERIES]
+        term: Counter(value for index in indexes[:_MOST_CLASSES] for value in reach(waiting[index][0], term))
+        for term, indexes in shared[:_MOST_SERIES]
     }
 
 
@@ -59,30 +63,34 @@ def followers_last(
         pull: how many classes of its series can reach the best domain that a class can reach.
         by_priority: leave pods behind those that are more important.
     """
-    followed = {term for item, _ in waiting for term in item.constraints.affinity}
+    followed = {term for pod_class, _ in waiting for term in pod_class.constraints.affinity}
     counted = _classes_counted(waiting, followed)
-    if all(counted[term] == [place] for place, (item, _) in enumerate(waiting) for term in item.constraints.affinity):
+    if all(
+        counted[term] == [index]
+        for index, (pod_class, _) in enumerate(waiting)
+        for term in pod_class.constraints.affinity
+    ):
         return list(waiting)
-    starting = [starts_series(item) for item, _ in waiting]
-    company = {term: _with_starters_last(places, starting) for term, places in counted.items()}
+    starting = [starts_series(pod_class) for pod_class, _ in waiting]
+    company = {term: _with_starters_last(indexes, starting) for term, indexes in counted.items()}
     for term in drawn:
         if term in company:
-            strength = {place: pull(waiting[place][0]) if starting[place] else 0 for place in company[term]}
-            company[term].sort(key=lambda place, of=strength: (starting[place], -of[place], place))  # type: ignore[misc]
-    return [waiting[place] for place in _ordered(waiting, company, by_priority=by_priority)]
+            strength = {index: pull(waiting[index][0]) if starting[index] else 0 for index in company[term]}
+            company[term].sort(key=lambda index, of=strength: (starting[index], -of[index], index))  # type: ignore[misc]
+    return [waiting[index] for index in _ordered(waiting, company, by_priority=by_priority)]
 
 
 def _classes_counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
-    """The places of the classes that each of these terms counts."""
+    """The indexes of the classes that each of these terms counts."""
     counted: dict[int, list[int]] = {term: [] for term in terms}
-    for place, (item, _) in enumerate(waiting):
-        for term in item.selected & terms:
-            counted[term].append(place)
+    for index, (pod_class, _) in enumerate(waiting):
+        for term in pod_class.selected & terms:
+            counted[term].append(index)
     return counted
 
 
-def _with_starters_last(places: Sequence[int], starting: Sequence[bool]) -> list[int]:
-    return [place for place in places if not starting[place]] + [place for place in places if starting[place]]
+def _with_starters_last(indexes: Sequence[int], starting: Sequence[bool]) -> list[int]:
+    return [index for index in indexes if not starting[index]] + [index for index in indexes if starting[index]]
 
 
 def _ordered(waiting: Sequence[Entry], company: Mapping[int, Sequence[int]], *, by_priority: bool) -> list[int]:
@@ -91,19 +99,19 @@ def _ordered(waiting: Sequence[Entry], company: Mapping[int, Sequence[int]], *, 
     entered: set[int] = set()
     looked_at: set[int] = set()
 
-    def visit(place: int) -> Iterator[int]:
-        """Yields the places to visit before this one is done."""
-        item = waiting[place][0]
-        for term in item.constraints.affinity:
+    def visit(index: int) -> Iterator[int]:
+        """Yields the indexes to visit before this one is done."""
+        pod_class = waiting[index][0]
+        for term in pod_class.constraints.affinity:
             if term in looked_at:
                 continue
             looked_at.add(term)
             for other in company[term]:
-                if other == place:
-                    done.setdefault(place)
-                elif not by_priority or waiting[other][0].priority >= item.priority:
+                if other == index:
+                    done.setdefault(index)
+                elif not by_priority or waiting[other][0].priority >= pod_class.priority:
                     yield other
-        done.setdefault(place)
+        done.setdefault(index)
 
     for root in range(len(waiting)):
         walks = [visit(root)] if root not in entered else []

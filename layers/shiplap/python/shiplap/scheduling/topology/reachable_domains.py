@@ -55,13 +55,13 @@ class ReachableDomains:
             ]
         return any(_suits(template, attempt, pin) for template in templates)
 
-    def opening(self, item: PodClass, template: NodeClaimTemplate, key: str) -> Bools:
+    def opening(self, pod_class: PodClass, template: NodeClaimTemplate, key: str) -> Bools:
         """With which values [values] of a label a claim could be opened in a template for what a class requires."""
-        identity = (item.index, template.index, key)
+        identity = (pod_class.index, template.index, key)
         known = self._opening.get(identity)
         if known is None:
             known = np.zeros(len(self.values_of(template, key)), np.bool_)
-            for attempt, entry in self._entries_of(item, template):
+            for attempt, entry in self._entries_of(pod_class, template):
                 known |= self._opens(attempt, entry, template, key)
             self._opening[identity] = known
         return known
@@ -116,22 +116,22 @@ class ReachableDomains:
         return known
 
     def _entries_of(
-        self, item: PodClass, template: NodeClaimTemplate
+        self, pod_class: PodClass, template: NodeClaimTemplate
     ) -> list[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]:
         """The attempts that hold to what a class requires and open a claim whatever its labels, with its group.
 
         A pin narrows what a claim may become, so it opens nothing that is closed without it; but where counts decide
         what a claim may be bought as, it may choose what is still open.
         """
-        known = self._entries.get((item.index, template.index))
+        known = self._entries.get((pod_class.index, template.index))
         if known is None:
-            known = self._entries[item.index, template.index] = list(self._asked(item, template))
+            known = self._entries[pod_class.index, template.index] = list(self._asked(pod_class, template))
         return known
 
     def _asked(
-        self, item: PodClass, template: NodeClaimTemplate
+        self, pod_class: PodClass, template: NodeClaimTemplate
     ) -> Iterable[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]:
-        for attempt in self._attempts.relaxed(item):
+        for attempt in self._attempts.relaxed(pod_class):
             if template.counted:
                 yield attempt, RefusalKind.SPOT_SHARE
             elif self._openings.opens(template, attempt):

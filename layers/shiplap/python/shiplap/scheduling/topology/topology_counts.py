@@ -1,6 +1,6 @@
-"""The counts: which topology terms count how many pods on which node or claim, and the domain each of them is in.
+"""Topology counts: how many pods each topology term counts on which node or claim, and the domain each is in.
 
-Places are the rooms of the NodeTable in their order, then bystanders: nodes that take no new pods but whose pods count.
+Nodes are the ExistingNodes in their order, then bystanders: nodes that take no new pods but whose pods count.
 Claims opened by this decision follow the numbering of OpenClaims.
 """
 
@@ -24,14 +24,14 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, mee
 from shiplap.scheduling.supply.open_claims import OpenClaims
 
 ABSENT, OPEN = -1, -2
-"""Codes of a place without the label, and of one whose value is not decided yet."""
+"""Codes of a node without the label, and of one whose value is not decided yet."""
 
 
 class BaseCounts(msgspec.Struct, frozen=True, eq=False):
-    """What stands before anything is placed.
+    """The pods that stand on nodes before anything is placed.
 
-    `places` are `rooms` rooms and then bystanders; `counted` and `keeping` [terms, places] are the pods a term selects
-    and the pods that demand to stay away from those it selects. `leaving` [places] are on their way out.
+    `nodes` are `existing` existing nodes, then bystanders; `counted` and `keeping` [terms, nodes] are the pods a term
+    selects and the pods that demand to stay away from those it selects. `leaving` [nodes] are on their way out.
     """
 
     terms: Terms
@@ -42,8 +42,8 @@ class BaseCounts(msgspec.Struct, frozen=True, eq=False):
     keeping: Ints
 
     def label_keys(self) -> frozenset[str]:
-        """All labels that a place has or may still get."""
-        names = {key for place in self.nodes for key in (*place.labels, *place.possible)}
+        """All labels that a node has or may still get."""
+        names = {key for node in self.nodes for key in (*node.labels, *node.possible)}
         return frozenset(labels.NORMALIZED.get(key, key) for key in names)
 
 
@@ -54,23 +54,23 @@ NO_BASE_COUNTS = BaseCounts(Terms(), (), 0, np.zeros(0, np.bool_), _NOTHING, _NO
 
 def base_counts_of(
     terms: Terms,
-    rooms: Sequence[ExistingNode],
+    existing: Sequence[ExistingNode],
     bystanders: Sequence[tuple[ExistingNode, bool]],
     standing: Mapping[str, Sequence[Pod]],
 ) -> BaseCounts:
-    """The base counts for `rooms`; `bystanders` say whether they are leaving, `standing` the pods that count."""
-    places = (*rooms, *(room for room, _ in bystanders))
-    counted = np.zeros((len(terms.all), len(places)), np.int64)
+    """The counts before packing. `bystanders` say whether they are leaving; `standing` are the pods that count."""
+    nodes = (*existing, *(node for node, _ in bystanders))
+    counted = np.zeros((len(terms.all), len(nodes)), np.int64)
     keeping = np.zeros_like(counted)
-    for place, room in enumerate(places):
-        for pod in standing.get(room.name, ()):
+    for index, node in enumerate(nodes):
+        for pod in standing.get(node.name, ()):
             for term in terms.selecting(pod):
-                counted[term, place] += 1
+                counted[term, index] += 1
             if keeps_away(pod.spec):
                 for term in terms.constraints_of(pod, standing=True).anti:
-                    keeping[term, place] += 1
-    leaving = np.array([False] * len(rooms) + [gone for _, gone in bystanders], np.bool_)
-    return BaseCounts(terms, places, len(rooms), leaving, counted, keeping)
+                    keeping[term, index] += 1
+    leaving = np.array([False] * len(existing) + [gone for _, gone in bystanders], np.bool_)
+    return BaseCounts(terms, nodes, len(existing), leaving, counted, keeping)
 
 
 class TopologyCounts:
@@ -89,7 +89,7 @@ class TopologyCounts:
         self._claims_keeping: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._values: dict[str, list[str]] = {}
         self._codes: dict[str, dict[str, int]] = {}
-        self._place_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
+        self._node_codes: dict[str, tuple[Ints, list[tuple[int, list[int]]]]] = {}
         self._group_codes: dict[str, dict[int, int]] = {}
         self._claim_codes: dict[str, tuple[int, Ints]] = {}
         self._totals: dict[tuple[int, str, bool, bool], Ints] = {}
@@ -97,47 +97,51 @@ class TopologyCounts:
         self._suited: dict[object, Bools] = {}
         self._group_suited: dict[object, dict[int, int]] = {}
 
-    def record(self, item: PodClass, place: int, number: int, *, claim: bool) -> None:
-        """`number` pods of a class now stand on a place, or on a claim."""
-        self._note_first(item)
+    def record(self, pod_class: PodClass, index: int, number: int, *, claim: bool) -> None:
+        """`number` pods of a class now stand on a node, or on a claim."""
+        self._note_first(pod_class)
         self.version += 1
         if claim:
-            self._reach(place)
+            self._reach(index)
         counted = self._claims_counted if claim else self.counted
         keeping = self._claims_keeping if claim else self.keeping
-        for term in item.selected:
-            counted[term, place] += number
-        for term in item.constraints.anti:
-            keeping[term, place] += number
+        for term in pod_class.selected:
+            counted[term, index] += number
+        for term in pod_class.constraints.anti:
+            keeping[term, index] += number
 
-    def record_claims(self, item: PodClass, claims: Ints, number: Ints) -> None:
+    def record_claims(self, pod_class: PodClass, claims: Ints, number: Ints) -> None:
         """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
         if not len(claims):
             return
-        self._note_first(item)
+        self._note_first(pod_class)
         self.version += 1
         self._reach(int(np.max(claims)))
-        for term in item.selected:
+        for term in pod_class.selected:
             np.add.at(self._claims_counted[term], claims, number)
-        for term in item.constraints.anti:
+        for term in pod_class.constraints.anti:
             np.add.at(self._claims_keeping[term], claims, number)
 
-    def _note_first(self, item: PodClass) -> None:
+    def _note_first(self, pod_class: PodClass) -> None:
         """Note the series of affinity terms that pods of this class start, if nothing they count is anywhere yet."""
-        series = set(item.constraints.affinity)
-        if series and series <= item.selected and not series <= self.started and not self.begun(*sorted(series)):
+        series = set(pod_class.constraints.affinity)
+        if series and series <= pod_class.selected and not series <= self.started and not self.begun(*sorted(series)):
             self.started |= series
 
-    def joined(self, item: PodClass) -> frozenset[int]:
+    def joined(self, pod_class: PodClass) -> frozenset[int]:
         """The affinity terms of other pods whose groups this packing has started and that count pods of a class.
 
         A pod that such a group counts may bind first. The group could then only follow it, so it has to be where the
         group is.
         """
-        return (self.started & item.selected).difference(item.constraints.affinity) if self.started else self.started
+        return (
+            (self.started & pod_class.selected).difference(pod_class.constraints.affinity)
+            if self.started
+            else self.started
+        )
 
-    def _reach(self, place: int) -> None:
-        while place >= self._claims_counted.shape[1]:
+    def _reach(self, index: int) -> None:
+        while index >= self._claims_counted.shape[1]:
             self._claims_counted = np.concatenate([self._claims_counted, np.zeros_like(self._claims_counted)], 1)
             self._claims_keeping = np.concatenate([self._claims_keeping, np.zeros_like(self._claims_keeping)], 1)
 
@@ -149,7 +153,7 @@ class TopologyCounts:
         return line if missing <= 0 else np.concatenate([line, np.zeros(missing, np.int64)])
 
     def values(self, key: str) -> list[str]:
-        """The values of a label seen so far; a value's place is its code."""
+        """The values of a label seen so far; a value's index is its code."""
         return self._values.setdefault(key, [])
 
     def code(self, key: str, value: str) -> int:
@@ -160,8 +164,8 @@ class TopologyCounts:
             self.values(key).append(value)
         return number
 
-    def place_codes(self, key: str) -> Ints:
-        """The domain of each place [places], ABSENT or OPEN."""
+    def node_codes(self, key: str) -> Ints:
+        """The domain of each node [nodes], ABSENT or OPEN."""
         return self._compiled(key)[0]
 
     def claim_codes(self, key: str) -> Ints:
@@ -194,8 +198,8 @@ class TopologyCounts:
     def totals(self, term: int, key: str, *, keeping: bool = False, certain: bool = False) -> Ints:
         """Per domain [values], the pods a term counts or that keep away from them.
 
-        What stands where the domain is not decided yet counts in every domain it may become, unless `certain`. Answers
-        are remembered until a pod is placed or a claim changes; nobody may alter them.
+        Pods whose domain is not decided yet count in every domain they may end up in, unless `certain`. Answers are
+        remembered until a pod is placed or a claim changes, so callers must not alter them.
         """
         version = (self.version, self._open.changes)
         if version != self._totals_version:
@@ -209,12 +213,12 @@ class TopologyCounts:
         return known
 
     def _total(self, term: int, key: str, *, keeping: bool, certain: bool) -> Ints:
-        places, undecided = self._compiled(key)
+        nodes, undecided = self._compiled(key)
         claims = self.claim_codes(key)
-        on_places = (self.keeping if keeping else self.counted)[term]
-        total = self._sum(places, on_places, key) + self._sum(claims, self.on_claims(term, keeping=keeping), key)
-        for place, possible in undecided if not certain else ():
-            total[possible] += on_places[place]
+        on_nodes = (self.keeping if keeping else self.counted)[term]
+        total = self._sum(nodes, on_nodes, key) + self._sum(claims, self.on_claims(term, keeping=keeping), key)
+        for index, possible in undecided if not certain else ():
+            total[possible] += on_nodes[index]
         return total
 
     def begun(self, *series: int) -> bool:
@@ -230,19 +234,19 @@ class TopologyCounts:
         key = self.terms.all[term].key
         if key == HOSTNAME:  # every node has one
             return bool(self.counted[term].any() or self.on_claims(term).any())
-        on_places = self.counted[term][self.place_codes(key) != ABSENT]
-        return bool(on_places.any() or self.on_claims(term)[self.claim_codes(key) != ABSENT].any())
+        on_nodes = self.counted[term][self.node_codes(key) != ABSENT]
+        return bool(on_nodes.any() or self.on_claims(term)[self.claim_codes(key) != ABSENT].any())
 
-    def spread(self, item: PodClass, spread: Spread) -> tuple[Ints, Bools]:
+    def spread(self, pod_class: PodClass, spread: Spread) -> tuple[Ints, Bools]:
         """Per domain [values], the pods counted by a class's constraint, and whether the domain exists for it."""
         key = spread.key
-        suited = self._suits(item, spread)
-        claims_suited = self._claims_suit(item, spread)
-        places, claims = self.place_codes(key), self.claim_codes(key)
-        counts = self._sum(places, np.where(suited, self.counted[spread.term], 0), key)
+        suited = self._suits(pod_class, spread)
+        claims_suited = self._claims_suit(pod_class, spread)
+        nodes, claims = self.node_codes(key), self.claim_codes(key)
+        counts = self._sum(nodes, np.where(suited, self.counted[spread.term], 0), key)
         counts = counts + self._sum(claims, np.where(claims_suited, self.on_claims(spread.term), 0), key)
         present = np.zeros(len(self.values(key)), np.bool_)
-        present[places[suited & ~self.base.leaving & (places >= 0)]] = True
+        present[nodes[suited & ~self.base.leaving & (nodes >= 0)]] = True
         present[claims[claims_suited & (claims >= 0)]] = True
         return counts, present
 
@@ -254,13 +258,13 @@ class TopologyCounts:
         return total.astype(np.int64)
 
     def _compiled(self, key: str) -> tuple[Ints, list[tuple[int, list[int]]]]:
-        known = self._place_codes.get(key)
+        known = self._node_codes.get(key)
         if known is not None:
             return known
         codes: list[int] = []
         undecided: list[tuple[int, list[int]]] = []
-        for place, room in enumerate(self.base.nodes):
-            label = label_of(room, key)
+        for index, node in enumerate(self.base.nodes):
+            label = label_of(node, key)
             if label is None:
                 codes.append(ABSENT)
             elif isinstance(label, str):
@@ -274,49 +278,51 @@ class TopologyCounts:
                     codes.append(self.code(key, possible[0]))
                 else:
                     codes.append(OPEN)
-                    undecided.append((place, [self.code(key, value) for value in possible]))
-        known = self._place_codes[key] = (np.array(codes, np.int64), undecided)
+                    undecided.append((index, [self.code(key, value) for value in possible]))
+        known = self._node_codes[key] = (np.array(codes, np.int64), undecided)
         return known
 
-    def _suits(self, item: PodClass, spread: Spread) -> Bools:
-        """Which places [places] a spread constraint looks at."""
-        identity = _filter(item, spread)
+    def _suits(self, pod_class: PodClass, spread: Spread) -> Bools:
+        """Which nodes [nodes] a spread constraint looks at."""
+        identity = _filter(pod_class, spread)
         known = self._suited.get(identity)
         if known is None:
             verdicts = [
-                (not spread.honor_affinity or any(_place_meets(room, term) for term in item.own_terms))
+                (not spread.honor_affinity or any(_node_meets(node, term) for term in pod_class.own_terms))
                 and (
                     not spread.honor_taints
-                    or untolerated(room.taints, item.tolerations, ignore_preferences=True) is None
+                    or untolerated(node.taints, pod_class.tolerations, ignore_preferences=True) is None
                 )
-                for room in self.base.nodes
+                for node in self.base.nodes
             ]
             known = self._suited[identity] = np.array(verdicts, np.bool_)
         return known
 
-    def _claims_suit(self, item: PodClass, spread: Spread) -> Bools:
+    def _claims_suit(self, pod_class: PodClass, spread: Spread) -> Bools:
         """Which claims [claims] a spread constraint looks at."""
-        known = self._group_suited.setdefault(_filter(item, spread), {})
+        known = self._group_suited.setdefault(_filter(pod_class, spread), {})
 
         def suits(group: ClaimGroup) -> int:
             template = group.template
             fits = not spread.honor_affinity or any(
-                group.requirements.compatible(term, template.allow_undefined) for term in item.own_terms
+                group.requirements.compatible(term, template.allow_undefined) for term in pod_class.own_terms
             )
             taints = template.pool.spec.template.spec.taints
             return fits and (
-                not spread.honor_taints or untolerated(taints, item.tolerations, ignore_preferences=True) is None
+                not spread.honor_taints or untolerated(taints, pod_class.tolerations, ignore_preferences=True) is None
             )
 
         return self._of_groups(suits, known) > 0
 
 
-def _filter(item: PodClass, spread: Spread) -> tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]:
+def _filter(
+    pod_class: PodClass, spread: Spread
+) -> tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]:
     return (
-        item.own_terms if spread.honor_affinity else None,
-        item.tolerations if spread.honor_taints else None,
+        pod_class.own_terms if spread.honor_affinity else None,
+        pod_class.tolerations if spread.honor_taints else None,
     )
 
 
-def _place_meets(room: ExistingNode, term: Requirements) -> bool:
-    return all(meets(label_of(room, key), entry) for key, entry in term.items())
+def _node_meets(node: ExistingNode, term: Requirements) -> bool:
+    return all(meets(label_of(node, key), entry) for key, entry in term.items())

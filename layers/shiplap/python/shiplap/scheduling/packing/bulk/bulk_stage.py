@@ -127,7 +127,7 @@ class BulkStage:
         for demand in demands:
             if not demand.size_class.binds(self._topology_counts.terms):
                 continue
-            codes = self._topology_counts.place_codes(demand.key)[:rooms]
+            codes = self._topology_counts.node_codes(demand.key)[:rooms]
             for share, value in zip(
                 split_by_quotas([list(demand.quotas.values())], [demand.counts])[0].T, list(demand.quotas), strict=True
             ):
