@@ -177,9 +177,12 @@ def aws_of(url: str, region: str, answers: Mapping[tuple[str, str], Any]) -> Ite
 
 @contextmanager
 def _logging_as_it_was() -> Iterator[None]:
-    """Powertools leaves marks on the logger."""
+    """Powertools leaves marks on the logger, and takes those of an install before it for its own."""
     logger = logging.getLogger("shiplap")
     before = logger.__dict__ | {"handlers": logger.handlers[:]}
+    logger.__dict__.pop("init", None)
+    logger.handlers = []
+    logger.setLevel(logging.NOTSET)
     try:
         yield
     finally:
