@@ -71,7 +71,7 @@ def hints() -> list[float]:
         pod["metadata"] |= {"namespace": "shop", "uid": f"u-{number}", "resourceVersion": str(number)}
         line = msgspec.json.encode({"type": "ADDED", "object": pod})
         began = time.process_time()
-        tracker.see(_watch_event("pods", line))
+        tracker.see(_watch_event("pods", line, ""))
         bus.publish(hints_of("large", tracker.take(), 1e9))
         taken.append(1000 * (time.process_time() - began))
     return sorted(taken)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from moto.moto_api._internal.models import moto_api_backend
 
 from infra.settings import InstallConfig
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
@@ -303,6 +304,7 @@ def _state_table(recording: Recording) -> str:
 @contextmanager
 def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
     """The story, told to its end; the recording is open to ask more."""
+    moto_api_backend.reset()  # moto keeps tables, buckets and roles for the life of the process
     clock = FakeClock(now())
     server = ApiServer(clock)
     # Less than anybody expects, so that there are misses.

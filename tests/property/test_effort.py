@@ -136,18 +136,18 @@ def test_steps_grow_no_faster_than_preferred_constraints(pods: int) -> None:
     assert not plan(many).unschedulable
     assert steps(many) <= 5 * steps(few)
     _, packing = solve(many)
-    assert sum(packing.attempts.failures.values()) <= pods
+    assert sum(packing.attempt_budget.failures.values()) <= pods
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_attempts_of_adversarial_pods_are_bounded(seed: int) -> None:
     world, packing = solve(drawn(seed, 100))
     for item in world.classes:
-        preferring, requiring = (packing.attempts.failures.get((item.index, soft), 0) for soft in (True, False))
+        preferring, requiring = (packing.attempt_budget.failures.get((item.index, soft), 0) for soft in (True, False))
         assert preferring <= pack.MOST_PREFERRING
         assert requiring <= pack.MOST_REQUIRING + 2 * len(item.terms)
     number = len(world.classes)
-    assert sum(packing.attempts.failures.values()) <= (
+    assert sum(packing.attempt_budget.failures.values()) <= (
         pack.ALL_PREFERRING
         + pack.ALL_REQUIRING
         + (pack.LEAST_PREFERRING + pack.LEAST_REQUIRING) * number
@@ -187,7 +187,7 @@ def test_a_class_whose_attempts_ran_out_is_told_so() -> None:
         for item in world.classes:
             if packing.unplaced.get(item.index):
                 message, _ = explainer.unschedulable(item)
-                stopped = item.index in packing.attempts.spent and not item.problem
+                stopped = item.index in packing.attempt_budget.spent and not item.problem
                 assert ("the search stopped after" in message) == stopped
                 told += stopped
     assert told
@@ -265,4 +265,4 @@ def test_levels_that_reach_no_domain_cost_no_attempt() -> None:
     pool = case.pool("pool", *(case.rule(rack, "In", "r0", "r1", "r2") for rack in racks), limits={})
     _, packing = solve(snapshot(pods, pool))
     assert not packing.unplaced
-    assert max(packing.attempts.failures.values(), default=0) <= 1
+    assert max(packing.attempt_budget.failures.values(), default=0) <= 1

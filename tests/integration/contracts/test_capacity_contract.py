@@ -116,7 +116,7 @@ def test_concurrent_observers_lose_nothing(world: World) -> None:
         (world.rival if number % 2 else world.store).observe(seen(f"node-{number}"))
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(with_observation, range(8)))
+        list(pool.map(observe, range(8)))
     (learned,) = world.store.all()
     assert {each.node for each in learned.recent} == {f"node-{number}" for number in range(8)}
     assert (learned.count, learned.version) == (8, 8)
