@@ -273,10 +273,10 @@ def _without_room(unjudged: Sequence[NodeClaim], pending: Mapping[str, Pod], vie
                 yield uid
 
 
-def allowance(launched_at: Iterable[float], now: float) -> int:
-    """How many nodes more may be launched for pods that nodes were in vain for, given when those were launched."""
+def allowance(launched_at: Iterable[float], now: float, most: Mapping[float, int] = MOST_IN_WINDOW) -> int:
+    """How many nodes more may be launched, given when those that count were and how `most` bounds each window."""
     times = list(launched_at)
-    return max(0, min(most - sum(at > now - window for at in times) for window, most in MOST_IN_WINDOW.items()))
+    return max(0, min(number - sum(at > now - window for at in times) for window, number in most.items()))
 
 
 def without_held_pods(

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, pod_kind
+from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, allowance, pod_kind
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
@@ -51,8 +51,7 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
 
     def allowed(self, now: float) -> int:
         """How many nodes more may be launched now."""
-        left = (most - len(self._within(window, now)) for window, most in self.most.items())
-        return max(0, min(left))
+        return allowance(self.launched_at, now, self.most)
 
     def reason(self, now: float) -> str:
         """Why no more may be launched now, and until when."""
