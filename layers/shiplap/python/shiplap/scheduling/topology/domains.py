@@ -261,7 +261,7 @@ class Domains:
                 ]
                 yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
             for template in self._openings.templates:
-                for value in template.values_of(key):
+                for value in self._reach.values_of(template, key):
                     if value in found:
                         continue
                     pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))

@@ -22,6 +22,7 @@ from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_a
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap.scheduling.supply.open_claims import OpenClaims
+from shiplap.scheduling.topology.followers import starts_series
 
 ABSENT, OPEN = -1, -2
 """Codes of a node without the label, and of one whose value is not decided yet."""
@@ -85,6 +86,7 @@ class TopologyCounts:
         self.version = 0
         self.started: frozenset[int] = frozenset()
         """Affinity terms of which this packing has placed the first pod that they count anywhere."""
+        self._begun: set[tuple[int, ...]] = set()
         self._claims_counted: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._claims_keeping: Ints = np.zeros((len(self.terms.all), 64), np.int64)
         self._values: dict[str, list[str]] = {}
@@ -123,10 +125,13 @@ class TopologyCounts:
             np.add.at(self._claims_keeping[term], claims, number)
 
     def _note_first(self, pod_class: PodClass) -> None:
-        """Note the series of affinity terms that pods of this class start, if nothing they count is anywhere yet."""
-        series = set(pod_class.constraints.affinity)
-        if series and series <= pod_class.selected and not series <= self.started and not self.begun(*sorted(series)):
-            self.started |= series
+        """Note the series that pods of this class start, if nothing that its terms count is anywhere yet."""
+        series = pod_class.constraints.affinity
+        if series in self._begun or not starts_series(pod_class):
+            return
+        if not self.begun(*series):
+            self.started |= frozenset(series)
+        self._begun.add(series)
 
     def joined(self, pod_class: PodClass) -> frozenset[int]:
         """The affinity terms of other pods whose groups this packing has started and that count pods of a class.
