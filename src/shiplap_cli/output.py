@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -59,3 +60,13 @@ def fail(message: str) -> None:
     """One line on stderr, if there is one."""
     if sys.stderr is not None:
         sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")
+
+
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", help="Also write it as a web page, one file that needs no network.")
+]
+
+
+def write_page(path: Path, made: str) -> None:
+    """Write a page. Raises OSError, which the command line reports with the file's name."""
+    path.write_text(made, encoding="utf-8")

@@ -27,7 +27,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap_cli.installs import deployed, find_install
+from shiplap_cli.installs import find_install, installed
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
@@ -131,5 +131,5 @@ def live_install(
     with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
         found = LiveInstall(http, folder, capsys)
         monkeypatch.setattr(find_install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
-        monkeypatch.setattr(deployed, "settings_of", lambda _: Settings((found.settings,)))
+        monkeypatch.setattr(installed, "settings_of", lambda _: Settings((found.settings,)))
         yield found

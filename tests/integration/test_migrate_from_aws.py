@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from shiplap.aws import session
 from shiplap_cli.main import run
-from shiplap_cli.migration import group_source
+from shiplap_cli.migration import aws_groups
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::123456789012:role/node"
@@ -105,6 +105,6 @@ def test_aws_refuses(
     def refuse(service: str, region: str) -> Any:
         raise error
 
-    monkeypatch.setattr(group_source, "_client", refuse)
+    monkeypatch.setattr(aws_groups, "_client", refuse)
     assert run(["migrate", "--from-aws", "--cluster", "prod", "--region", REGION]) == exit_code
     assert said in capsys.readouterr().err

@@ -22,7 +22,7 @@ from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_cli.installs import deployed, find_install
+from shiplap_cli.installs import find_install, installed
 from shiplap_cli.main import run
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
@@ -101,7 +101,7 @@ def test_what_may_not_be_read_is_named_and_the_rest_counts(live: LiveInstall, mo
     assert found["nodeClaims"]
 
     monkeypatch.setattr(DynamoCapacity, "learned", refused)
-    monkeypatch.setattr(deployed, "settings_of", refused)
+    monkeypatch.setattr(installed, "settings_of", refused)
     given = ("--manifests", str(live.folder / "pools.json"), "--region", REGION)
     notes = live.says("plan", "--cluster", "blue", *given)["notes"]
     assert [note.split(",")[0] for note in notes] == [
@@ -147,7 +147,10 @@ def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: LiveIns
 
 def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Settings((ClusterSettings(name="blue", region=REGION),))
-    contents = {"library": {"python/shiplap/x.py": b""}, "settings": {deployed._DOCUMENT: msgspec.json.encode(written)}}
+    contents = {
+        "library": {"python/shiplap/x.py": b""},
+        "settings": {installed._DOCUMENT: msgspec.json.encode(written)},
+    }
     asked = []
 
     class Lambda:
@@ -166,12 +169,12 @@ def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.Mon
         return made.getvalue()
 
     monkeypatch.setattr(session.session(), "create_client", lambda *_, **__: Lambda())
-    monkeypatch.setattr(deployed, "_content", archive)
-    assert deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS)) == written
+    monkeypatch.setattr(installed, "_content", archive)
+    assert installed.settings_of(find_install.DeployedInstall("b", OUTPUTS)) == written
     assert asked == [{"FunctionName": "schedule", "Qualifier": "live"}]
-    contents["settings"] = {deployed._DOCUMENT: b'{"clusters": 7}'}
+    contents["settings"] = {installed._DOCUMENT: b'{"clusters": 7}'}
     with pytest.raises(AwsError, match="of a version that this one cannot read"):
-        deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
-    del contents["settings"][deployed._DOCUMENT]
+        installed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
+    del contents["settings"][installed._DOCUMENT]
     with pytest.raises(AwsError, match="no layer with settings"):
-        deployed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
+        installed.settings_of(find_install.DeployedInstall("b", OUTPUTS))

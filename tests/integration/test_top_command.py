@@ -42,7 +42,7 @@ from shiplap_cli.inputs.cluster_events import (
 from shiplap_cli.installs import find_install
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
-from shiplap_cli.top import claims, polling
+from shiplap_cli.top import followed_install
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import running
@@ -245,7 +245,7 @@ def test_recorded_decisions_and_what_claims_tell(
 
 
 def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "EVERY_S", 0.001)
+    monkeypatch.setattr(followed_install, "EVERY_S", 0.001)
     seen: Queue[Any] = Queue()
     answers: list[Any] = [[CLAIM], StoreError("refused"), InvalidInput("--stack", "there is none"), [CLAIM]]
 
@@ -256,13 +256,13 @@ def test_claims_are_read_again_until_nobody_looks_on(monkeypatch: pytest.MonkeyP
         return [*answer]
 
     ended = Event()
-    claims.follow_claims(read, seen.put, ended)
+    followed_install.claims_source(read).keep_polling(seen.put, ended)
     told = [seen.get(timeout=10) for _ in range(5)]
     ended.set()
-    assert told[:2] == [claims.ClaimsRead((CLAIM,)), SourceProblem("claims", "")]
+    assert told[:2] == [followed_install.ClaimsRead((CLAIM,)), SourceProblem("claims", "")]
     assert "refused" in told[2].reason
     assert "there is none" in told[3].reason
-    assert told[4] == claims.ClaimsRead((CLAIM,))
+    assert told[4] == followed_install.ClaimsRead((CLAIM,))
 
 
 def test_a_recording_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

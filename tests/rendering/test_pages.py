@@ -28,9 +28,9 @@ from shiplap_cli.installs.install_metrics import (
     RefusedOffering,
 )
 from shiplap_cli.render.charts import charts
-from shiplap_cli.render.html_diff import diff_report
+from shiplap_cli.render.html import diff_report
+from shiplap_cli.render.html_simulation import moments
 from shiplap_cli.render.html_status import status_report
-from shiplap_cli.render.moments import moments
 from shiplap_cli.render.page import page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument
 from shiplap_cli.render.totals import Launches, LeftOut, NodeTotal, PlanDifference, PlanSide, Totals

@@ -18,11 +18,10 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, HtmlFile, Output, emit, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import disrupt_report
-from shiplap_cli.render.html_file import HtmlFile, write_page
-from shiplap_cli.render.node_page import command_page
+from shiplap_cli.render.pages import command_page
 
 
 @takes_sources

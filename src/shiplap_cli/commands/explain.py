@@ -38,8 +38,8 @@ from shiplap_cli.installs.records import open_record
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.render.decision_documents import caveat_lines, caveats_document
-from shiplap_cli.render.pages import account_page, claim_page
+from shiplap_cli.render.decision_documents import caveat_lines, caveats_document, command_document
+from shiplap_cli.render.pages import account_page, claim_page, node_page
 
 if TYPE_CHECKING:
     from shiplap_cli.history.present_state import PresentState
@@ -172,8 +172,6 @@ def node(
     def decide() -> _CurrentAnswer:
         from shiplap_cli.explain.node_account import node_account_of  # noqa: PLC0415 - as above
         from shiplap_cli.inputs.disruption_inputs import disruption_snapshot  # noqa: PLC0415 - only here
-        from shiplap_cli.render.decision_documents import command_document  # noqa: PLC0415 - only here
-        from shiplap_cli.render.node_page import node_page  # noqa: PLC0415 - as above
 
         inputs = load_inputs(sources, options, lax_budgets=True)
         disruption = disruption_snapshot(inputs)

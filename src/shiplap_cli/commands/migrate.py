@@ -65,7 +65,7 @@ def migrate(
         raise InvalidInput("-", "standard input can be read once: give --cluster-state or the configuration as a file")
     documents = [document for path in files or () for document in read_documents(path)]
     if from_aws:
-        from shiplap_cli.migration.group_source import documents_of  # noqa: PLC0415 - botocore is slow to import
+        from shiplap_cli.migration.aws_groups import documents_of  # noqa: PLC0415 - botocore is slow to import
 
         documents += documents_of(cluster, region)
     naming = Naming(suffix, taint)

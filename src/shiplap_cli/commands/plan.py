@@ -1,28 +1,33 @@
-"""`shiplap plan`: what would be launched for a cluster state and manifests, and why."""
+"""`shiplap plan`: what would be launched for a cluster state, and why; with --diff, under two sets of manifests."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
 
+from shiplap.errors import InvalidInput
+from shiplap.instances.offerings.node_prices import Price, total_price
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
-from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs
+from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
-from shiplap_cli.money import Money
+from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, Output, counted, emit, progress
+from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, progress, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
-from shiplap_cli.render.html import plan_report
-from shiplap_cli.render.html_file import HtmlFile, write_page
-from shiplap_cli.render.pages import plan_page
-from shiplap_cli.render.totals import Totals, totals_of, without_pool_nodes
+from shiplap_cli.render.html import diff_report, plan_report
+from shiplap_cli.render.pages import plan_page, summary
+from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
 
 @takes_sources
@@ -58,9 +63,7 @@ def plan(
     Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
     if diff is not None:
-        from shiplap_cli.commands.plan_diff import compare  # noqa: PLC0415 - only here
-
-        return compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
+        return _compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
     inputs = load_inputs(sources, which)
     snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
@@ -90,3 +93,151 @@ def _rejected_overlays(snapshot: Snapshot) -> list[str]:
     """Names of NodeOverlays that are applied nowhere because they conflict with another of equal weight, sorted."""
     accepted = {overlay.metadata.name for overlay in accepted_overlays(snapshot)}
     return sorted({overlay.metadata.name for overlay in snapshot.manifests.node_overlays} - accepted)
+
+
+def _compare(
+    sources: Sources,
+    diff: tuple[Path, Path],
+    which: InstallOptions,
+    *,
+    from_scratch: bool,
+    html: Path | None,
+    output: Format,
+) -> int:
+    """Plan under both and print the difference; the exit code of `shiplap plan --diff`. Raises InvalidInput."""
+    if sources.manifests:
+        raise InvalidInput("--diff", "names both sets of manifests; leave --manifests out")
+    inputs_of_each = load_inputs_per_manifests(sources, [[path] for path in diff], which)
+    plans, snapshots = [], []
+    for inputs, path in zip(inputs_of_each, diff, strict=True):
+        snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
+        with progress(f"planning with {path}"):
+            plans.append(decide(snapshot))
+        snapshots.append(snapshot)
+    moneys = [Money(inputs.snapshot) for inputs in inputs_of_each]
+    sides = [
+        _side(str(path), made, totals_of(inputs.snapshot, made, money, from_scratch=from_scratch), money)
+        for path, made, inputs, money in zip(diff, plans, inputs_of_each, moneys, strict=True)
+    ]
+    found = _difference(sides, plans)
+    answer: dict[str, Any] = msgspec.to_builtins(found) | caveats_document(inputs_of_each[1])
+    if html is not None:
+        write_page(html, diff_report(found, snapshots, plans, caveat_texts(inputs_of_each[1])))
+    emit(answer, output, lambda: _difference_page(found, inputs_of_each[1]))
+    return 1 if found.newly_left_out else 0
+
+
+def _difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDifference:
+    """What changes from the first to the second."""
+    left = [{entry.pod.key: entry.message for entry in made.unschedulable} for made in plans]
+    pools = [{pod.key: claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
+    return PlanDifference(
+        old=sides[0],
+        new=sides[1],
+        newly_left_out=_only_in_first(left[1], left[0]),
+        newly_placed=_only_in_first(left[0], left[1]),
+        moved=sum(pools[1].get(name, pool) != pool for name, pool in pools[0].items()),
+    )
+
+
+def _only_in_first(these: Mapping[str, str], those: Mapping[str, str]) -> tuple[LeftOut, ...]:
+    return tuple(LeftOut(name, these[name]) for name in sorted(these.keys() - those.keys()))
+
+
+def _side(path: str, made: Plan, totals: Totals, money: Money) -> PlanSide:
+    return PlanSide(
+        manifests=path,
+        nodes=len(made.node_claims),
+        hourly=made.hourly,
+        estimated=money.of_launches(made.node_claims).estimated,
+        pods_on_new=sum(len(claim.pods) for claim in made.node_claims),
+        pods_on_existing=sum(len(place.pods) for place in made.existing_nodes),
+        unschedulable=len(made.unschedulable),
+        ignored=len(made.ignored),
+        pools=_launches((claim.node_pool, money.of_launch(claim)) for claim in made.node_claims),
+        instance_types=_launches((claim.launch.instance_type, money.of_launch(claim)) for claim in made.node_claims),
+        totals=totals,
+    )
+
+
+def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
+    by_name: dict[str, list[Price]] = {}
+    for name, price in priced:
+        by_name.setdefault(name, []).append(price)
+    sums = {name: total_price(prices) for name, prices in sorted(by_name.items())}
+    return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
+
+
+def _difference_page(found: PlanDifference, inputs: LoadedInputs) -> RenderableType:
+    old, new = found.old, found.new
+    right = [Column(header, justify="right") for header in ("old", "new", "change")]
+    table = Table("", *right, box=None, pad_edge=False)
+    rows = (
+        ("nodes to launch", old.nodes, new.nodes),
+        ("pods on new nodes", old.pods_on_new, new.pods_on_new),
+        ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
+        ("pods without a place", old.unschedulable, new.unschedulable),
+        ("pods left alone", old.ignored, new.ignored),
+        ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
+    )
+    for name, before, after in rows:
+        table.add_row(name, str(before), str(after), _count_change(after - before))
+    for name, spent, spends in (
+        ("$/h of what is launched", old.price, new.price),
+        ("$/h of the cluster then", old.totals.then.price, new.totals.then.price),
+    ):
+        change = _hourly_change(spends.hourly - spent.hourly, spent.hourly)
+        table.add_row(name, dollar_figure(spent), dollar_figure(spends), change)
+    parts: list[RenderableType] = [Text.assemble(("- ", "red"), old.manifests, ("  + ", "green"), new.manifests), table]
+    for title, before_by, after_by in (
+        ("pool", old.pools, new.pools),
+        ("instance type", old.instance_types, new.instance_types),
+    ):
+        parts += [Text(), _launch_table(title, before_by, after_by)]
+    for title, entries, style in (
+        ("Placed by OLD, left out by NEW", found.newly_left_out, "red"),
+        ("Left out by OLD, placed by NEW", found.newly_placed, "green"),
+    ):
+        parts += _pods(title, entries, style)
+    if found.moved:
+        parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
+    return Group(*parts, *caveat_lines(inputs))
+
+
+def _launch_table(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
+    columns = ("nodes old", "new", "change", "$/h old", "new", "change")
+    table = Table(title, *(Column(name, justify="right") for name in columns), box=None, pad_edge=False)
+    none = Launches(0, 0.0)
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, none), new.get(name, none)
+        table.add_row(
+            name,
+            str(before.nodes),
+            str(after.nodes),
+            _count_change(after.nodes - before.nodes),
+            dollar_figure(before.price),
+            dollar_figure(after.price),
+            _hourly_change(after.hourly - before.hourly),
+        )
+    return table
+
+
+def _pods(title: str, entries: Sequence[LeftOut], style: str) -> list[RenderableType]:
+    by_message: dict[str, list[str]] = {}
+    for entry in entries:
+        by_message.setdefault(entry.message, []).append(entry.pod)
+    lines: list[RenderableType] = [
+        Text.assemble((f"  {summary(pods)}", "bold"), f"\n    {message}") for message, pods in by_message.items()
+    ]
+    return [Text(), Text(title, style=style), *lines] if lines else []
+
+
+def _count_change(number: int) -> str:
+    return f"{number:+d}" if number else "="
+
+
+def _hourly_change(change: float, before: float = 0.0) -> str:
+    if abs(change) < 0.00005:
+        return "="
+    share = f" ({change / before:+.1%})" if before else ""
+    return f"{change:+.4f}{share}"

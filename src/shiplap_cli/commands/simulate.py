@@ -17,8 +17,7 @@ from rich.text import Text
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
-from shiplap_cli.output import Format, Output, counted, emit
-from shiplap_cli.render.html_file import HtmlFile, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, write_page
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap_lab.simulation.campaign import (
     MutantResult,

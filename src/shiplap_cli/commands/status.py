@@ -24,8 +24,7 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
-from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.render.html_file import HtmlFile, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, write_page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600

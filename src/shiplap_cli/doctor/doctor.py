@@ -73,11 +73,10 @@ def doctor(
 
 def _checks_before_deploy(settings: Path) -> Iterable[Any]:
     """Every check before there is a stack. Raises InvalidInput, InvalidManifests."""
-    from shiplap_cli.doctor import prerequisites  # noqa: PLC0415
-    from shiplap_cli.doctor.planned_install import read_planned_install  # noqa: PLC0415
+    from shiplap_cli.doctor.prerequisites import prerequisite_checks, read_planned_install  # noqa: PLC0415
 
     plan = read_planned_install(settings)
-    return prerequisites.prerequisite_checks(clients(plan.region), plan, time.time())
+    return prerequisite_checks(clients(plan.region), plan, time.time())
 
 
 def install_checks(

@@ -16,14 +16,17 @@ from shiplap.manifests.decoding import decode, field_name
 from shiplap.manifests.files.documents import read_documents
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config
-from shiplap_cli.inputs.cluster_listing import MissingPermission
-from shiplap_cli.inputs.regions import regions_of
+from shiplap_cli.inputs.cluster_listing import MissingPermission, access_of, read_live_cluster
 from shiplap_cli.installs.find_install import InstallOptions, dev_access
 from shiplap_cli.options import Sources
 from shiplap_lab.catalogue import embedded
 
 if TYPE_CHECKING:
     from shiplap_cli.installs.installed import InstalledCluster
+import re
+from collections import Counter
+
+from shiplap.kubernetes import labels
 
 
 def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
@@ -88,8 +91,6 @@ def read_cluster_inputs(
         region = _region(sources, installed, state.view.nodes)
         cluster = replace(cluster, region=region.name)
         return ClusterInputs(state, cluster, False, region.given, region.assumed, installed=installed)
-    from shiplap_cli.inputs.live_cluster import access_of, read_live_cluster  # noqa: PLC0415 - files need no client
-
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
     own = own_manifests and (installed is None or installed.settings is None)
     found = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
@@ -168,3 +169,32 @@ def _settings(sources: Sources, installed: InstalledCluster | None) -> ClusterSe
     if sources.claim_rules is not None:
         changes["claim_rules"] = read_claim_rules(sources.claim_rules)
     return replace(known, **changes)
+
+
+_OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
+"""The Region that the name of an availability zone, local zone or Wavelength zone begins with."""
+
+
+def region_of(node: Node) -> str:
+    """By the node's label, else by the zone of its label, else by that of its `providerID`; empty when none says."""
+    region = labels.value_of(node.metadata.labels, labels.REGION)
+    return region or next(filter(None, map(_region_of_zone, _zones(node))), "")
+
+
+def regions_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The Regions that nodes say, that of most nodes first, then by name."""
+    counted = Counter(map(region_of, nodes))
+    del counted[""]
+    return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
+
+
+def _zones(node: Node) -> Iterable[str]:
+    yield labels.value_of(node.metadata.labels, labels.ZONE)
+    # aws:///eu-west-1a/i-0123456789abcdef0; Fargate has aws:///eu-west-1a/<id>/fargate-ip-….
+    if node.spec.provider_id.startswith("aws:///"):
+        yield node.spec.provider_id.removeprefix("aws:///").partition("/")[0]
+
+
+def _region_of_zone(zone: str) -> str:
+    found = _OF_ZONE.match(zone)
+    return found[0] if found else ""

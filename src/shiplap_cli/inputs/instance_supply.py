@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
-from shiplap.errors import AwsError, InvalidInput
+from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
-from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.ec2_catalog import Catalog, decode, encode
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.scheduling.model.snapshot import NodeClassCatalog
+from shiplap.settings import ClusterSettings
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_inputs import ClusterInputs
 from shiplap_cli.options import Sources
+from shiplap_cli.output import progress
 from shiplap_lab.catalogue import embedded
 
 NODE_CLASS_FIELD = "spec.template.spec.nodeClassRef.name"
 
 
-class OfferedSupply(msgspec.Struct, frozen=True):
-    """Types, and the EC2NodeClasses that AWS has answered."""
+class InstanceSupply(msgspec.Struct, frozen=True):
+    """Types, and EC2NodeClasses by name: resolved, or `not_ready` and why.
+
+    An EC2NodeClass of which AWS would not speak is in neither.
+    """
 
     catalog: Catalog
     resolved: dict[str, ResolvedNodeClass] = {}
@@ -48,7 +56,7 @@ def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> t
     )
 
 
-def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manifests) -> OfferedSupply:
+def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manifests) -> InstanceSupply:
     """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
 
     Raises:
@@ -57,19 +65,14 @@ def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manife
     region, installed = cluster_inputs.cluster.region, cluster_inputs.installed
     if sources.aws is False or (sources.aws is None and not cluster_inputs.live and installed is None):
         return embedded_supply(cluster_inputs)
-    from shiplap_cli.inputs.aws_supply import has_credentials  # noqa: PLC0415 - loads botocore
-    from shiplap_cli.inputs.aws_supply import supply_from_aws as ask_aws  # noqa: PLC0415 - as above
-
     used = set(used_node_classes(manifests))
     node_classes = [item for item in manifests.node_classes if item.metadata.name in used]
     if sources.aws is None and not has_credentials():
         why = "there are no AWS credentials"
     else:
         try:
-            found = ask_aws(
-                cluster_inputs.cluster, node_classes, installed.catalog(region) if installed is not None else None
-            )
-            return OfferedSupply(found.catalog, found.resolved, found.not_ready, found.notes)
+            catalog = installed.catalog(region) if installed is not None else None
+            return supply_from_aws(cluster_inputs.cluster, node_classes, catalog)
         except AwsError as error:
             if sources.aws:
                 hint = "see whether `aws sts get-caller-identity` is answered, or plan with --no-aws"
@@ -78,7 +81,7 @@ def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manife
     return embedded_supply(cluster_inputs, f"; {why}")
 
 
-def embedded_supply(cluster_inputs: ClusterInputs, why: str = "") -> OfferedSupply:
+def embedded_supply(cluster_inputs: ClusterInputs, why: str = "") -> InstanceSupply:
     """The catalogue that comes with the command line; of the default Region where it does not know that of the nodes.
 
     Raises:
@@ -88,13 +91,13 @@ def embedded_supply(cluster_inputs: ClusterInputs, why: str = "") -> OfferedSupp
     if not cluster_inputs.region_given and region not in embedded.regions():
         region, unknown = embedded.DEFAULT_REGION, f" ({region} of the nodes is not known)"
     said = f"embedded catalogue of {region}{unknown}: prices are estimates, AMIs and subnets are not looked at{why}"
-    return OfferedSupply(embedded.load(region), notes=(said,))
+    return InstanceSupply(embedded.load(region), notes=(said,))
 
 
 def catalogs_of(
     manifests: Manifests,
     cluster_inputs: ClusterInputs,
-    supply: OfferedSupply,
+    supply: InstanceSupply,
     learned: Sequence[LearnedCapacity],
     only: Collection[str] | None = None,
 ) -> tuple[NodeClassCatalog, ...]:
@@ -158,3 +161,102 @@ def learned_for_unknown_ami(learned: Iterable[LearnedCapacity], amis: Sequence[s
 
 def _observed_at(entry: LearnedCapacity) -> float:
     return max((observation.observed_at for observation in entry.recent), default=0.0)
+
+
+_CACHED_S = 3600.0
+
+
+def has_credentials() -> bool:
+    """Whether there are any to try. Raises nothing: broken ones count as there, and will say what is wrong."""
+    from shiplap.aws.session import credentials  # noqa: PLC0415 - botocore is loaded only where AWS is asked
+
+    try:
+        credentials()
+    except AwsError as error:
+        return error.code != "NoCredentials"
+    return True
+
+
+def supply_from_aws(
+    settings: ClusterSettings, node_classes: Iterable[EC2NodeClass], catalog: Catalog | None = None
+) -> InstanceSupply:
+    """Ask AWS.
+
+    Args:
+        settings: region, endpoint and Kubernetes version of the cluster.
+        node_classes: those that NodePools use.
+        catalog: types and prices where they are known already.
+
+    Raises:
+        AwsError: types and zones cannot be had, so there is nothing to plan with.
+    """
+    from shiplap.aws.ec2.ec2_compute import Ec2Compute  # noqa: PLC0415 - as above
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    catalog = catalog or _catalog(settings.region)
+    if not settings.endpoint:  # files do not say which EKS cluster they are of, and nothing is launched into it
+        settings = msgspec.structs.replace(settings, endpoint="https://cluster.invalid")
+    compute = Ec2Compute(
+        settings,
+        ec2=client("ec2", settings.region),
+        ssm=lambda: client("ssm", settings.region),
+        eks=lambda: client("eks", settings.region),
+        clock=time.time,
+    )
+    resolved: dict[str, ResolvedNodeClass] = {}
+    not_ready: dict[str, str] = {}
+    notes = []
+    for item in node_classes:
+        name = item.metadata.name
+        unknown = f"AMIs and subnets of EC2NodeClass {name} are not known, so every zone counts"
+        with progress(f"asking AWS for the AMIs and subnets of EC2NodeClass {name}"):
+            try:
+                resolved[name] = compute.resolve(item)
+            except NodeClassNotReady as error:
+                if settings.kubernetes_version or not any(term.alias for term in item.spec.ami_selector_terms):
+                    not_ready[name] = str(error)
+                else:
+                    notes.append(f"{unknown}: {error}")
+            except AwsError as error:
+                notes.append(f"{unknown}: {error}")
+    return InstanceSupply(catalog, resolved, not_ready, tuple(notes))
+
+
+def _catalog(region: str) -> Catalog:
+    """From the cache while it is fresh, else from AWS. A cache that cannot be used costs time only."""
+    file = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "shiplap", f"{_account()}-{region}")
+    known = _cached(file)
+    if known is not None and 0 <= time.time() - known.refreshed_at < _CACHED_S:
+        return known
+    from shiplap.aws.pricing.catalog_source import Ec2CatalogSource  # noqa: PLC0415 - botocore
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    source = Ec2CatalogSource(
+        region, ec2=client("ec2", region), price_list=lambda endpoint: client("pricing", endpoint), clock=time.time
+    )
+    with progress(f"asking AWS for the instance types and prices of {region}; kept for an hour"):
+        found = source.fetch(known)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        draft.write_bytes(encode(found))
+        draft.replace(file)
+    except OSError:
+        pass  # a folder that cannot be written to: the next command asks again
+    return found
+
+
+def _account() -> str:
+    """Spot prices and opted-in zones are an account's own; the access key stands for it without being shown."""
+    from hashlib import sha256  # noqa: PLC0415 - only here
+
+    from shiplap.aws.session import credentials  # noqa: PLC0415 - as above
+
+    return sha256(credentials().access_key.encode()).hexdigest()[:12]
+
+
+def _cached(file: Path) -> Catalog | None:
+    try:
+        return decode(file.read_bytes(), str(file))
+    except (OSError, InvalidInput):
+        return None

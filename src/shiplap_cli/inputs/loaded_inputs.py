@@ -26,7 +26,7 @@ from shiplap_cli.inputs.cluster_inputs import ClusterInputs, read_cluster_inputs
 from shiplap_cli.inputs.cluster_listing import MissingPermission
 from shiplap_cli.inputs.instance_supply import (
     NODE_CLASS_FIELD,
-    OfferedSupply,
+    InstanceSupply,
     catalogs_of,
     catalogs_of_file,
     embedded_supply,
@@ -120,7 +120,7 @@ def load_inputs_per_manifests(
     return loaded
 
 
-def _notes(cluster_inputs: ClusterInputs, supply: OfferedSupply | None) -> tuple[str, ...]:
+def _notes(cluster_inputs: ClusterInputs, supply: InstanceSupply | None) -> tuple[str, ...]:
     """What a decision takes for granted, a line each."""
     assumed = (cluster_inputs.region_assumed,) if supply is not None and cluster_inputs.region_assumed else ()
     others = (
@@ -133,7 +133,7 @@ def _snapshot(
     cluster_inputs: ClusterInputs,
     written: Manifests,
     types: tuple[InstanceType, ...] | None,
-    supply: OfferedSupply | None,
+    supply: InstanceSupply | None,
     learned: tuple[LearnedCapacity, ...] | None,
     moment: float,
 ) -> Snapshot:

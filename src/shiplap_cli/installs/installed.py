@@ -6,10 +6,14 @@ permissions, before the cluster, as the functions do. A source that may not be r
 
 from __future__ import annotations
 
+import io
+import os
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+import urllib3
 
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.progress import DisruptionCommand
@@ -185,7 +189,6 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
     from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
     from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
-    from shiplap_cli.installs.deployed import settings_of  # noqa: PLC0415 - as above
 
     state = DynamoState(client("dynamodb"), install.output("StateTable"))
     bucket = client("s3"), install.bucket
@@ -255,3 +258,58 @@ def _settings_of(settings: Settings, cluster: str) -> ClusterSettings:
 
 def _joining_types(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
     return [(claim.ami, claim.instance_type) for claim in claims if claim.state is ClaimState.LAUNCHED]
+
+
+_DOCUMENT = "python/shiplap_settings/settings.json"
+_ALIAS = "live"
+_DECODER = msgspec.json.Decoder(Settings)
+
+
+def settings_of(install: DeployedInstall) -> Settings:
+    """What the schedule function in service was deployed with.
+
+    Raises:
+        AwsError: Lambda does not tell, or no layer holds settings that this version can read.
+        InvalidInput: the install's functions are not known.
+    """
+    function = install.output("ScheduleFunction")
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - botocore is loaded only where AWS is asked
+    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
+
+    with aws_errors(f"look up the layers of {function}"):
+        client: Any = session().create_client("lambda", os.environ.get("AWS_REGION"), config=config())
+        found = client.get_function_configuration(FunctionName=function, Qualifier=_ALIAS)
+    # The settings are by far the smallest layer.
+    for layer in sorted(found.get("Layers", ()), key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):
+        with aws_errors(f"look up layer {layer['Arn']}"):
+            version = client.get_layer_version_by_arn(Arn=layer["Arn"])
+        document = _document(_content(version))
+        if document is not None:
+            return _decoded(document)
+    raise AwsError(f"function {function} has no layer with settings")
+
+
+def _content(version: Mapping[str, Any]) -> bytes:
+    where = str(version["Content"]["Location"])
+    try:
+        answer = urllib3.request("GET", where, timeout=urllib3.Timeout(connect=3, read=15), retries=2)
+    except urllib3.exceptions.HTTPError as error:
+        raise AwsError(f"the settings layer could not be fetched: {error}") from error
+    if answer.status != 200:
+        raise AwsError(f"the settings layer could not be fetched: HTTP {answer.status}")
+    return answer.data
+
+
+def _document(archive: bytes) -> bytes | None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            return opened.read(_DOCUMENT) if _DOCUMENT in opened.namelist() else None
+    except zipfile.BadZipFile as error:
+        raise AwsError(f"a layer is no zip archive: {error}") from error
+
+
+def _decoded(document: bytes) -> Settings:
+    try:
+        return _DECODER.decode(document)
+    except msgspec.DecodeError as error:
+        raise AwsError(f"the install's settings are of a version that this one cannot read: {error}") from error

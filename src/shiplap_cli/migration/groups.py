@@ -1,17 +1,20 @@
 """One view of Auto Scaling groups and managed node groups: the properties of their nodes, from all sources.
 
-A managed node group says most things itself and the rest in its launch template; a self-managed one says them in the
-template, in its user data and in the tags that Cluster Autoscaler reads when a group is empty.
+A managed node group says most things itself and the rest in its launch template. A self-managed one says them in the
+template, in the tags that Cluster Autoscaler reads when a group is empty, and in its user data: by
+`--kubelet-extra-args` of the AL2 bootstrap script, by a NodeConfig or by Bottlerocket's settings.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from shiplap.kubernetes.objects import Taint
-from shiplap_cli.migration import user_data
 from shiplap_cli.migration.aws_groups import (
     AutoScalingGroup,
     AwsGroups,
@@ -21,6 +24,79 @@ from shiplap_cli.migration.aws_groups import (
     TemplateData,
     TemplateReference,
 )
+
+_LABELS = re.compile(r"--node-labels[= ]['\"]?([^\s'\"]+)")
+_TAINTS = re.compile(r"--register-with-taints[= ]['\"]?([^\s'\"]+)")
+_MAX_PODS = re.compile(r"(?:--max-pods[= ]['\"]?|max-pods\s*=\s*|maxPods:\s*)(\d+)")
+_TABLE = re.compile(r"^\s*\[([^\]\n]+)\]\s*$", re.MULTILINE)
+_PAIR = re.compile(r"^\s*[\"']?([A-Za-z0-9./_-]+)[\"']?\s*=\s*[\[]?\s*[\"']([^\"'\n]*)[\"']", re.MULTILINE)
+
+
+class UserData(msgspec.Struct, frozen=True):
+    """`family` is the AMI family that the user data is written for, empty when it cannot be told."""
+
+    text: str = ""
+    family: str = ""
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    max_pods: int | None = None
+
+
+def read_user_data(user_data: str) -> UserData:
+    """What a launch template's user data (base64) says; nothing when it is not text."""
+    try:
+        text = base64.b64decode(user_data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return UserData()
+    if not text:
+        return UserData()
+    pods = _MAX_PODS.search(text)
+    labels, taints = _flags(text)
+    if _family(text) == "Bottlerocket":
+        labels, taints = _tables(text)
+    return UserData(text, _family(text), labels, taints, int(pods[1]) if pods else None)
+
+
+def _family(text: str) -> str:
+    if "/etc/eks/bootstrap.sh" in text:
+        return "AL2"
+    if "node.eks.aws" in text:
+        return "AL2023"
+    if "[settings.kubernetes" in text:
+        return "Bottlerocket"
+    return "Windows" if "Start-EKSBootstrap" in text else ""
+
+
+def _flags(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
+    labels: dict[str, str] = {}
+    for found in _LABELS.findall(text):
+        for pair in found.split(","):
+            key, _, value = pair.partition("=")
+            if key:
+                labels[key] = value
+    taints = [taint for found in _TAINTS.findall(text) for part in found.split(",") if (taint := _parsed_taint(part))]
+    return labels, tuple(taints)
+
+
+def _tables(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
+    pieces = _TABLE.split(text)
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
+        match name.strip():
+            case "settings.kubernetes.node-labels":
+                labels |= dict(_PAIR.findall(body))
+            case "settings.kubernetes.node-taints":
+                taints += [taint for key, rest in _PAIR.findall(body) if (taint := _parsed_taint(f"{key}={rest}"))]
+    return labels, tuple(taints)
+
+
+def _parsed_taint(text: str) -> Taint | None:
+    """`key=value:Effect`, as a taint is written on command lines; None when it is not one."""
+    rest, colon, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return Taint(key, effect, value) if colon and key and effect else None
+
 
 _TEMPLATE_TAG = "k8s.io/cluster-autoscaler/node-template/"
 _CLUSTER_TAGS = ("kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/")
@@ -52,7 +128,7 @@ class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     template: TemplateData | None = None
     template_name: str = ""
-    boot: user_data.UserData = user_data.UserData()
+    boot: UserData = UserData()
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     resources: dict[str, str] = {}
@@ -79,7 +155,7 @@ def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGr
     written = item.launch_template
     reference = TemplateReference(written.id, written.name, written.version) if written is not None else None
     template = found.template(reference) if reference is not None else None
-    booted = user_data.read(template.user_data) if template is not None else user_data.UserData()
+    booted = read_user_data(template.user_data) if template is not None else UserData()
     behind = [by_name[entry.name] for entry in item.resources.auto_scaling_groups if entry.name in by_name]
     hints = _hints(behind)
     types = item.instance_types or ((template.instance_type,) if template and template.instance_type else ())
@@ -113,7 +189,7 @@ def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> SourceGroup:
     mixed = group.mixed_instances_policy
     reference = mixed.launch_template.launch_template_specification if mixed is not None else group.launch_template
     template = found.template(reference) if reference is not None else None
-    booted = user_data.read(template.user_data) if template is not None else user_data.UserData()
+    booted = read_user_data(template.user_data) if template is not None else UserData()
     hints = _hints([group])
     overrides = mixed.launch_template.overrides if mixed is not None else ()
     types = tuple(override.instance_type for override in overrides if override.instance_type)
@@ -163,7 +239,7 @@ def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
             case "label":
                 hints.labels[key] = tag.value
             case "taint":
-                taint = user_data.parsed_taint(f"{key}={tag.value}")
+                taint = _parsed_taint(f"{key}={tag.value}")
                 hints.taints += [taint] if taint is not None else []
             case "resources":
                 hints.resources[key] = tag.value

@@ -16,10 +16,8 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
-from shiplap_cli.inputs.regions import region_of, regions_of
-from shiplap_cli.top.claim_steps import claim_steps
-from shiplap_cli.top.claims import ClaimsRead
-from shiplap_cli.top.decisions import DecisionsRead
+from shiplap_cli.inputs.cluster_inputs import region_of, regions_of
+from shiplap_cli.top.followed_install import ClaimsRead, DecisionsRead, claim_steps
 
 _KEPT = 200
 """Decisions that are kept; older ones are forgotten."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from textwrap import wrap
 
 import msgspec
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
 from shiplap_cli.output import counted
-from shiplap_cli.top.cells import age, bar, cut, gib, plain, rule, sized, when
-from shiplap_cli.top.decision_lines import decision_line, decision_screen
 from shiplap_cli.top.saving import least_hourly
 from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View, share, shown_nodes
@@ -293,3 +293,115 @@ def _waiting(pod: PendingPicture) -> Text:
 def _stream_line(item: StreamLine) -> Text:
     line = Text(f"{when(item.at)} ", "dim")
     return line.append(plain(item.text), _KIND_STYLES.get(item.kind, ""))
+
+
+_EIGHTHS = "▏▎▍▌▋▊▉█"
+
+
+def rule(title: str, width: int) -> Text:
+    """A line across with a title."""
+    return Text(set_cell_size(f"── {title} " + "─" * width, width), "dim")
+
+
+def bar(part: float, size: int) -> Text:
+    """A bar of `size` cells and the percentage behind it."""
+    size = max(size, 1)
+    eighths = round(part * size * 8)
+    full, rest = divmod(eighths, 8)
+    filled = "█" * full + (_EIGHTHS[rest - 1] if rest else "")
+    # Plain blue cannot be read on black. Only the bar is coloured: figures are for everybody's eyes.
+    text = Text().append(filled, "cyan" if part < 0.85 else "magenta")
+    text.append("░" * (size - cell_len(filled)), "dim")
+    return text.append(f" {part:>4.0%}")
+
+
+def sized(text: Text, size: int) -> Text:
+    """Exactly so many cells."""
+    text = cut(text, size)
+    text.pad_right(size - cell_len(text.plain))
+    return text
+
+
+def cut(text: Text, width: int) -> Text:
+    """At most so many cells."""
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def plain(text: str) -> str:
+    """Without control characters: names come from a cluster, and a terminal obeys what it is sent."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def when(at: float) -> str:
+    """The time of day, UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+
+
+def age(seconds: float) -> str:
+    """A time that has passed, in its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def gib(amount: int) -> str:
+    """An amount of memory."""
+    return f"{amount / 2**30:.1f}Gi"
+
+
+_STYLES = {"schedule": "cyan", "disrupt": "magenta", "interrupt": "yellow"}
+_HALF_A_DAY_S = 12 * 3600.0
+_INDENT = 19
+_UNASKED = "Name an install to see what it decides: --cluster, --stack or --dev."
+_NONE = "Nothing was decided in the last 24 hours."
+_HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME shows its history."
+
+
+def decision_line(line: Headline, now: float, width: int) -> Text:
+    """One decision; with the id of its record where there is room, without cluster and day where there is little."""
+    text = _decision_text(line, now)
+    room = width - cell_len(text.plain) - 2
+    names = (line.record, line.record.rpartition("/")[2])
+    name = next((name for name in map(plain, names) if name and cell_len(name) <= room), "")
+    if name:
+        text.append(name.rjust(width - cell_len(text.plain)), "dim")
+    return cut(text, width)
+
+
+def decision_screen(
+    decisions: Sequence[Headline] | None, missing: Sequence[str], scroll: int, now: float, width: int
+) -> list[Text]:
+    """All decisions, the newest first, from one on; ids in full, on a line of their own where need be.
+
+    What is missing of the picture comes first: no decision may mean that none could be read.
+    """
+    if decisions is None:
+        return [cut(Text(_UNASKED), width)]
+    told = [Text(row, "red") for text in missing for row in wrap(plain(text), width)]
+    if not decisions:
+        return told or [cut(Text(_NONE), width)]
+    lines = [*told, cut(Text(_HOW, "dim"), width)]
+    first = min(scroll, len(decisions) - 1)
+    for line in list(reversed(decisions))[first:]:
+        text = _decision_text(line, now)
+        fits = cell_len(text.plain) + 2 + len(line.record) <= width
+        if fits:
+            lines.append(decision_line(line, now, width))
+            continue
+        lines.append(cut(text, width))
+        if line.record:
+            lines.append(
+                cut(Text(" " * min(_INDENT, max(width - len(line.record), 0)) + plain(line.record), "dim"), width)
+            )
+    return lines
+
+
+def _decision_text(line: Headline, now: float) -> Text:
+    moment = when(line.at)
+    if now - line.at > _HALF_A_DAY_S:
+        moment = datetime.fromtimestamp(line.at, UTC).strftime("%d %b").ljust(8)
+    text = Text(f"{moment} ", "dim")
+    text.append(f"{line.kind:<9} ", _STYLES.get(line.kind, ""))
+    return text.append(plain(line.text))

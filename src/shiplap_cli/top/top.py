@@ -29,10 +29,17 @@ from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
 from shiplap_cli.options import takes_sources
 from shiplap_cli.output import Format, Output, emit
-from shiplap_cli.top import claims, decisions, keyboard
-from shiplap_cli.top.claims import ClaimsRead
-from shiplap_cli.top.decisions import DecisionsRead
+from shiplap_cli.top import keyboard
 from shiplap_cli.top.followed_cluster import FollowedCluster
+from shiplap_cli.top.followed_install import (
+    BACK_S,
+    ClaimsRead,
+    DecisionsRead,
+    claim_reader,
+    claims_source,
+    decision_reader,
+    decisions_source,
+)
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.stream import StreamLine, changes_between, extended
 from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
@@ -115,12 +122,9 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
         found = install_finder(named)
-        read = claims.claim_reader(found)
-        claims.poll_claims(read, seen.put)
-        claims.follow_claims(read, seen.put, ended)
-        fresh = decisions.decision_reader(found, time.time)
-        decisions.poll_decisions(fresh, seen.put)
-        decisions.follow_decisions(fresh, seen.put, ended)
+        for polled in (claims_source(claim_reader(found)), decisions_source(decision_reader(found, time.time))):
+            polled.poll_once(seen.put)
+            polled.keep_polling(seen.put, ended)
     try:
         follow_cluster(
             lambda: context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended
@@ -136,7 +140,7 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         while not seen.empty():
             followed.apply(seen.get())
         now = time.time()
-        return Scene(followed.picture(now), followed.decisions(now - decisions.BACK_S) if which.given else None)
+        return Scene(followed.picture(now), followed.decisions(now - BACK_S) if which.given else None)
 
     return scene
 

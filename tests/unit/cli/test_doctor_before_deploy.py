@@ -10,7 +10,7 @@ import pytest
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap_cli.doctor import check_results, doctor, prerequisites
 from shiplap_cli.doctor.check_results import CheckResult
-from shiplap_cli.doctor.planned_install import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
+from shiplap_cli.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
 from shiplap_cli.main import run
 from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
 

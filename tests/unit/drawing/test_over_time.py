@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shiplap.drawing.markup import cores, dollars, duration, memory, percent, short
 from shiplap_cli.render.charts import ChartLine, chart, charts, event_rows
-from shiplap_cli.render.moments import moments
+from shiplap_cli.render.html_simulation import moments
 from shiplap_cli.render.page import SCRIPT, page
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent, thinned
 from tests.pictures import GIB, HOSTILE, cluster

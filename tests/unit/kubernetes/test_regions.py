@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
-from shiplap_cli.inputs.regions import region_of, regions_of
+from shiplap_cli.inputs.cluster_inputs import region_of, regions_of
 
 
 def node(provider_id: str = "", **labels: str) -> Node:

@@ -17,11 +17,16 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.inputs.cluster_events import SourceProblem
-from shiplap_cli.top import decisions, polling
-from shiplap_cli.top.claim_steps import claim_steps
-from shiplap_cli.top.claims import ClaimsRead
-from shiplap_cli.top.decisions import DecisionsRead, RecordedDecisions
+from shiplap_cli.top import followed_install
 from shiplap_cli.top.followed_cluster import FollowedCluster
+from shiplap_cli.top.followed_install import (
+    ClaimsRead,
+    DecisionsRead,
+    RecordedDecisions,
+    claim_steps,
+    decision_reader,
+    decisions_source,
+)
 from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View
@@ -83,7 +88,7 @@ def test_of_many_records_the_newest_are_opened_at_first_and_later_all_in_turn() 
 
 
 def test_records_that_cannot_be_read_are_a_trouble_until_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "EVERY_S", 0.001)
+    monkeypatch.setattr(followed_install, "EVERY_S", 0.001)
     line = Headline(NOON, "schedule", "nothing to launch", "prod/x/y")
     answers: list[Any] = [StoreError("refused"), InvalidInput("--stack", "there is none"), [line]]
     seen: Queue[Any] = Queue()
@@ -95,7 +100,7 @@ def test_records_that_cannot_be_read_are_a_trouble_until_they_can(monkeypatch: p
         return [*answer]
 
     ended = Event()
-    decisions.follow_decisions(fresh, seen.put, ended)
+    decisions_source(fresh).keep_polling(seen.put, ended)
     told = [seen.get(timeout=10) for _ in range(4)]
     ended.set()
     assert told[0] == SourceProblem("decisions", "recorded decisions are not seen: refused")
@@ -108,7 +113,7 @@ def test_an_install_that_is_not_there_is_bad_input() -> None:
         raise InvalidInput("--stack", "there is none")
 
     with pytest.raises(InvalidInput, match="there is none"):
-        decisions.poll_decisions(decisions.decision_reader(none, Clock()), [].append)
+        decisions_source(decision_reader(none, Clock())).poll_once([].append)
 
 
 CLAIM = NodeClaim(cluster="prod", name="flex-1", node_pool="flex", node_class="default", changed_at=NOON)

@@ -16,8 +16,8 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
-from shiplap_cli.top.claims import ClaimsRead
 from shiplap_cli.top.followed_cluster import FollowedCluster
+from shiplap_cli.top.followed_install import ClaimsRead
 
 NOW = 1_767_268_800.0
 PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
