@@ -1,14 +1,12 @@
-"""Notices of AWS about instances in, claims that leave out: the queue `interruption`, fed by the default bus."""
+"""Lambda's way into the function `interrupt`."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shiplap.flows import batch
 from shiplap.flows.install import Install
-from shiplap.flows.interrupt.interrupt import interrupt
-from shiplap.flows.interrupt.notices import Notice, read_notice
+from shiplap.flows.interrupt import entry
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -21,11 +19,5 @@ def install() -> Install:
 
 
 def handle(event: dict[str, Any], lambda_context: LambdaContext) -> dict[str, Any]:
-    """Lambda's entry point: a batch of SQS records in, the messages to deliver again out."""
-    own = install()
-
-    def flow(notice: Notice) -> None:
-        interrupt(notice, own.settings, own.state, own.context, own.meter)
-
-    with own.reporting(lambda_context.aws_request_id):
-        return batch.run_each(event["Records"], read_notice, flow, dead_letters=own.dead_letters, meter=own.meter)
+    """Lambda's entry point."""
+    return entry.handle(event, lambda_context, install())

@@ -1,4 +1,4 @@
-"""The custom widget of the CloudWatch dashboard: draws the clusters of the install."""
+"""Lambda's way into the function `widget`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shiplap.flows.install import Install
-from shiplap.flows.widget.widget import widget
+from shiplap.flows.widget import entry
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -19,7 +19,5 @@ def install() -> Install:
 
 
 def handle(event: dict[str, Any], lambda_context: LambdaContext) -> str:
-    """Lambda's entry point: CloudWatch's question in, markup out."""
-    own = install()
-    with own.reporting(lambda_context.aws_request_id):
-        return widget(event, own.settings, own.context, lambda_context.invoked_function_arn)
+    """Lambda's entry point."""
+    return entry.handle(event, lambda_context, install())

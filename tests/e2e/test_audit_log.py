@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from shiplap.cluster.watcher import KindWatch, Tracker
-from shiplap.flows.watch.audit import RecentPods, audit, read_delivery, unscheduled_pod_in
+from shiplap.flows.audit.audit import RecentPods, audit, read_delivery, unscheduled_pod_in
 from shiplap.flows.watch.watch import hints_of
 from tests import audit_log
 from tests.e2e import programs

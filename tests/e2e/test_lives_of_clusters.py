@@ -15,7 +15,7 @@ import pytest
 
 from shiplap.aws import tags
 from shiplap.errors import ShiplapError
-from shiplap.flows.watch.audit import RecentPods, audit, read_delivery
+from shiplap.flows.audit.audit import RecentPods, audit, read_delivery
 from shiplap.kubernetes.labels import ZONE
 from shiplap_lab.emulated_aws import cdk as node
 from tests import audit_log

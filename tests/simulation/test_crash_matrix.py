@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap_lab.simulation.run import RunOutcome, Simulation
-from shiplap_lab.virtual_time.interference import Invocation
+from shiplap_lab.virtual_time.fault_injector import Invocation
 from shiplap_lab.virtual_time.scenario import Fault, Play, ReplicaGroup, Wave, load
 
 SEED = 4

@@ -26,7 +26,7 @@ from shiplap.ports import FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.compute import FakeCompute
-from shiplap_lab.virtual_time.watched import WatchedCompute, WatchedState
+from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 
 Patch = tuple[Any, str, Any]
 
@@ -46,41 +46,41 @@ def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
 
 def _drops_the_token() -> list[Patch]:
     """Each CreateFleet has a token of its own: a repeated request launches again."""
-    launched = WatchedCompute.launch
+    launched = CheckedCompute.launch
     number = iter(range(10**9))
 
-    def act(self: WatchedCompute, request: FleetRequest) -> Any:
+    def act(self: CheckedCompute, request: FleetRequest) -> Any:
         token = hashlib.sha256(f"{request.token}{next(number)}".encode()).hexdigest()[:32]
         return launched(self, replace(request, token=token))
 
-    return [(WatchedCompute, "launch", act)]
+    return [(CheckedCompute, "launch", act)]
 
 
 def _skips_the_epoch() -> list[Patch]:
     """A decision is committed even if another was committed meanwhile."""
-    commit = WatchedState._commit_group
+    commit = CheckedState._commit_group
 
-    def act(self: WatchedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
+    def act(self: CheckedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
         commit(self, cluster, self._epochs.get(cluster, 0), items)
 
-    return [(WatchedState, "_commit_group", act)]
+    return [(CheckedState, "_commit_group", act)]
 
 
 def _forgets_conditions() -> list[Patch]:
     """Claims are written without regard to the version that was read."""
-    advance, advance_all = WatchedState.advance, WatchedState.advance_all
+    advance, advance_all = CheckedState.advance, CheckedState.advance_all
 
-    def unread(self: WatchedState, claim: NodeClaim) -> NodeClaim:
+    def unread(self: CheckedState, claim: NodeClaim) -> NodeClaim:
         known = self._checker.claims.get((claim.cluster, claim.name))
         return replace(claim, version=known.version if known else 0)
 
-    def one(self: WatchedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+    def one(self: CheckedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
         return advance(self, unread(self, claim), to, **changes)
 
-    def several(self: WatchedState, moves: Any) -> Any:
+    def several(self: CheckedState, moves: Any) -> Any:
         return advance_all(self, [replace(move, claim=unread(self, move.claim)) for move in moves])
 
-    return [(WatchedState, "advance", one), (WatchedState, "advance_all", several)]
+    return [(CheckedState, "advance", one), (CheckedState, "advance_all", several)]
 
 
 def _never_resumes() -> list[Patch]:
@@ -168,7 +168,7 @@ def _forgets_missed_pods() -> list[Patch]:
     return [
         (schedule, "read_inputs", act),
         (disruption_round, "read_inputs", act),
-        (WatchedState, "mark_missed", unmarked),
+        (CheckedState, "mark_missed", unmarked),
     ]
 
 
@@ -193,7 +193,7 @@ def _deletes_instead() -> list[Patch]:
 
 def _forgets_what_is_sold_out() -> list[Patch]:
     """Offerings that EC2 refused are requested again at once."""
-    return [(WatchedState, "mark_unavailable", lambda *_: ())]
+    return [(CheckedState, "mark_unavailable", lambda *_: ())]
 
 
 def _wrong_price() -> list[Patch]:
@@ -203,15 +203,15 @@ def _wrong_price() -> list[Patch]:
 
 def _stale_state() -> list[Patch]:
     """Decisions are made on the claims as they were a decision ago, with the epoch of now."""
-    read = WatchedState.read
+    read = CheckedState.read
     kept: dict[str, Any] = {}
 
-    def act(self: WatchedState, cluster: str, now: float) -> Any:
+    def act(self: CheckedState, cluster: str, now: float) -> Any:
         fresh = read(self, cluster, now)
         old, kept[cluster] = kept.get(cluster, fresh), fresh
         return replace(fresh, claims=old.claims)
 
-    return [(WatchedState, "read", act)]
+    return [(CheckedState, "read", act)]
 
 
 def _leaves_taints() -> list[Patch]:

@@ -22,16 +22,16 @@ from shiplap.scheduling.model.planned_pods import do_not_disrupt
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
+from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
 from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
-from shiplap_lab.virtual_time.interference import FaultInjector
 from shiplap_lab.virtual_time.invariants import InvariantChecker, Violation
 from shiplap_lab.virtual_time.scenario import Fault, Play, Wave
 from shiplap_lab.virtual_time.simulated_cluster import STEP_S, Kube
 from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext, settings_of
 from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog
 from shiplap_lab.virtual_time.trace import Trace
-from shiplap_lab.virtual_time.watched import WatchedCompute
 
 QUIET_S = 3600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
@@ -94,7 +94,7 @@ class Simulation:
         }
         self.meter = FakeMeter()
         stage = SimulationContext(self.loop, self.faults, self.trace, self._sold, self.meter)
-        self.compute = WatchedCompute(
+        self.compute = CheckedCompute(
             self.loop.clock,
             self.faults,
             _amis(play),

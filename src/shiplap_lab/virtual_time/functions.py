@@ -24,7 +24,7 @@ from shiplap_lab.fakes.bucket import FakeMemory
 from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.event_loop import EventLoop
-from shiplap_lab.virtual_time.interference import FaultInjector, Invocation
+from shiplap_lab.virtual_time.fault_injector import FaultInjector, Invocation
 from shiplap_lab.virtual_time.queues import DeliverySettings, SimulatedQueue
 from shiplap_lab.virtual_time.trace import Trace
 

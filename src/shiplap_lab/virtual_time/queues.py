@@ -8,7 +8,7 @@ from itertools import count
 import msgspec
 
 from shiplap_lab.virtual_time.event_loop import EventLoop
-from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.versions import message_of_previous_version
 

@@ -19,7 +19,7 @@ from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
 from shiplap_lab.virtual_time.event_loop import EventLoop
-from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.scenario import ReplicaGroup
 from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
 from shiplap_lab.virtual_time.trace import Trace

@@ -16,14 +16,14 @@ from shiplap_lab.fakes.clock import FakeMeter
 from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from shiplap_lab.fakes.health import FakeHealth
 from shiplap_lab.fakes.join_log import FakeJoins
+from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
-from shiplap_lab.virtual_time.interference import FaultInjector
 from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.simulated_cluster import Kube
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
-from shiplap_lab.virtual_time.watched import QueueTimers, RoutingBus, WatchedCluster, WatchedCompute, WatchedState
 
 
 class SimulationContext(NamedTuple):
@@ -40,12 +40,12 @@ class SimulatedInstall:
     """An install with its own tables, queues and functions; clusters and EC2 are shared."""
 
     def __init__(
-        self, settings: Settings, stage: SimulationContext, compute: WatchedCompute, checker: InvariantChecker
+        self, settings: Settings, stage: SimulationContext, compute: CheckedCompute, checker: InvariantChecker
     ) -> None:
         self._stage = stage
         self.compute = compute
         self.checker = checker
-        self.state = WatchedState(stage.faults, checker, stage.loop.clock)
+        self.state = CheckedState(stage.faults, checker, stage.loop.clock)
         self.dead_letters = FakeDeadLetters(stage.faults)
         self.recorders: dict[str, FakeRecorder] = {}
         self.functions = SimulatedFunctions(
@@ -66,7 +66,7 @@ class SimulatedInstall:
             self.recorders[name] = FakeRecorder(faults)
             self.functions.contexts[name] = FlowContext(
                 clock=loop.clock,
-                cluster=WatchedCluster(kube.server, faults, self.checker),
+                cluster=CheckedCluster(kube.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
                 capacity=capacity,

@@ -268,8 +268,8 @@ def test_watch_fails_visibly_when_the_cluster_refuses(
     load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage()
-    module, _ = load("watch", stage)
-    monkeypatch.setattr(module.time, "sleep", stage.clock.advance)
+    module, install = load("watch", stage)
+    monkeypatch.setattr(install, "pause", stage.clock.advance)
     for number in range(1, 13):  # both watches, as long as they bear it
         refusal = ClusterDenied("forbidden", status=403)
         stage.faults.on("before", "cluster.list_for_watch", refusal, nth=number)

@@ -22,6 +22,7 @@ from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClustersNotServed, StoreError
 from shiplap.flows import turns
 from shiplap.flows.context import FlowContext
+from shiplap.flows.disrupt import entry as disrupt_entry
 from shiplap.flows.install import Install
 from shiplap.flows.messages import Sweep, decode
 from shiplap.flows.watch.watch import watch_all
@@ -117,7 +118,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server that accepts connections and never answers; times are cut to fit."""
-    monkeypatch.setattr(turns, "LOOK_S", 0.3)
+    monkeypatch.setattr(turns, "PROBE_S", 0.3)
     monkeypatch.setattr(turns, "GATHER_S", 0.2)
     monkeypatch.setattr(transport, "_READ_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
@@ -235,14 +236,16 @@ def test_disruption_of_all_clusters_serves_those_with_nodes_and_says_which_it_co
     capsys.readouterr()
 
 
-def test_a_minute_with_too_much_disruption_is_divided_among_invocations(load: Load) -> None:
+def test_a_minute_with_too_much_disruption_is_divided_among_invocations(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clusters = Clusters("a", "b")
     for stage in clusters.stages.values():
         stage.add_pods(1)
         stage.play_on()
         stage.server.delete("pods", "web-000", grace_s=0)
     module = load("disrupt", clusters)
-    module.SHARED_S = -1.0
+    monkeypatch.setattr(disrupt_entry, "SHARED_S", -1.0)
     for _ in range(2):
         module.handle({}, Context())
         told = clusters.stages["b"].bus.of_type("DisruptionDue")

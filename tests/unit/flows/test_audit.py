@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec import Raw, json
 
 from shiplap.errors import InvalidMessage, StoreError
+from shiplap.flows.audit.audit import RecentPods, UnscheduledPod, audit, read_delivery, unscheduled_pod_in
 from shiplap.flows.messages import PodsPending
-from shiplap.flows.watch.audit import RecentPods, UnscheduledPod, audit, read_delivery, unscheduled_pod_in
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import PodReference
 from tests import audit_log

@@ -21,8 +21,8 @@ def cluster(name: str) -> ClusterSettings:
     return ClusterSettings(name=name, region="eu-west-1")
 
 
-def due(*names: str, asked: bool = True) -> list[Due]:
-    return [Due(cluster(name), asked=asked) for name in names]
+def due(*names: str, named: bool = True) -> list[Due]:
+    return [Due(cluster(name), named=named) for name in names]
 
 
 class Served:
@@ -38,17 +38,17 @@ class Served:
 
 
 def take(
-    items: Sequence[Due], look: Callable[[Due], bool] | None = None, *, seconds: float = 0.0, lasts_s: float = 300.0
+    items: Sequence[Due], probe: Callable[[Due], bool] | None = None, *, seconds: float = 0.0, lasts_s: float = 300.0
 ) -> tuple[dict[str, float], list[str]]:
     clock = FakeClock(START)
     served = Served(clock, seconds)
-    left = Turns(clock, START + lasts_s, look).take(items, served)
+    left = Turns(clock, START + lasts_s, probe).take(items, served)
     return served.until, [item.cluster.name for item in left]
 
 
-def test_one_cluster_has_all_the_time_and_is_not_looked_at() -> None:
+def test_one_cluster_has_all_the_time_and_is_not_probed() -> None:
     def never(_: Due) -> bool:
-        raise AssertionError("one cluster that a message names needs no look")
+        raise AssertionError("one cluster that a message names needs no probe")
 
     assert take(due("blue"), never) == ({"blue": 300.0 - RESERVE_S}, [])
 
@@ -60,7 +60,7 @@ def test_several_share_what_is_left_and_what_one_does_not_use_the_next_ones_have
 
 
 def test_whoever_has_waited_longest_comes_first() -> None:
-    items = [Due(cluster("a"), 30.0), Due(cluster("b"), 10.0), Due(cluster("c"), 20.0), *due("0", asked=False)]
+    items = [Due(cluster("a"), 30.0), Due(cluster("b"), 10.0), Due(cluster("c"), 20.0), *due("0", named=False)]
     until, _ = take(items)
     assert list(until) == ["b", "c", "a", "0"]
 
@@ -89,54 +89,70 @@ def test_nothing_begins_after_the_last_moment_for_it() -> None:
     assert [item.cluster.name for item in left] == ["d"]
 
 
-def test_clusters_at_rest_are_done_with_by_a_look_unless_a_message_names_them() -> None:
-    items = [*due("asked"), *due("busy", "rest", asked=False)]
-    assert list(take(items, lambda item: item.cluster.name == "busy")[0]) == ["asked", "busy"]
+def test_clusters_at_rest_are_done_with_by_a_probe_unless_a_message_names_them() -> None:
+    items = [*due("named"), *due("busy", "rest", named=False)]
+    assert list(take(items, lambda item: item.cluster.name == "busy")[0]) == ["named", "busy"]
 
 
-def test_even_one_cluster_is_looked_at_when_no_message_names_it() -> None:
-    assert take(due("rest", asked=False), lambda _: False) == ({}, [])
+def test_even_one_cluster_is_probed_when_no_message_names_it() -> None:
+    assert take(due("rest", named=False), lambda _: False) == ({}, [])
 
 
 def test_a_cluster_that_does_not_answer_comes_last_however_long_it_has_waited() -> None:
-    def look(item: Due) -> bool:
+    def probe(item: Due) -> bool:
         if item.cluster.name == "a":
             raise ClusterUnreachable("timed out")
         return True
 
-    assert list(take(due("a", "b", "c"), look)[0]) == ["b", "c", "a"]
+    assert list(take(due("a", "b", "c"), probe)[0]) == ["b", "c", "a"]
 
 
 def test_an_answer_that_is_a_refusal_is_an_answer() -> None:
-    def look(item: Due) -> bool:
+    def probe(item: Due) -> bool:
         raise ClusterGone(f"{item.cluster.name} is deleted")
 
-    assert list(take(due("a", "b"), look)[0]) == ["a", "b"]
+    assert list(take(due("a", "b"), probe)[0]) == ["a", "b"]
 
 
-def test_a_look_that_never_ends_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_never_ends_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hangs below the time limit, such as the resolver, holds up its own cluster only."""
-    monkeypatch.setattr(module, "LOOK_S", -0.95)
+    monkeypatch.setattr(module, "PROBE_S", -0.95)
     monkeypatch.setattr(module, "GATHER_S", 0.05)
     never = Event()
 
-    def look(item: Due) -> bool:
+    def probe(item: Due) -> bool:
         return never.wait() if item.cluster.name == "a" else True
 
-    until, left = take(due("a", "b", "c"), look)
+    until, left = take(due("a", "b", "c"), probe)
     assert (list(until), left) == (["b", "c", "a"], [])
     never.set()
 
 
-def test_looks_and_turns_have_a_time_limit() -> None:
+def test_probes_and_turns_have_a_time_limit() -> None:
     limits: list[float] = []
 
-    def look(_: Due) -> bool:
+    def probe(_: Due) -> bool:
         limits.append(left_s())
         return True
 
     clock = FakeClock(START)
-    Turns(clock, START + 300, look).take(due("a", "b"), lambda *_: limits.append(left_s()))
+    Turns(clock, START + 300, probe).take(due("a", "b"), lambda *_: limits.append(left_s()))
     assert len(limits) == 4
-    assert max(limits[:2]) <= module.LOOK_S
+    assert max(limits[:2]) <= module.PROBE_S
     assert max(limits[2:]) <= 300 - RESERVE_S
+
+
+def test_probes_may_run_one_after_the_other() -> None:
+    ran: list[str] = []
+
+    class InTurn:
+        def submit(self, name: str, probe: Callable[[], None]) -> None:
+            ran.append(name)
+            probe()
+
+    clock, served = FakeClock(START), Served(FakeClock(START))
+    Turns(clock, START + 300, lambda item: item.cluster.name != "b", executor=InTurn()).take(
+        due("a", "b", "c", named=False), served
+    )
+    assert ran == ["probe-a", "probe-b", "probe-c"]
+    assert list(served.until) == ["a", "c"]

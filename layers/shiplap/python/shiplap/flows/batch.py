@@ -90,7 +90,7 @@ def _by_cluster(
 
 def _due(cluster: ClusterSettings, hints: Sequence[tuple[str, Hint]]) -> Due:
     since = min((time for _, hint in hints if (time := getattr(hint, "time", 0.0))), default=0.0)
-    return Due(cluster, since, asked=any(hint.cluster for _, hint in hints))
+    return Due(cluster, since, named=any(hint.cluster for _, hint in hints))
 
 
 def _hands_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
@@ -115,7 +115,7 @@ def serve_all(
     turns: Turns,
     hand_on: Callable[[ClusterSettings, float], None],
 ) -> None:
-    """As `run`, for what time starts for all clusters: those in which a look finds work are served, one by one.
+    """As `run`, for what time starts for all clusters: those in which a probe finds work are served, one by one.
 
     Raises:
         ClustersNotServed: after all turns, if the flow of some cluster did not come to its end, or it was neither
@@ -131,7 +131,7 @@ def serve_all(
         if not _completes(act, {"cluster": cluster.name}, meter):
             failed.append(cluster.name)
 
-    for item in turns.take([Due(cluster, asked=False) for cluster in clusters], serve):
+    for item in turns.take([Due(cluster, named=False) for cluster in clusters], serve):
         meter.count("TurnsMissed")
         if not _hands_on(item, hand_on):
             failed.append(item.cluster.name)

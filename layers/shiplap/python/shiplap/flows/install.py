@@ -21,10 +21,9 @@ from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shiplap import settings as settings_module
 from shiplap.aws.session import client, credentials
-from shiplap.errors import ShiplapError
-from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
-from shiplap.flows.messages import TURN_MISSED
+from shiplap.flows.function_install import WarmMemory, counted_errors
+from shiplap.flows.turns import ThreadPerProbe
 from shiplap.ports import (
     INSTALL_DIMENSION,
     METRICS_NAMESPACE,
@@ -103,7 +102,7 @@ class Lazy:
 
 
 class Install:
-    """What one Lambda function has: its settings, its log, its meter, and a FlowContext per cluster.
+    """A FunctionInstall in Lambda: its settings, its log, its meter, and a FlowContext per cluster.
 
     Args:
         service: the function's name in logs and metrics.
@@ -115,6 +114,8 @@ class Install:
         self.settings = settings
         self.clock = SystemClock()
         self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics)
+        self.warm = WarmMemory()
+        self.executor = ThreadPerProbe()
         # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
         self.logger = Logger(service="shiplap")
         self.logger.append_keys(function=service)
@@ -136,13 +137,19 @@ class Install:
         random.seed()
         self.logger.append_keys(request_id=request_id)
         try:
-            yield
-        except ShiplapError as error:
-            self.meter.count(type(error).__name__)
-            self.logger.error("not done: %s", error, extra={"error": type(error).__name__})
-            raise
+            with counted_errors(self.meter):
+                yield
         finally:
             self.meter.flush()
+
+    @property
+    def memory_mib(self) -> int:
+        """The function's memory as Lambda tells it; much where nothing does."""
+        return int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "4096"))
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
     @cached_property
     def state(self) -> StateStore:
@@ -171,26 +178,6 @@ class Install:
     def served(self) -> Settings:
         """The clusters of this function's network group: it reaches the API servers of no others."""
         return msgspec.structs.replace(self.settings, clusters=self.settings.of_network(self._names.network))
-
-    def hand_on_sweep(self, cluster: ClusterSettings, since: float) -> None:
-        """Ask for a sweep of a cluster whose turn did not come, in the name of its oldest message, epoch seconds.
-
-        By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those.
-
-        Raises:
-            StoreError: the bus refuses.
-        """
-        now = self.clock.now()
-        hint = claim_events.pods_pending(
-            cluster.name, (), TURN_MISSED, since or now, event_id=f"{cluster.name}/turn/{now:.3f}"
-        )
-        self.context(cluster).bus.publish([hint])
-
-    def hand_on_disruption(self, cluster: ClusterSettings, _since: float) -> None:
-        """Ask for an invocation of the disrupt function for this cluster alone. Raises StoreError."""
-        self.context(cluster).bus.publish(
-            [claim_events.disruption_due(cluster.name, cluster.network, self.clock.now())]
-        )
 
     def catalog_store(self, region: str) -> CatalogStore:
         """The catalogue of a region."""

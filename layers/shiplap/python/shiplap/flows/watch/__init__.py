@@ -1,1 +1,1 @@
-"""The watch and audit flows: pods and nodes of clusters become events."""
+"""The watch flow: pods and nodes of clusters become events."""

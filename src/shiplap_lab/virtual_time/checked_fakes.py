@@ -14,28 +14,28 @@ from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
-from shiplap_lab.virtual_time.interference import FaultInjector
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.versions import as_previous_version
 
 
-class WatchedState(FakeState):
+class CheckedState(FakeState):
     """Reports each claim and command as soon as it is durable; its index of instances may lag."""
 
     def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
         super().__init__(faults)
-        self._checker, self._interference, self._clock = checker, faults, clock
+        self._checker, self._injector, self._clock = checker, faults, clock
         self._indexed_at: dict[str, float] = {}
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         """As the fake, unless the index has not caught up with the instance's launch."""
         found = super().claim_of_instance(instance_id)
-        lag = max((fault.amount for _, fault in self._interference.active_of("index-lag")), default=0.0)
+        lag = max((fault.amount for _, fault in self._injector.active_of("index-lag")), default=0.0)
         late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
         return None if late else found
 
     def _put(self, claim: NodeClaim) -> None:
-        if self._interference.active_of("upgrade"):
+        if self._injector.active_of("upgrade"):
             claim = as_previous_version(claim)
         super()._put(claim)
         if claim.instance_id:
@@ -43,7 +43,7 @@ class WatchedState(FakeState):
         self._checker.claim_written(claim)
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        super()._put_command(as_previous_version(command) if self._interference.active_of("upgrade") else command)
+        super()._put_command(as_previous_version(command) if self._injector.active_of("upgrade") else command)
 
     def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
         super()._commit_group(cluster, epoch, items)
@@ -59,7 +59,7 @@ class WatchedState(FakeState):
             self._checker.command_written(self._commands[command.cluster, command.name])
 
 
-class WatchedCompute(FakeCompute):
+class CheckedCompute(FakeCompute):
     """Reports terminations; `pods_of` gives the pods of an instance, `ended` is called when it has ended."""
 
     def __init__(
@@ -104,7 +104,7 @@ class WatchedCompute(FakeCompute):
         return {item.id for item in self.alive()}
 
 
-class WatchedCluster(FakeCluster):
+class CheckedCluster(FakeCluster):
     """Reports evictions and deletions of pods."""
 
     def __init__(self, server: ApiServer, faults: Faults, checker: InvariantChecker) -> None:

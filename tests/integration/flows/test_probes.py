@@ -1,4 +1,4 @@
-"""Looks at clusters at rest: what they find, what they cost, and that nothing new escapes them."""
+"""Probes of idle clusters: what they find, what they cost, and that nothing new escapes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterUnreachable
-from shiplap.flows.looks import FULL_SWEEP_S, IdleClusters, needs_disruption, needs_sweep
+from shiplap.flows.turns import FULL_SWEEP_S, IdleClusters, needs_disruption, needs_sweep
 from tests.integration.flows.stage import Stage
 
 
@@ -20,38 +20,38 @@ def asked(stage: Stage) -> Counter[str]:
 
 
 def test_a_cluster_at_rest_costs_two_requests_and_its_claims_are_read_seldom() -> None:
-    stage, at_rest = Stage(), IdleClusters()
+    stage, idle = Stage(), IdleClusters()
     for expected in ({"state.claims": 1, "state.commands": 1}, {}, {}):
         asked(stage)
-        assert not needs_sweep(stage.settings, stage.context, at_rest)
+        assert not needs_sweep(stage.settings, stage.context, idle)
         assert asked(stage) == {"cluster.pending_pods": 1, "state.epoch": 1, **expected}
     stage.clock.advance(FULL_SWEEP_S)
-    needs_sweep(stage.settings, stage.context, at_rest)
+    needs_sweep(stage.settings, stage.context, idle)
     assert asked(stage)["state.claims"] == 1
 
 
 def test_whatever_is_launched_ends_the_rest_at_once() -> None:
-    stage, at_rest = Stage(), IdleClusters()
-    assert not needs_disruption(stage.settings, stage.context, at_rest)
+    stage, idle = Stage(), IdleClusters()
+    assert not needs_disruption(stage.settings, stage.context, idle)
     stage.add_pods(1)
-    assert needs_sweep(stage.settings, stage.context, at_rest)  # for the pod
+    assert needs_sweep(stage.settings, stage.context, idle)  # for the pod
     stage.schedule()
-    assert needs_disruption(stage.settings, stage.context, at_rest)
+    assert needs_disruption(stage.settings, stage.context, idle)
     stage.join()
     stage.attend()
     stage.bind()
     assert stage.cluster.pending_pods() == ()
-    assert needs_sweep(stage.settings, stage.context, at_rest)  # for the claim
+    assert needs_sweep(stage.settings, stage.context, idle)  # for the claim
 
 
 def test_a_cluster_at_rest_is_not_asked_about_disruption_and_one_with_nodes_must_answer() -> None:
-    stage, at_rest = Stage(), IdleClusters()
+    stage, idle = Stage(), IdleClusters()
     stage.faults.on("before", "cluster.pending_pods", ClusterUnreachable("timed out"))
-    assert not needs_disruption(stage.settings, stage.context, at_rest)
+    assert not needs_disruption(stage.settings, stage.context, idle)
     stage.add_pods(1)
     stage.schedule()
     with pytest.raises(ClusterUnreachable):
-        needs_disruption(stage.settings, stage.context, at_rest)
+        needs_disruption(stage.settings, stage.context, idle)
 
 
 def test_a_paused_cluster_is_swept_so_that_its_pause_is_counted() -> None:

@@ -1,0 +1,1 @@
+"""The audit flow: pods that an audit log tells of become events."""

@@ -1,0 +1,27 @@
+"""Refreshes the instance types and prices of each region that has a cluster, every hour; more often, it inspects
+whether the EC2NodeClasses of every cluster can be launched from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shiplap.flows.catalog.refresh import inspect_all, refresh
+from shiplap.flows.function_install import FunctionInstall, InvocationContext
+
+
+def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
+    """How many types each region has.
+
+    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is.
+    """
+    with install.reporting(context.aws_request_id):
+        known = {}
+        for region in sorted({cluster.region for cluster in install.settings.clusters}):
+            store = install.catalog_store(region)
+            fresh = event.get("kind") != "inspect"
+            known[region] = refresh(install.catalog_source(region), store, install.meter) if fresh else store.load()
+        contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
+        inspect_all(contexts, known, install.status)
+        return {region: len(catalog.types) for region, catalog in known.items()}
