@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +13,12 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+
+class Printed(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what commands print: resources as Kubernetes quantities, USD per hour, times as RFC 3339."""
 
 
 class Format(StrEnum):
@@ -54,6 +60,32 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
 def counted(number: int, noun: str) -> str:
     """`1 pod`, `2 pods`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def summary(names: Sequence[str], most: int = 5) -> str:
+    """The first few names and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def warning_line(text: str) -> Text:
+    """A line about something that was not seen or is taken for granted."""
+    return Text.assemble(("! ", "yellow bold"), (text, "yellow"))
+
+
+def plain_table(*columns: str | Column, rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A table without a frame."""
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and what is known under each, without a head or a frame."""
+    table = plain_table(rows=facts)
+    table.show_header = False
+    return table
 
 
 def fail(message: str) -> None:

@@ -105,6 +105,6 @@ def test_aws_refuses(
     def refuse(service: str, region: str) -> Any:
         raise error
 
-    monkeypatch.setattr(aws_groups, "_client", refuse)
+    monkeypatch.setattr(aws_groups, "aws_client", refuse)
     assert run(["migrate", "--from-aws", "--cluster", "prod", "--region", REGION]) == exit_code
     assert said in capsys.readouterr().err

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -28,12 +27,8 @@ from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
-from shiplap_cli.output import Format, Output, emit, fail
+from shiplap_cli.output import Format, Output, Printed, emit, fail
 from shiplap_lab.fakes.capacity_table import FakeCapacity
-
-
-class Printed(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; resources as Kubernetes quantities, times as RFC 3339."""
 
 
 class _Memory(Printed, frozen=True):
@@ -315,11 +310,11 @@ def _store(place: CapacityLocation, *, create: bool = False) -> Iterator[Capacit
     file = place.file
     if file is not None:
         known = () if create and not file.exists() else learned_file.read_learned(file)
-        twin = FakeCapacity(learned=known)
-        before = twin.all()
-        yield twin
-        if twin.all() != before:
-            _write_whole(file, learned_file.dump_learned(twin.all()))
+        in_memory = FakeCapacity(learned=known)
+        before = in_memory.all()
+        yield in_memory
+        if in_memory.all() != before:
+            _write_whole(file, learned_file.dump_learned(in_memory.all()))
         return
     # An install that is named on the command line counts over a table that the environment names.
     table = _table_of_install(place) if place.dev or place.stack != STACK or not place.table else place.table

@@ -24,7 +24,7 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.explain.claim_account import ClaimAccounts
 from shiplap_cli.explain.pod_account import pod_account_of
-from shiplap_cli.history.history import History
+from shiplap_cli.history.history import History, HistoryReader
 from shiplap_cli.history.history_options import (
     HistoryOptions,
     history_page,
@@ -37,7 +37,7 @@ from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.installs.records import open_record
 from shiplap_cli.money import Money
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, emit, warning_line
 from shiplap_cli.render.decision_documents import caveat_lines, caveats_document, command_document
 from shiplap_cli.render.pages import account_page, claim_page, node_page
 
@@ -78,10 +78,6 @@ def pod(
 
     Example: shiplap explain pod web/api-0 --cluster prod
     """
-    reject_conflicts(options, sources, record)
-    history = read_history(options, lambda reader: reader.pod(name)) if options.given and not record else None
-    if history is not None and not _has_cluster(sources, options):
-        return _emit_history(history, output)
 
     def decide() -> _CurrentAnswer:
         decision = _read_decision(record, sources, options)
@@ -95,7 +91,7 @@ def pod(
         page = Group(account_page(account, price), *decision.lines)
         return _CurrentAnswer(written, page, 1 if account.state == "unschedulable" else 0)
 
-    return _emit_current(history, decide, output)
+    return _answer(lambda reader: reader.pod(name), decide, options, sources, output, record)
 
 
 @app.command("claim")
@@ -162,12 +158,9 @@ def node(
 
     Example: shiplap explain node ip-10-0-12-7.eu-west-1.compute.internal --context prod --manifests pools/
     """
-    reject_conflicts(options, sources)
-    history = None
-    if options.given:
-        history = read_history(options, lambda reader: require_known(reader.claim(name), "node", name, reader.names()))
-        if not _has_cluster(sources, options):
-            return _emit_history(history, output)
+
+    def known(reader: HistoryReader) -> History:
+        return require_known(reader.claim(name), "node", name, reader.names())
 
     def decide() -> _CurrentAnswer:
         from shiplap_cli.explain.node_account import node_account_of  # noqa: PLC0415 - as above
@@ -180,7 +173,7 @@ def node(
         written["command"] = command_document(command, money) if command is not None else None
         return _CurrentAnswer(written, Group(node_page(account, money), *caveat_lines(inputs)))
 
-    return _emit_current(history, decide, output)
+    return _answer(known, decide, options, sources, output)
 
 
 @app.command("pool")
@@ -202,12 +195,8 @@ def pool(
     """
     from shiplap_cli.explain.pool_account import pool_account_of, pool_page  # noqa: PLC0415 - only here
 
-    reject_conflicts(options, sources, record)
-    history = None
-    if options.given and not record:
-        history = read_history(options, lambda reader: require_known(reader.pool(name), "pool", name, reader.pools()))
-        if not _has_cluster(sources, options):
-            return _emit_history(history, output)
+    def known(reader: HistoryReader) -> History:
+        return require_known(reader.pool(name), "pool", name, reader.pools())
 
     def decide() -> _CurrentAnswer:
         decision = _read_decision(record, sources, options)
@@ -215,7 +204,7 @@ def pool(
         page = Group(pool_page(account), *decision.lines)
         return _CurrentAnswer(_document(account, decision.inputs), page, 1 if account.away else 0)
 
-    return _emit_current(history, decide, output)
+    return _answer(known, decide, options, sources, output, record)
 
 
 class _CurrentAnswer(msgspec.Struct, frozen=True):
@@ -237,6 +226,22 @@ def _has_cluster(sources: Sources, options: HistoryOptions) -> bool:
     return bool(sources.context or sources.kubeconfig or options.dev)
 
 
+def _answer(
+    ask: Callable[[HistoryReader], History],
+    decide: Callable[[], _CurrentAnswer],
+    options: HistoryOptions,
+    sources: Sources,
+    output: Format,
+    record: str = "",
+) -> int:
+    """The history where an install is named, and the decision of now where there is something to decide on."""
+    reject_conflicts(options, sources, record)
+    history = read_history(options, ask) if options.given and not record else None
+    if history is not None and not _has_cluster(sources, options):
+        return _emit_history(history, output)
+    return _emit_current(history, decide, output)
+
+
 def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer], output: Format) -> int:
     """The decision, after the history if there is one. If the cluster does not answer, the history is shown alone."""
     try:
@@ -246,7 +251,7 @@ def _emit_current(history: History | None, decide: Callable[[], _CurrentAnswer],
         if history is None or (history.kind == "pod" and not history.entries) or not missed:
             raise
         unseen = str(error)
-        page = Group(history_page(history), Text(), Text.assemble(("! ", "yellow bold"), (f"now: {unseen}", "yellow")))
+        page = Group(history_page(history), Text(), warning_line(f"now: {unseen}"))
         emit({"story": history, "now": None, "unseen": [unseen]}, output, lambda: page)
         return 0
     if history is not None:

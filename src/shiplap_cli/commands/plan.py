@@ -23,10 +23,10 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inp
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, progress, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, progress, summary, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import diff_report, plan_report
-from shiplap_cli.render.pages import plan_page, summary
+from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
 

@@ -28,11 +28,10 @@ from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, De
 from shiplap_cli.installs.other_version import OtherDecision, decide_with
 from shiplap_cli.installs.records import open_record
 from shiplap_cli.money import Money, dollars
-from shiplap_cli.output import Format, Output, counted, emit, progress
-from shiplap_cli.render.pages import summary
+from shiplap_cli.output import Format, Output, Printed, counted, emit, progress, summary
 
 
-class _DecisionDifference(msgspec.Struct, frozen=True, rename="camel"):
+class _DecisionDifference(Printed, frozen=True):
     """What one decision does and the other does not, in words that name the thing decided.
 
     `outlines` when no more than the outlines of the two could be compared.

@@ -97,16 +97,13 @@ def _redrive_table(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
 
 def _read_status(install: DeployedInstall, cluster: str) -> tuple[StatusDocument, InstallMetrics]:
     """Raises StoreError, AwsError, InvalidInput."""
-    from shiplap.aws.bucket import BucketCatalog, BucketStatus  # noqa: PLC0415
-    from shiplap.aws.session import client  # noqa: PLC0415
-
-    s3, now = client("s3"), time.time()
-    known = _chosen_clusters(BucketStatus(s3, install.bucket).load(), cluster)
+    now = time.time()
+    known = _chosen_clusters(install.inspected(), cluster)
     loaded: dict[str, Catalog] = {}
     catalogues = []
     for region in sorted({item.region for item in known}):
         try:
-            loaded[region] = BucketCatalog(s3, install.bucket, region).load()
+            loaded[region] = install.catalog(region)
             catalogues.append(_catalog_document(loaded[region], now))
         except StoreError as error:
             catalogues.append(CatalogDocument(region, problem=str(error)))

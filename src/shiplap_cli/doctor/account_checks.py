@@ -8,11 +8,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import unquote
 
-from botocore.exceptions import ClientError
-
 from shiplap.aws import tags
-from shiplap.aws.failures import code_of
-from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment
+from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment, answer_or_none
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
 """AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
@@ -188,13 +185,9 @@ def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
 
 def quota_of(client: Client, service: str, code: str) -> float:
     """A quota of the account, or AWS's default where it has none of its own."""
-    service_quotas = client("service-quotas")
-    try:
-        found = service_quotas.get_service_quota(ServiceCode=service, QuotaCode=code)
-    except ClientError as error:
-        if code_of(error) != "NoSuchResourceException":
-            raise
-        found = service_quotas.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)
+    service_quotas, quota = client("service-quotas"), {"ServiceCode": service, "QuotaCode": code}
+    found = answer_or_none(lambda: service_quotas.get_service_quota(**quota), "NoSuchResourceException")
+    found = found or service_quotas.get_aws_default_service_quota(**quota)
     return float(found["Quota"]["Value"])
 
 

@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shiplap.aws.failures import FAILURES, code_of
 from shiplap.errors import ClusterDenied, ClusterError, ShiplapError
+from shiplap_cli.output import Printed
 
 Client = Callable[[str], Any]
 """A client of an AWS service, by the service's name."""
@@ -31,7 +32,7 @@ class CheckVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class CheckResult(msgspec.Struct, frozen=True, rename="camel"):
+class CheckResult(Printed, frozen=True):
     """The result for one subject; `mend` on the wire is the fix, empty when nothing is wrong."""
 
     check: str
@@ -105,6 +106,16 @@ def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
             yield _refused(check.name, error)
         except ShiplapError as error:
             yield _failed(check.name, error)
+
+
+def answer_or_none(ask: Callable[[], Any], missing: str = "ResourceNotFoundException") -> Any:
+    """What AWS answers; None when it answers by the code for something that is not there."""
+    try:
+        return ask()
+    except ClientError as error:
+        if code_of(error) != missing:
+            raise
+        return None
 
 
 def _refused(name: str, error: Exception) -> CheckResult:

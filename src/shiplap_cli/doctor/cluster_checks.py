@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from botocore.exceptions import ClientError
 
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
-from shiplap.aws.failures import code_of
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.readiness import conditions
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
-from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, CheckVerdict, Client, Deployment
+from shiplap_cli.doctor.check_results import (
+    CheckReporter,
+    CheckResult,
+    CheckVerdict,
+    Client,
+    Deployment,
+    answer_or_none,
+)
+from shiplap_cli.output import summary
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
 """Functions that talk to API servers."""
@@ -139,12 +145,7 @@ def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
     for name in deployment.networks[1:]:
         function = deployment.functions[f"schedule{name}"]
         role = client("lambda").get_function_configuration(FunctionName=function)["Role"]
-        try:
-            client("eks").describe_access_entry(clusterName=cluster, principalArn=role)
-        except ClientError as error:
-            if code_of(error) != "ResourceNotFoundException":
-                raise
-        else:
+        if _entry_of(client, cluster, role) is not None:
             return name
     return deployment.networks[0]
 
@@ -152,11 +153,8 @@ def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
 def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | None, list[CheckResult]]:
     """What EKS says of a cluster, None when it is not there or not in service; and the findings of that."""
     report = CheckReporter("cluster")
-    try:
-        found = client("eks").describe_cluster(name=cluster)["cluster"]
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
+    found = answer_or_none(lambda: client("eks").describe_cluster(name=cluster)["cluster"])
+    if found is None:
         fix = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
         return None, [report.warning(cluster, "EKS knows no cluster of this name", fix)]
     if found.get("status") not in ("ACTIVE", "UPDATING"):
@@ -196,15 +194,19 @@ def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) ->
     return report.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
 
 
+def _entry_of(client: Client, cluster: str, role: str) -> Mapping[str, Any] | None:
+    """The access entry of a role; None when it has none."""
+    eks = client("eks")
+    answer = answer_or_none(lambda: eks.describe_access_entry(clusterName=cluster, principalArn=role))
+    return answer["accessEntry"] if answer is not None else None
+
+
 def _access_entry(client: Client, deployment: Deployment, cluster: str, name: str) -> CheckResult:
     report, subject = CheckReporter("access"), f"{cluster}/{name}"
     role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
     fix = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
-    try:
-        entry = client("eks").describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"]
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
+    entry = _entry_of(client, cluster, role)
+    if entry is None:
         return report.failed(subject, f"no access entry for {role}", fix)
     if GROUP not in entry.get("kubernetesGroups", ()):
         return report.failed(subject, f"its access entry lacks the group {GROUP}", fix)
@@ -234,15 +236,12 @@ def role_of_profile(client: Client, profile: str) -> str:
 def node_access_entry(client: Client, cluster: str, role: str, system: str) -> CheckResult:
     """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
     report, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
-    subject, eks = f"{cluster}/{role.rpartition('/')[2]}", client("eks")
+    subject, entry = f"{cluster}/{role.rpartition('/')[2]}", _entry_of(client, cluster, role)
     create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
-    try:
-        kind = eks.describe_access_entry(clusterName=cluster, principalArn=role)["accessEntry"].get("type", "STANDARD")
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
+    if entry is None:
         says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
         return report.warning(subject, says, create)
+    kind = entry.get("type", "STANDARD")
     if kind != wanted:
         fix = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
         return report.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", fix)
@@ -255,11 +254,10 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
     if "audit" not in deployment.functions:
         yield report.ok(cluster, "is not used")
         return
-    try:
-        found = client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
-    except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
-            raise
+    found = answer_or_none(
+        lambda: client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
+    )
+    if found is None:
         fix = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
         yield report.warning(cluster, f"there is no log group {group}", fix)
         return
@@ -280,9 +278,8 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
     report = CheckReporter("rbac")
     missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
-        shown = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         fix = "kubectl apply -f docs/rbac.yaml in this cluster"
-        yield report.failed(cluster, f"the group {GROUP} may not {shown}", fix)
+        yield report.failed(cluster, f"the group {GROUP} may not {summary([*map(str, missing)])}", fix)
     else:
         yield report.ok(cluster, f"{len(rights)} rights are granted")
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.errors import AwsError, ClusterGone, InvalidInput
+from shiplap_cli.installs.find_install import aws_client
 from shiplap_cli.output import Format, Output, emit
 
 _RBAC = Path(__file__).resolve().parents[3] / "docs" / "rbac.yaml"
@@ -152,16 +153,12 @@ def clients(region: str = "") -> Callable[[str], Any]:
     """
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for it
 
-    from shiplap.aws.session import config, session  # noqa: PLC0415
-
     known: dict[str, Any] = {}
 
     def client(service: str) -> Any:
         if service not in known:
             try:
-                known[service] = session().create_client(
-                    service, region or os.environ.get("AWS_REGION"), config=config()
-                )
+                known[service] = aws_client(service, region)
             except BotoCoreError as error:  # no region, no such profile
                 raise AwsError(f"AWS cannot be asked: {error}") from error
         return known[service]

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from botocore.exceptions import ClientError
 
-from shiplap.aws.failures import code_of
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap_cli.doctor import account_checks, cluster_checks
-from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client
+from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client, answer_or_none
 
 if TYPE_CHECKING:
     from infra.settings import InstallConfig, ServedCluster
@@ -154,13 +152,11 @@ def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[Ch
 def bootstrap(client: Client) -> Iterator[CheckResult]:
     """Whether `cdk bootstrap` was run in this account and Region."""
     report, fix = CheckReporter("bootstrap"), "npx cdk bootstrap"
-    try:
-        version = int(client("ssm").get_parameter(Name=_BOOTSTRAP)["Parameter"]["Value"])
-    except ClientError as error:
-        if code_of(error) != "ParameterNotFound":
-            raise
+    parameter = answer_or_none(lambda: client("ssm").get_parameter(Name=_BOOTSTRAP), "ParameterNotFound")
+    if parameter is None:
         yield report.failed("CDK", "this account and Region are not bootstrapped", fix)
         return
+    version = int(parameter["Parameter"]["Value"])
     if version < _LEAST_BOOTSTRAP:
         yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", fix)
     else:
@@ -218,13 +214,7 @@ def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[Check
 
 
 def _exists(client: Client, role: str) -> bool:
-    try:
-        client("iam").get_role(RoleName=role)
-    except ClientError as error:
-        if code_of(error) != "NoSuchEntity":
-            raise
-        return False
-    return True
+    return answer_or_none(lambda: client("iam").get_role(RoleName=role), "NoSuchEntity") is not None
 
 
 def _by_subnets(found: Sequence[PlannedCluster]) -> dict[tuple[str, ...], list[PlannedCluster]]:

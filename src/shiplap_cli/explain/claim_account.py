@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 
 from shiplap.kubernetes import labels
@@ -16,6 +15,7 @@ from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap_cli.output import Printed
 
 _NARROWED = frozenset({labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE})
 """Labels that a claim's list and offerings were narrowed to: what it may be follows from its pods and its pool."""
@@ -23,7 +23,7 @@ _NARROWED = frozenset({labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE})
 _CHEAPER = 3
 
 
-class ClaimAccount(msgspec.Struct, frozen=True, rename="camel"):
+class ClaimAccount(Printed, frozen=True):
     """The reasons for one claim, each a sentence. `skipped` are better lanes, `cheaper` types that would cost less."""
 
     pool: str

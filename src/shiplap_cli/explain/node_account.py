@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-import msgspec
-
 from shiplap.disruption.candidates import disruption_cost, is_reschedulable
 from shiplap.disruption.commands import DisruptionProposal
 from shiplap.disruption.current_prices import node_prices
@@ -16,9 +14,10 @@ from shiplap.instances.offerings.node_prices import capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.scheduling.model.claim_nodes import pair
+from shiplap_cli.output import Printed
 
 
-class NodeAccount(msgspec.Struct, frozen=True, rename="camel"):
+class NodeAccount(Printed, frozen=True):
     """`pods` would have to move, as `namespace/name`; `disruption_cost` as in `candidates`.
 
     `hourly` is USD, 0 if the price is not known, and `estimated` when it is guessed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-import msgspec
 import numpy as np
 
 from shiplap.errors import InvalidInput
@@ -24,15 +23,12 @@ from shiplap.scheduling.planner import solve
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.smallest_changes import ChangeProposal, change_proposals
+from shiplap_cli.output import Printed
 
 _EXAMPLES = 3
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base: camelCase on the wire, every field always present."""
-
-
-class PodDemands(_Part, frozen=True):
+class PodDemands(Printed, frozen=True):
     """What a pod asks for, in words; `alike` counts the pods planned together with it, itself included."""
 
     requests: dict[str, str]
@@ -45,7 +41,7 @@ class PodDemands(_Part, frozen=True):
     alike: int = 1
 
 
-class TemplateAccount(_Part, frozen=True):
+class TemplateAccount(Printed, frozen=True):
     """One NodePool tier: `verdict` is `used`, `possible` or the kind of obstacle, `text` the obstacle in numbers."""
 
     lane: str
@@ -56,7 +52,7 @@ class TemplateAccount(_Part, frozen=True):
     nearest: NearestMiss | None = None
 
 
-class NodeSetAccount(_Part, frozen=True):
+class NodeSetAccount(Printed, frozen=True):
     """Nodes that say the same to the pod: how many, and the names of a few."""
 
     verdict: str
@@ -64,7 +60,7 @@ class NodeSetAccount(_Part, frozen=True):
     examples: tuple[str, ...]
 
 
-class PodPlacement(_Part, frozen=True):
+class PodPlacement(Printed, frozen=True):
     """Where a pod went: a claim of this plan (`launch`, `account`) or a node, and which pods are placed there too."""
 
     name: str
@@ -74,7 +70,7 @@ class PodPlacement(_Part, frozen=True):
     account: ClaimAccount | None = None
 
 
-class PodAccount(_Part, frozen=True):
+class PodAccount(Printed, frozen=True):
     """`state` is placed, unschedulable, ignored or running; lanes and nodes are judged after all else is placed."""
 
     pod: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from difflib import get_close_matches
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -21,16 +20,13 @@ from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.supply.limits import HOURLY, NODES, PoolLimits
 from shiplap_cli.explain.pod_account import pod_account_of
 from shiplap_cli.money import Money, dollars
+from shiplap_cli.output import Printed
 
 _EXAMPLES = 3
 """Pods without a place that are asked what this pool says to them: each is a plan of its own."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; dollars in USD per hour."""
-
-
-class TierAccount(_Part, frozen=True):
+class TierAccount(Printed, frozen=True):
     """One tier: how many instance types it may launch, and why nothing can be launched of it, if so."""
 
     tier: int
@@ -38,7 +34,7 @@ class TierAccount(_Part, frozen=True):
     blocked: str
 
 
-class UnplacedPodAccount(_Part, frozen=True):
+class UnplacedPodAccount(Printed, frozen=True):
     """What a tier says to a pod that has no place, and the smallest change that would give it one."""
 
     pod: str
@@ -48,7 +44,7 @@ class UnplacedPodAccount(_Part, frozen=True):
     change: str
 
 
-class PoolAccount(_Part, frozen=True):
+class PoolAccount(Printed, frozen=True):
     """`left` is what the limits leave before this plan; `passed_over` why claims went to other lanes instead."""
 
     pool: str

@@ -22,9 +22,10 @@ from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
+from shiplap_cli.output import Printed
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, rename="camel"):
+class HistoryEntry(Printed, frozen=True):
     """One event. `at` is RFC 3339, empty when the time is unknown; `record` is the id of the decision."""
 
     at: str
@@ -163,7 +164,7 @@ _LATE_S = 900.0
 """How long before its claim was written a decision may have looked at the cluster, seconds."""
 
 
-class History(msgspec.Struct, frozen=True, rename="camel"):
+class History(Printed, frozen=True):
     """`state` is the present state; `entries` are in order of time; `unseen` lists sources that could not be read."""
 
     kind: str

@@ -17,7 +17,7 @@ from shiplap.errors import InvalidInput
 from shiplap_cli.history.history import History, HistoryReader, HistorySources
 from shiplap_cli.installs.find_install import LIVE, STACK, InstallOptions, find_install, sole_cluster
 from shiplap_cli.options import Sources
-from shiplap_cli.output import progress
+from shiplap_cli.output import progress, warning_line
 
 _MOMENT = len("2026-01-31T12:00:00Z")
 
@@ -45,19 +45,14 @@ def read_history(options: HistoryOptions, ask: Callable[[HistoryReader], History
         InvalidInput: there is no such install, cluster or thing.
         AwsError, StoreError: it cannot be read.
     """
-    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - files need no AWS
-    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
-    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
     install = find_install(bucket="", stack=options.stack or STACK, dev=options.dev)
     with progress("reading the install's state") as report:
         reader = HistoryReader(
             HistorySources(
                 cluster=options.cluster or sole_cluster(install),
-                state=DynamoState(client("dynamodb"), install.output("StateTable")),
-                records=BucketRecorder(client("s3"), install.bucket),
-                capacity=DynamoCapacity(client("dynamodb"), install.output("CapacityTable")),
+                state=install.state(),
+                records=install.records(),
+                capacity=install.capacity(),
                 now=time.time(),
                 since_s=options.since * 3600,
                 progress=report,
@@ -93,5 +88,5 @@ def history_page(history: History) -> RenderableType:
         parts.append(lines)
     if not history.entries:
         parts.append(Text("nothing was written down of it; --since HOURS looks further back"))
-    parts += [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in history.unseen]
+    parts += map(warning_line, history.unseen)
     return Group(*parts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,11 +19,11 @@ from shiplap_cli.explain.node_account import NodeAccount, node_account_of
 from shiplap_cli.inputs.disruption_inputs import disruption_snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money, dollars
+from shiplap_cli.output import Printed, summary, warning_line
 from shiplap_cli.render.decision_documents import caveat_texts, command_document
-from shiplap_cli.render.pages import summary
 
 
-class PresentState(msgspec.Struct, frozen=True, rename="camel"):
+class PresentState(Printed, frozen=True):
     """`node` is empty where the claim has none, and `standing` says why. `pods` are all on it, `namespace/name`.
 
     `moving` are those that would have to move, and `disruption` says in words whether the node goes or what keeps it;
@@ -91,7 +90,7 @@ def present_state_page(found: PresentState) -> RenderableType:
     parts: list[RenderableType] = [Text(found.standing)]
     if found.node:
         parts.append(table)
-    return Group(*parts, *(Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in found.unseen))
+    return Group(*parts, *map(warning_line, found.unseen))
 
 
 def _claims(inputs: LoadedInputs) -> Sequence[NodeClaim]:

@@ -50,7 +50,7 @@ from shiplap.kubernetes.workloads import (
 from shiplap.manifests.files.documents import Document
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs.cluster_files import ClusterState, state_of
-from shiplap_cli.output import progress
+from shiplap_cli.output import Printed, progress
 
 if TYPE_CHECKING:
     from shiplap.cluster.kubeconfig import Access
@@ -61,7 +61,7 @@ _PAGE = 5000
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class MissingPermission(msgspec.Struct, frozen=True, rename="camel", order=True):
+class MissingPermission(Printed, frozen=True, order=True):
     """What could not be listed. `namespace` is the only one that was seen, empty when nothing was.
 
     `consequence` says in which way the answer may be wrong.

@@ -11,10 +11,14 @@ import msgspec
 import typer
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.ports import CapacityStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 
 if TYPE_CHECKING:
+    from shiplap.aws.bucket import BucketRecorder
     from shiplap.cluster.kubeconfig import Access
 
 _PANEL = "Which install"
@@ -75,6 +79,48 @@ class DeployedInstall(msgspec.Struct, frozen=True):
             raise InvalidInput("--stack", f"the output {name} is not known; name the install's stack, not its bucket")
         return found
 
+    def state(self) -> StateStore:
+        """Its table `state`. Raises InvalidInput: its name is not known."""
+        from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - so that --help does not wait for botocore
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return DynamoState(client("dynamodb"), self.output("StateTable"))
+
+    def capacity(self) -> CapacityStore:
+        """Its learned capacity. Raises InvalidInput: the table's name is not known."""
+        from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return DynamoCapacity(client("dynamodb"), self.output("CapacityTable"))
+
+    def records(self) -> BucketRecorder:
+        """Its flight recorder."""
+        from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return BucketRecorder(client("s3"), self.bucket)
+
+    def inspected(self) -> InstallStatus:
+        """What its last inspection found. Raises StoreError."""
+        from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return BucketStatus(client("s3"), self.bucket).load()
+
+    def catalog(self, region: str) -> Catalog:
+        """The types and prices that its functions decide with. Raises StoreError."""
+        from shiplap.aws.bucket import BucketCatalog  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return BucketCatalog(client("s3"), self.bucket, region).load()
+
+
+def aws_client(service: str, region: str = "") -> Any:
+    """A client that no function has, so it is not among those of `aws.session`."""
+    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
+
+    return session().create_client(service, region or os.environ.get("AWS_REGION"), config=config())
+
 
 def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
     """The install that the options name.
@@ -105,11 +151,8 @@ def sole_cluster(install: DeployedInstall) -> str:
     Raises:
         InvalidInput: it serves several or none, or does not tell.
     """
-    from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - so that --help does not wait for botocore
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
     try:
-        names = [item.cluster for item in BucketStatus(client("s3"), install.bucket).load().clusters]
+        names = [item.cluster for item in install.inspected().clusters]
     except StoreError as error:
         raise InvalidInput(
             "--cluster", f"is missing, and the install does not tell its clusters: {with_hint(error)}"
@@ -154,11 +197,9 @@ def _outputs(stack: str) -> dict[str, str] | None:
     from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
 
     from shiplap.aws.failures import FAILURES  # noqa: PLC0415
-    from shiplap.aws.session import config, session  # noqa: PLC0415
 
-    try:  # functions never ask for it, so it is not among the clients that are shipped with them
-        formation: Any = session().create_client("cloudformation", os.environ.get("AWS_REGION"), config=config())
-        (found,) = formation.describe_stacks(StackName=stack)["Stacks"]
+    try:
+        (found,) = aws_client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
             return None

@@ -6,13 +6,10 @@ read is named, and the rest is shown.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.capacity import learned_capacity
@@ -23,8 +20,9 @@ from shiplap.instances.readiness.launch_deaths import scope_text
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
-from shiplap.ports import StateStore, UnavailableOffering
-from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap.ports import UnavailableOffering
+from shiplap_cli.installs.find_install import DeployedInstall, aws_client
+from shiplap_cli.output import Printed
 
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")
 """The queues, as the stack's outputs begin with."""
@@ -41,11 +39,7 @@ def queues_of(install: DeployedInstall) -> tuple[str, ...]:
     return (*QUEUES, *sorted(named - set(QUEUES)))
 
 
-class _Shown(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; money in USD per hour, times as RFC 3339."""
-
-
-class PoolUsage(_Shown, frozen=True):
+class PoolUsage(Printed, frozen=True):
     """A pool's nodes, and of each limited resource what is used of it, as quantities."""
 
     cluster: str
@@ -58,7 +52,7 @@ class PoolUsage(_Shown, frozen=True):
     limits: dict[str, str]
 
 
-class FailedClaim(_Shown, frozen=True):
+class FailedClaim(Printed, frozen=True):
     """A claim that failed within the last hour."""
 
     cluster: str
@@ -67,7 +61,7 @@ class FailedClaim(_Shown, frozen=True):
     why: str
 
 
-class RefusedOffering(_Shown, frozen=True):
+class RefusedOffering(Printed, frozen=True):
     """An offering that EC2 refused lately and is left alone for now."""
 
     instance_type: str
@@ -77,7 +71,7 @@ class RefusedOffering(_Shown, frozen=True):
     code: str
 
 
-class LearnedCapacityValue(_Shown, frozen=True):
+class LearnedCapacityValue(Printed, frozen=True):
     """The value of learned capacity on the nodes that run.
 
     `won_back_gib` is memory that the usual estimate would have left unused, at `hourly` dollars; `not_there_gib` memory
@@ -91,7 +85,7 @@ class LearnedCapacityValue(_Shown, frozen=True):
     not_there_gib: float
 
 
-class QueueMetrics(_Shown, frozen=True):
+class QueueMetrics(Printed, frozen=True):
     """Messages of a queue and of its dead letters, `reasons` with how often each was met among those looked at."""
 
     name: str
@@ -101,7 +95,7 @@ class QueueMetrics(_Shown, frozen=True):
     reasons: dict[str, int]
 
 
-class FunctionMetrics(_Shown, frozen=True):
+class FunctionMetrics(Printed, frozen=True):
     """A function in service; counts of the last hour, None where CloudWatch did not say."""
 
     name: str
@@ -111,7 +105,7 @@ class FunctionMetrics(_Shown, frozen=True):
     throttles: int | None
 
 
-class InstallMetrics(_Shown, frozen=True, omit_defaults=True):
+class InstallMetrics(Printed, frozen=True, omit_defaults=True):
     """`unseen` says what could not be read and why."""
 
     pool_use: tuple[PoolUsage, ...] = ()
@@ -151,7 +145,7 @@ def gather_metrics(
             return otherwise
 
     claims = {name: attempt(f"claims of {name}", partial(_claims, install, name), ()) for name in clusters}
-    learned = attempt("learned capacity", lambda: _learned(install), ())
+    learned = attempt("learned capacity", lambda: install.capacity().all(), ())
     offerings = attempt("offerings that rest", lambda: _refused_offerings(install, clusters, now), ())
     queues = [attempt(f"queue {name}", partial(_queue_metrics, install, name), None) for name in queues_of(install)]
     functions = attempt("functions", lambda: _function_metrics(install, now), ())
@@ -247,30 +241,16 @@ def value_of_learned(
 
 
 def _claims(install: DeployedInstall, cluster: str) -> Sequence[NodeClaim]:
-    return _state(install).claims(cluster)
+    return install.state().claims(cluster)
 
 
 def _refused_offerings(install: DeployedInstall, clusters: Sequence[str], now: float) -> Sequence[UnavailableOffering]:
     """They are the account's, so any cluster's state shows them."""
-    return _state(install).read(clusters[0], now).unavailable if clusters else ()
-
-
-def _state(install: DeployedInstall) -> StateStore:
-    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - so that --help does not wait for it
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-    return DynamoState(client("dynamodb"), install.output("StateTable"))
-
-
-def _learned(install: DeployedInstall) -> Sequence[LearnedCapacity]:
-    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-    return DynamoCapacity(client("dynamodb"), install.output("CapacityTable")).all()
+    return install.state().read(clusters[0], now).unavailable if clusters else ()
 
 
 def _queue_metrics(install: DeployedInstall, name: str) -> QueueMetrics:
-    from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - as above
+    from shiplap_cli.installs import dead_letter_queues  # noqa: PLC0415 - so that --help does not wait for botocore
 
     queue, dead = install.output(f"{name}QueueUrl"), install.output(f"{name}DeadLettersUrl")
     waiting, in_flight = dead_letter_queues.depth(queue)
@@ -297,7 +277,7 @@ def _version(function: str) -> str:
     from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
 
     with aws_errors(f"look up the version of {function} in service"):
-        return str(_client("lambda").get_alias(FunctionName=function, Name="live")["FunctionVersion"])
+        return str(aws_client("lambda").get_alias(FunctionName=function, Name="live")["FunctionVersion"])
 
 
 def _lambda_counts(functions: Sequence[str], now: float) -> dict[tuple[str, str], int]:
@@ -323,13 +303,8 @@ def _lambda_counts(functions: Sequence[str], now: float) -> dict[tuple[str, str]
     if not queries:
         return {}
     with aws_errors("read the functions' metrics"):
-        answer = _client("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=now - WINDOW_S, EndTime=now)
+        answer = aws_client("cloudwatch").get_metric_data(
+            MetricDataQueries=queries, StartTime=now - WINDOW_S, EndTime=now
+        )
     found = {item["Id"]: item.get("Values", ()) for item in answer.get("MetricDataResults", ())}
     return {key: int(sum(found.get(f"m{number}", ()))) for number, key in enumerate(asked)}
-
-
-def _client(service: str) -> Any:
-    """Clients that no function has, so they are not among those of `aws.session`."""
-    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
-
-    return session().create_client(service, os.environ.get("AWS_REGION"), config=config())

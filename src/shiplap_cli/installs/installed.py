@@ -7,7 +7,6 @@ permissions, before the cluster, as the functions do. A source that may not be r
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -31,7 +30,14 @@ from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.hints import with_hint
-from shiplap_cli.installs.find_install import STACK, DeployedInstall, InstallOptions, find_install, sole_cluster
+from shiplap_cli.installs.find_install import (
+    STACK,
+    DeployedInstall,
+    InstallOptions,
+    aws_client,
+    find_install,
+    sole_cluster,
+)
 from shiplap_cli.output import progress
 
 T = TypeVar("T")
@@ -86,7 +92,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[NodeClaim, ...] | None = None
     busy: frozenset[str] = frozenset()
     memory: DecisionMemory = DecisionMemory()
-    bucket: str = ""
+    install: DeployedInstall | None = None
     inspected: InstallStatus = InstallStatus()
     joins: JoinHistory = JoinHistory()
 
@@ -110,13 +116,10 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
-        if not self.bucket:
+        install = self.install
+        if install is None:
             return None
-        from shiplap.aws.bucket import BucketCatalog  # noqa: PLC0415 - files need no AWS
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-        store = BucketCatalog(client("s3"), self.bucket, region)
-        return read_or_note(self.notes, "the install's catalogue", _ASKED, store.load, None)
+        return read_or_note(self.notes, "the install's catalogue", _ASKED, lambda: install.catalog(region), None)
 
     def supply(
         self,
@@ -184,14 +187,11 @@ def _find_cluster(which: InstallOptions) -> tuple[DeployedInstall, str]:
 
 
 def _read_install(install: DeployedInstall, cluster: str, now: float, notes: list[str]) -> InstalledCluster:
-    from shiplap.aws.bucket import BucketMemory, BucketStatus  # noqa: PLC0415 - files need no AWS
-    from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415 - as above
+    from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - files need no AWS
     from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
-    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
-    state = DynamoState(client("dynamodb"), install.output("StateTable"))
-    bucket = client("s3"), install.bucket
+    state, memory = install.state(), BucketMemory(client("s3"), install.bucket)
     settings = read_or_note(notes, "the settings of the install", _BY_OPTIONS, lambda: settings_of(install), None)
     mine = _settings_of(settings, cluster) if settings is not None else None
     # The epoch and the state before the cluster, as the functions do: what leaves the one for the other is seen.
@@ -209,18 +209,14 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         cluster=cluster,
         at=now,
         notes=notes,
-        capacity=LearnedCapacityView(DynamoCapacity(client("dynamodb"), install.output("CapacityTable")), notes),
+        capacity=LearnedCapacityView(install.capacity(), notes),
         settings=mine,
         state=decision,
         claims=claims,
         busy=busy,
-        memory=read_or_note(
-            notes, f"memory of {cluster}", _FORGOT, lambda: BucketMemory(*bucket).load(cluster), DecisionMemory()
-        ),
-        bucket=install.bucket,
-        inspected=read_or_note(
-            notes, "statuses", "AWS is asked", lambda: BucketStatus(*bucket).load(), InstallStatus()
-        ),
+        memory=read_or_note(notes, f"memory of {cluster}", _FORGOT, lambda: memory.load(cluster), DecisionMemory()),
+        install=install,
+        inspected=read_or_note(notes, "statuses", "AWS is asked", install.inspected, InstallStatus()),
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
     )
 
@@ -274,10 +270,9 @@ def settings_of(install: DeployedInstall) -> Settings:
     """
     function = install.output("ScheduleFunction")
     from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - botocore is loaded only where AWS is asked
-    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
 
     with aws_errors(f"look up the layers of {function}"):
-        client: Any = session().create_client("lambda", os.environ.get("AWS_REGION"), config=config())
+        client = aws_client("lambda")
         found = client.get_function_configuration(FunctionName=function, Qualifier=_ALIAS)
     # The settings are by far the smallest layer.
     for layer in sorted(found.get("Layers", ()), key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):

@@ -50,11 +50,8 @@ def _read_document(name: str, install: Callable[[], DeployedInstall]) -> bytes:
 
 def _full_id(tail: str, bucket: str) -> str:
     """The id that ends so."""
-    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
     try:
-        found = BucketRecorder(client("s3"), bucket).named(tail)
+        found = DeployedInstall(bucket).records().named(tail)
     except StoreError as error:
         raise InvalidInput(tail, with_hint(error)) from error
     if len(found) != 1:
@@ -64,11 +61,8 @@ def _full_id(tail: str, bucket: str) -> str:
 
 
 def _fetch(bucket: str, record_id: str, name: str) -> bytes:
-    from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - a file needs no AWS
-    from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
     try:
-        return BucketRecorder(client("s3"), bucket).document(record_id)
+        return DeployedInstall(bucket).records().document(record_id)
     except StoreError as error:
         said = with_hint(error)
         hint = "" if said != str(error) else f"; `aws s3 ls s3://{bucket}/records/` lists what is kept"

@@ -6,7 +6,6 @@ describe-launch-template-versions`; only what a migration looks at is named here
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ import msgspec
 from shiplap.errors import AwsError, InvalidInput
 from shiplap.kubernetes.reading import without_nulls
 from shiplap.manifests.files.documents import Document
+from shiplap_cli.installs.find_install import aws_client
 
 T = TypeVar("T")
 
@@ -308,7 +308,7 @@ def documents_of(cluster: str, region: str) -> list[Document]:
 
 def _answers(cluster: str, region: str) -> Iterator[dict[str, Any]]:
     templates: set[tuple[str, str]] = set()
-    eks = _client("eks", region)
+    eks = aws_client("eks", region)
     for page in eks.get_paginator("list_nodegroups").paginate(clusterName=cluster):
         for name in page["nodegroups"]:
             answer = eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
@@ -322,7 +322,7 @@ def _answers(cluster: str, region: str) -> Iterator[dict[str, Any]]:
         mixed = (group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate", {}).get("LaunchTemplateSpecification")
         written = mixed or group.get("LaunchTemplate") or {}
         templates.add((written.get("LaunchTemplateId", ""), written.get("Version", "$Default")))
-    ec2 = _client("ec2", region)
+    ec2 = aws_client("ec2", region)
     for template, version in sorted(templates):
         if template:
             found = ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
@@ -335,16 +335,10 @@ def _answers(cluster: str, region: str) -> Iterator[dict[str, Any]]:
 
 def _groups(cluster: str, region: str) -> Iterator[dict[str, Any]]:
     seen = set()
-    paginator = _client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
+    paginator = aws_client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
     for tag in _TAGS:
         for page in paginator.paginate(Filters=[{"Name": "tag-key", "Values": [tag.format(cluster)]}]):
             for group in page["AutoScalingGroups"]:
                 if group["AutoScalingGroupName"] not in seen:
                     seen.add(group["AutoScalingGroupName"])
                     yield group
-
-
-def _client(service: str, region: str) -> Any:
-    from shiplap.aws.session import config, session  # noqa: PLC0415 - as above
-
-    return session().create_client(service, region_name=region or os.environ.get("AWS_REGION"), config=config())

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from shiplap_cli.migration.migration_findings import MatchQuality, Migration, MigrationFinding
 from shiplap_cli.migration.migration_findings import counts_by_match as by_match
-from shiplap_cli.output import counted
+from shiplap_cli.output import Printed, counted
 
 _STYLES = {MatchQuality.EXACT: "green", MatchQuality.APPROXIMATE: "yellow", MatchQuality.NONE: "red"}
 _MOST = 10
 
 
-class MigrationCost(msgspec.Struct, frozen=True, rename="camel"):
+class MigrationCost(Printed, frozen=True):
     """The present pods on the new pools, as if no node were there; USD per hour, with whether prices are guessed.
 
     `unpriced_nodes` are present nodes that have no price, which cost nothing here. Prices

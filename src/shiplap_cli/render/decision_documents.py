@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from rich.console import RenderableType
-from rich.text import Text
 
 from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.instances.offerings.node_prices import Price
@@ -16,6 +15,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim, Unschedulable
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 from shiplap_cli.money import Money
+from shiplap_cli.output import warning_line
 
 
 def caveats_document(inputs: LoadedInputs) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def caveats_document(inputs: LoadedInputs) -> dict[str, Any]:
 
 def caveat_lines(inputs: LoadedInputs) -> list[RenderableType]:
     """The same for people."""
-    return [Text.assemble(("! ", "yellow bold"), (line, "yellow")) for line in caveat_texts(inputs)]
+    return [warning_line(line) for line in caveat_texts(inputs)]
 
 
 def caveat_texts(inputs: LoadedInputs) -> tuple[str, ...]:

@@ -21,14 +21,10 @@ def pictures_of(
     install: DeployedInstall, clusters: Sequence[str], now: float
 ) -> tuple[list[ClusterPicture], list[str]]:
     """A picture of each cluster whose claims may be read, and why the others' may not."""
-    from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - loads botocore
-    from shiplap.aws.session import client  # noqa: PLC0415
-
     found, missing = [], []
     for cluster in clusters:
         try:
-            state = DynamoState(client("dynamodb"), install.output("StateTable"))
-            found.append(picture_of_claims(cluster, now, state.claims(cluster)))
+            found.append(picture_of_claims(cluster, now, install.state().claims(cluster)))
         except (StoreError, AwsError, InvalidInput) as error:
             missing.append(f"The nodes of {cluster} cannot be read: {error}")
     return found, missing

@@ -20,7 +20,7 @@ from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.node_account import NodeAccount
 from shiplap_cli.explain.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
-from shiplap_cli.output import counted
+from shiplap_cli.output import counted, summary
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -235,12 +235,6 @@ def _pods(number: int) -> str:
 
 def _pod_keys(pods: Sequence[PodReference]) -> list[str]:
     return [pod.key for pod in pods]
-
-
-def summary(names: Sequence[str], most: int = 5) -> str:
-    """The first few names and how many more there are."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def node_page(account: NodeAccount, money: Money) -> RenderableType:

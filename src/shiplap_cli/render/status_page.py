@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
 from shiplap_cli.installs.install_metrics import InstallMetrics
+from shiplap_cli.output import Printed, warning_line
 
 _MOST = 10
 """Failures and refused offerings shown on one screen."""
@@ -36,7 +36,7 @@ def metrics_page(metrics: InstallMetrics) -> Iterator[RenderableType]:
             f"{worth.not_there_gib:.1f} GiB that are not there are not promised"
         )
     for line in metrics.unseen:
-        yield Text.assemble(("! ", "yellow bold"), (f"not seen: {line}", "yellow"))
+        yield warning_line(f"not seen: {line}")
 
 
 def _right(*names: str) -> list[Column]:
@@ -88,11 +88,7 @@ def _resting(metrics: InstallMetrics) -> Table:
     return table
 
 
-class _Shown(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; times as RFC 3339, empty for never."""
-
-
-class ClusterStatusDocument(_Shown, frozen=True):
+class ClusterStatusDocument(Printed, frozen=True):
     cluster: str
     region: str
     checked_at: str
@@ -101,7 +97,7 @@ class ClusterStatusDocument(_Shown, frozen=True):
     pools: tuple[PoolStatus, ...]
 
 
-class CatalogDocument(_Shown, frozen=True):
+class CatalogDocument(Printed, frozen=True):
     """`problem` says why there is none."""
 
     region: str
@@ -114,6 +110,6 @@ class CatalogDocument(_Shown, frozen=True):
     problem: str = ""
 
 
-class StatusDocument(_Shown, frozen=True):
+class StatusDocument(Printed, frozen=True):
     clusters: tuple[ClusterStatusDocument, ...]
     catalogues: tuple[CatalogDocument, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
@@ -14,10 +13,10 @@ from shiplap.kubernetes.objects import Node, Pod, PodStatus
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.money import Money, dollars
-from shiplap_cli.output import counted
+from shiplap_cli.output import Printed, counted
 
 
-class NodeTotal(msgspec.Struct, frozen=True, rename="camel"):
+class NodeTotal(Printed, frozen=True):
     """Nodes, and USD per hour of those whose price is known, `estimated` when any of these prices is guessed."""
 
     nodes: int
@@ -30,7 +29,7 @@ class NodeTotal(msgspec.Struct, frozen=True, rename="camel"):
         return Price(self.hourly, self.estimated)
 
 
-class Totals(msgspec.Struct, frozen=True, rename="camel"):
+class Totals(Printed, frozen=True):
     """`unpriced` counts nodes now that have no price. Claims on their way count as the nodes they will be."""
 
     now: NodeTotal
@@ -103,11 +102,7 @@ def _goes_with_node(pod: Pod) -> bool:
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is printed; dollars in USD per hour."""
-
-
-class Launches(_Part, frozen=True):
+class Launches(Printed, frozen=True):
     """What one side launches of a pool or of an instance type; `estimated` when any price of it is guessed."""
 
     nodes: int
@@ -120,7 +115,7 @@ class Launches(_Part, frozen=True):
         return Price(self.hourly, self.estimated)
 
 
-class PlanSide(_Part, frozen=True):
+class PlanSide(Printed, frozen=True):
     """One set of manifests: what its plan comes to; `estimated` when any price of what it launches is guessed."""
 
     manifests: str
@@ -141,14 +136,14 @@ class PlanSide(_Part, frozen=True):
         return Price(self.hourly, self.estimated)
 
 
-class LeftOut(_Part, frozen=True):
+class LeftOut(Printed, frozen=True):
     """A pod that only one side has a place for, and what the other says."""
 
     pod: str
     message: str
 
 
-class PlanDifference(_Part, frozen=True):
+class PlanDifference(Printed, frozen=True):
     """`moved` counts pods that both sides launch nodes for, in different pools."""
 
     old: PlanSide

@@ -97,11 +97,8 @@ def claim_reader(located: LocatedInstall) -> Callable[[], Sequence[NodeClaim]]:
 
     @cache
     def state() -> tuple[StateStore, str]:
-        from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415 - loads botocore
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
         install, cluster = located()
-        return DynamoState(client("dynamodb"), install.output("StateTable")), cluster
+        return install.state(), cluster
 
     def read() -> Sequence[NodeClaim]:
         table, cluster = state()
@@ -115,11 +112,8 @@ def decision_reader(located: LocatedInstall, clock: Callable[[], float]) -> Call
 
     @cache
     def records() -> RecordedDecisions:
-        from shiplap.aws.bucket import BucketRecorder  # noqa: PLC0415 - loads botocore
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
         install, cluster = located()
-        return RecordedDecisions(BucketRecorder(client("s3"), install.bucket), cluster, clock)
+        return RecordedDecisions(install.records(), cluster, clock)
 
     return lambda: records().fresh()
 
