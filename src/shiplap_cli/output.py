@@ -68,6 +68,14 @@ def summary(names: Sequence[str], most: int = 5) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names by what is said of them, in the order in which it is first said."""
+    names: dict[str, list[str]] = {}
+    for said, name in pairs:
+        names.setdefault(said, []).append(name)
+    return names
+
+
 def warning_line(text: str) -> Text:
     """A line about something that was not seen or is taken for granted."""
     return Text.assemble(("! ", "yellow bold"), (text, "yellow"))

@@ -23,7 +23,7 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inp
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, progress, summary, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, grouped, progress, summary, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
@@ -172,15 +172,7 @@ def _difference_page(found: PlanDifference, inputs: LoadedInputs) -> RenderableT
     old, new = found.old, found.new
     right = [Column(header, justify="right") for header in ("old", "new", "change")]
     table = Table("", *right, box=None, pad_edge=False)
-    rows = (
-        ("nodes to launch", old.nodes, new.nodes),
-        ("pods on new nodes", old.pods_on_new, new.pods_on_new),
-        ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
-        ("pods without a place", old.unschedulable, new.unschedulable),
-        ("pods left alone", old.ignored, new.ignored),
-        ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
-    )
-    for name, before, after in rows:
+    for name, before, after in found.counts:
         table.add_row(name, str(before), str(after), _count_change(after - before))
     for name, spent, spends in (
         ("$/h of what is launched", old.price, new.price),
@@ -223,9 +215,7 @@ def _launch_table(title: str, old: Mapping[str, Launches], new: Mapping[str, Lau
 
 
 def _pods(title: str, entries: Sequence[LeftOut], style: str) -> list[RenderableType]:
-    by_message: dict[str, list[str]] = {}
-    for entry in entries:
-        by_message.setdefault(entry.message, []).append(entry.pod)
+    by_message = grouped((entry.message, entry.pod) for entry in entries)
     lines: list[RenderableType] = [
         Text.assemble((f"  {summary(pods)}", "bold"), f"\n    {message}") for message, pods in by_message.items()
     ]

@@ -36,11 +36,13 @@ class ClaimAccount(Printed, frozen=True):
 class ClaimAccounts:
     """Accounts of the claims of one plan."""
 
-    def __init__(self, world: CompiledSnapshot) -> None:
-        self._world = world
-        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in world.templates}
-        self._tables = {lane.pool.metadata.name: lane.table for lane in world.templates}
-        self._class_of = {pod.key: item for item in (*world.classes, *world.virtual) for pod in item.members}
+    def __init__(self, compiled: CompiledSnapshot) -> None:
+        self._compiled = compiled
+        self._lanes = {(lane.pool.metadata.name, lane.tier.index): lane for lane in compiled.templates}
+        self._tables = {lane.pool.metadata.name: lane.table for lane in compiled.templates}
+        self._class_of = {
+            pod.key: pod_class for pod_class in (*compiled.classes, *compiled.virtual) for pod in pod_class.members
+        }
 
     def of(self, claim: PlannedClaim) -> ClaimAccount:
         """The account of a claim of the plan made of this world."""
@@ -53,15 +55,15 @@ class ClaimAccounts:
         load = self._load((*claim.pods, *claim.virtual_pods))
         careful = table.careful_rows & ~_rows_of_types(lane, claim.relies_on_estimate)
         rows = np.flatnonzero(careful | (table.row_estimate & _rows_of_types(lane, claim.relies_on_estimate)))
-        places = table.row_type[rows]
+        type_indices = table.row_type[rows]
         holds = (lane.net[rows] >= load).all(axis=1)
-        suits = offered.suits[places]
+        suits = offered.suits[type_indices]
         return ClaimAccount(
             pool=_why_pool(lane, claim),
             skipped=claim.reasons,
-            types=_why_types(lane, claim, suits, holds, np.isfinite(offered.price[places])),
+            types=_why_types(lane, claim, suits, holds, np.isfinite(offered.price[type_indices])),
             price=_why_price(lane, claim, wanted),
-            cheaper=_cheaper(lane, claim, rows, suits, offered.price[places], load),
+            cheaper=_cheaper(lane, claim, rows, suits, offered.price[type_indices], load),
         )
 
     def _wanted(self, lane: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:
@@ -70,19 +72,21 @@ class ClaimAccounts:
         own = [entry for entry in lane.requirements.values() if entry.key in _NARROWED]
         asked = [
             entry
-            for item in dict.fromkeys(self._class_of[key] for key in (pod.key for pod in pods) if key in self._class_of)
-            for entry in (item.terms[0].values() if len(item.terms) == 1 else ())
+            for pod_class in dict.fromkeys(
+                self._class_of[key] for key in (pod.key for pod in pods) if key in self._class_of
+            )
+            for entry in (pod_class.terms[0].values() if len(pod_class.terms) == 1 else ())
             if entry.key in _NARROWED
         ]
         rest = [entry for entry in Requirements.of(claim.requirements).values() if entry.key not in _NARROWED]
         return Requirements([*rest, *own, *asked])
 
     def _load(self, pods: Iterable[PodReference]) -> Ints:
-        load = np.zeros(len(self._world.axis), np.int64)
+        load = np.zeros(len(self._compiled.axis), np.int64)
         for pod in pods:
-            item = self._class_of.get(pod.key)
-            if item is not None:
-                load += self._world.axis.vector(item.requests)
+            pod_class = self._class_of.get(pod.key)
+            if pod_class is not None:
+                load += self._compiled.axis.vector(pod_class.requests)
         return load
 
 
@@ -123,14 +127,14 @@ def _why_types(lane: NodeClaimTemplate, claim: PlannedClaim, suits: Bools, holds
 
 def _why_price(lane: NodeClaimTemplate, claim: PlannedClaim, wanted: Requirements) -> str:
     table, launch = lane.table, claim.launch
-    places = [table.index[name] for name in claim.instance_types]
-    prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[places]
+    indices = [table.index[name] for name in claim.instance_types]
+    prices: Floats = np.where(table.cells(wanted), table.prices, np.inf)[indices]
     offers = int(np.isfinite(prices).sum())
     price = dollars(table, launch.instance_type, launch.price)
     head = f"{launch.instance_type} {launch.capacity_type} in {launch.zone} at {price} is the "
     text = head + (f"cheapest of {offers} offerings" if offers > 1 else "only offering")
     per_type = prices.min(axis=(1, 2), initial=np.inf)
-    others = [place for place in range(1, len(places)) if np.isfinite(per_type[place])]
+    others = [index for index in range(1, len(indices)) if np.isfinite(per_type[index])]
     if others:
         name = claim.instance_types[others[0]]
         text += f"; the next type is {name} at {dollars(table, name, per_type[others[0]])}"
@@ -142,7 +146,7 @@ def _cheaper(
 ) -> tuple[str, ...]:
     """Types that would cost less but are not on the list, nearest in price first, with what they are short of."""
     table = lane.table
-    found = []
+    cheaper = []
     listed = set(claim.instance_types)
     for number in np.argsort(-price, kind="stable").tolist():
         name = table.names[table.row_type[rows[number]]]
@@ -154,12 +158,12 @@ def _cheaper(
             for column in np.flatnonzero(short > 0).tolist()
         ]
         why = ", ".join(parts) or "exotic, beyond a limit or held by another pilot"
-        found.append(f"{name} at {dollars(table, name, price[number])}: {why}")
-        if len(found) == _CHEAPER:
+        cheaper.append(f"{name} at {dollars(table, name, price[number])}: {why}")
+        if len(cheaper) == _CHEAPER:
             break
-    return tuple(found)
+    return tuple(cheaper)
 
 
 def _rows_of_types(lane: NodeClaimTemplate, names: Iterable[str]) -> Bools:
     known = set(names)
-    return np.array([lane.table.names[place] in known for place in lane.table.row_type.tolist()], np.bool_)
+    return np.array([lane.table.names[index] in known for index in lane.table.row_type.tolist()], np.bool_)

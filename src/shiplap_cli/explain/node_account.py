@@ -52,7 +52,7 @@ def node_account_of(snapshot: DisruptionSnapshot, name: str) -> NodeAccount:
         raise InvalidInput("node", f"there is no node {name}; {hint}")
     decided = decide(snapshot)
     marks = node.metadata.labels
-    pools = (item.metadata.name for item in snapshot.scheduling.manifests.node_pools)
+    pools = (node_pool.metadata.name for node_pool in snapshot.scheduling.manifests.node_pools)
     pool = name_of_label(marks.get(labels.NODE_POOL, ""), pools)
     claim = pair([node], snapshot.scheduling.claims)[0].get(name)
     price = node_prices(snapshot.scheduling).of(node, claim)

@@ -102,23 +102,27 @@ def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:
         return PodAccount(key, "ignored", ignored.message)
-    world, packing = solve(snapshot)
-    item = next((item for item in world.classes if any(member.key == key for member in item.members)), None)
-    if item is None:
+    compiled, packing = solve(snapshot)
+    pod_class = next(
+        (pod_class for pod_class in compiled.classes if any(member.key == key for member in pod_class.members)), None
+    )
+    if pod_class is None:
         return PodAccount(key, "running", _why_not_planned(pod))
     left = next((entry for entry in decided.unschedulable if entry.pod.key == key), None)
-    home = _placement_of(world, decided, key)
-    explainer = Explainer(world, packing)
+    home = _placement_of(compiled, decided, key)
+    explainer = Explainer(compiled, packing)
     return PodAccount(
         key,
         "placed" if home is not None else "unschedulable",
         left.message if left is not None else "",
         left.nearest if left is not None else None,
-        _demands_of(pod, item),
+        _demands_of(pod, pod_class),
         home,
-        () if item.problem else _template_accounts(explainer, item, decided, key),
-        () if item.problem else nodes_account(world, packing, item, snapshot.view.nodes, home.name if home else ""),
-        change_proposals(snapshot, world, packing, key) if left is not None else (),
+        () if pod_class.problem else _template_accounts(explainer, pod_class, decided, key),
+        ()
+        if pod_class.problem
+        else nodes_account(compiled, packing, pod_class, snapshot.view.nodes, home.name if home else ""),
+        change_proposals(snapshot, compiled, packing, key) if left is not None else (),
     )
 
 
@@ -135,7 +139,7 @@ def _why_not_planned(pod: Pod) -> str:
     return f"has ended ({pod.status.phase}) or is being deleted: there is nothing to plan"
 
 
-def _demands_of(pod: Pod, item: PodClass) -> PodDemands:
+def _demands_of(pod: Pod, pod_class: PodClass) -> PodDemands:
     demands = pod.spec.topology_spread_constraints
     affinity = pod.spec.affinity
     topology = [
@@ -146,17 +150,17 @@ def _demands_of(pod: Pod, item: PodClass) -> PodDemands:
             topology += [f"pod {named} over {term.topology_key}" for term in (part.required if part else ())]
             preferred = part.preferred if part else ()
             topology += [f"preferred pod {named} over {entry.pod_affinity_term.topology_key}" for entry in preferred]
-    attached = [f"{number} of {driver}" for driver, number in item.volumes.private]
-    attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in item.volumes.shared)
+    attached = [f"{number} of {driver}" for driver, number in pod_class.volumes.private]
+    attached += sorted(f"{claim} ({driver}, shared)" for driver, claim in pod_class.volumes.shared)
     return PodDemands(
-        format_resources(item.requests),
-        tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in item.terms if term),
-        tuple(map(_toleration, item.tolerations)),
+        format_resources(pod_class.requests),
+        tuple(" and ".join(str(term[key]) for key in sorted(term)) for term in pod_class.terms if term),
+        tuple(map(_toleration, pod_class.tolerations)),
         tuple(topology),
-        tuple(f"{port}/{protocol}" for port, protocol, _ in sorted(item.ports)),
+        tuple(f"{port}/{protocol}" for port, protocol, _ in sorted(pod_class.ports)),
         ", ".join(attached),
-        item.priority,
-        len(item.members),
+        pod_class.priority,
+        len(pod_class.members),
     )
 
 
@@ -169,15 +173,15 @@ def _toleration(entry: Toleration) -> str:
     return f"{entry.key or 'every taint'}{value}{f':{entry.effect}' if entry.effect else ''}"
 
 
-def _placement_of(world: CompiledSnapshot, decided: Plan, key: str) -> PodPlacement | None:
+def _placement_of(compiled: CompiledSnapshot, decided: Plan, key: str) -> PodPlacement | None:
     for claim in decided.node_claims:
         if any(pod.key == key for pod in claim.pods):
-            account = ClaimAccounts(world).of(claim)
+            account = ClaimAccounts(compiled).of(claim)
             return PodPlacement(claim.name, "claim", _other_pods(claim.pods, key), claim.launch, account)
     for node in decided.existing_nodes:
         if any(pod.key == key for pod in node.pods):
-            room = next((room for room in world.nodes.all if room.name == node.name), None)
-            kind = "claim in flight" if room is not None and room.template is not None else "node"
+            existing = next((existing for existing in compiled.nodes.all if existing.name == node.name), None)
+            kind = "claim in flight" if existing is not None and existing.template is not None else "node"
             return PodPlacement(node.name, kind, _other_pods(node.pods, key))
     return None
 
@@ -186,10 +190,12 @@ def _other_pods(pods: Iterable[PodReference], key: str) -> tuple[str, ...]:
     return tuple(pod.key for pod in pods if pod.key != key)
 
 
-def _template_accounts(explainer: Explainer, item: PodClass, decided: Plan, key: str) -> tuple[TemplateAccount, ...]:
+def _template_accounts(
+    explainer: Explainer, pod_class: PodClass, decided: Plan, key: str
+) -> tuple[TemplateAccount, ...]:
     used = next(((c.node_pool, c.tier) for c in decided.node_claims if any(pod.key == key for pod in c.pods)), None)
     result = []
-    for verdict in explainer.verdicts(item):
+    for verdict in explainer.verdicts(pod_class):
         lane = verdict.template
         pool, tier = lane.pool.metadata.name, lane.tier.index
         if (pool, tier) == used:
@@ -206,46 +212,47 @@ def _template_accounts(explainer: Explainer, item: PodClass, decided: Plan, key:
 
 
 def nodes_account(
-    world: CompiledSnapshot, packing: Packing, item: PodClass, nodes: Iterable[Node], home: str = ""
+    compiled: CompiledSnapshot, packing: Packing, pod_class: PodClass, nodes: Iterable[Node], home: str = ""
 ) -> tuple[NodeSetAccount, ...]:
     """What the nodes and the claims in flight say to one more pod of a class, those that say the same together."""
-    requests = world.axis.vector(item.requests)
+    requests = compiled.axis.vector(pod_class.requests)
     names: dict[str, list[str]] = {}
     short: dict[str, list[dict[str, int]]] = {}
-    fits = packing.nodes.fits(item, soft=True) if packing.nodes.all else np.zeros(0, np.bool_)
-    takes = packing.nodes.count(item, fits, requests) if packing.nodes.all else fits
-    for place, room in enumerate(packing.nodes.all):
-        lacking = np.where(requests > 0, requests - packing.nodes.free[place], 0)
-        verdict = _verdict_of_room(room, item, fits=bool(fits[place]))
-        if room.name == home:
+    fits = packing.nodes.fits(pod_class, soft=True) if packing.nodes.all else np.zeros(0, np.bool_)
+    takes = packing.nodes.count(pod_class, fits, requests) if packing.nodes.all else fits
+    for index, existing in enumerate(packing.nodes.all):
+        lacking = np.where(requests > 0, requests - packing.nodes.free[index], 0)
+        verdict = _verdict_of_node(existing, pod_class, fits=bool(fits[index]))
+        if existing.name == home:
             verdict = "holds the pod"
         elif not verdict and (lacking > 0).any():
-            missing = world.axis.amounts(np.maximum(lacking, 0))
+            missing = compiled.axis.amounts(np.maximum(lacking, 0))
             verdict = f"short of {', '.join(missing)}"
             short.setdefault(verdict, []).append(missing)
-        elif not verdict and not takes[place]:
-            verdict = "a host port it needs is taken" if item.ports else "too many volumes"
-        names.setdefault(verdict or _verdict_of_full_node(item), []).append(room.name)
-    known = {room.name for room in packing.nodes.all}
+        elif not verdict and not takes[index]:
+            verdict = "a host port it needs is taken" if pod_class.ports else "too many volumes"
+        names.setdefault(verdict or _verdict_of_full_node(pod_class), []).append(existing.name)
+    known = {existing.name for existing in packing.nodes.all}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         if node.metadata.name not in known:
             names.setdefault(_why_excluded(node), []).append(node.metadata.name)
     ordered = sorted(names.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     return tuple(
-        NodeSetAccount(verdict + _range(short.get(verdict, [])), len(found), tuple(found[:_EXAMPLES]))
-        for verdict, found in ordered
+        NodeSetAccount(verdict + _range(short.get(verdict, [])), len(members), tuple(members[:_EXAMPLES]))
+        for verdict, members in ordered
     )
 
 
-def _verdict_of_room(room: ExistingNode, item: PodClass, *, fits: bool) -> str:
+def _verdict_of_node(existing: ExistingNode, pod_class: PodClass, *, fits: bool) -> str:
     """Which taint or label keeps a class off a node; empty when none does."""
     if fits:
         return ""
-    taint = untolerated(room.taints, item.tolerations, ignore_preferences=True)
+    taint = untolerated(existing.taints, pod_class.tolerations, ignore_preferences=True)
     if taint is not None:
         return f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not tolerated"
     failing = [
-        [entry for key, entry in sorted(term.items()) if not meets(label_of(room, key), entry)] for term in item.terms
+        [entry for key, entry in sorted(term.items()) if not meets(label_of(existing, key), entry)]
+        for term in pod_class.terms
     ]
     fewest = min(failing, key=len)
     if not fewest:
@@ -253,8 +260,8 @@ def _verdict_of_room(room: ExistingNode, item: PodClass, *, fits: bool) -> str:
     return f"label does not match: {' and '.join(str(entry) for entry in fewest)}"
 
 
-def _verdict_of_full_node(item: PodClass) -> str:
-    return "topology constraints keep the pod off" if item.topological else "has room for one more such pod"
+def _verdict_of_full_node(pod_class: PodClass) -> str:
+    return "topology constraints keep the pod off" if pod_class.topological else "has room for one more such pod"
 
 
 def _range(missing: Sequence[dict[str, int]]) -> str:

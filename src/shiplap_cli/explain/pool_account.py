@@ -84,7 +84,7 @@ def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
         pool=name,
         node_class=node_class,
         weight=pool.spec.weight,
-        not_ready=next((item.not_ready for item in snapshot.catalogs if item.node_class == node_class), ""),
+        not_ready=next((catalog.not_ready for catalog in snapshot.catalogs if catalog.node_class == node_class), ""),
         nodes=len(own),
         hourly=money.of_nodes(own).hourly,
         estimated=money.of_nodes(own).estimated,
@@ -108,17 +108,19 @@ def _limits_left(budget: PoolLimits) -> dict[str, str]:
 
 
 def _unplaced_pods(snapshot: Snapshot, decided: Plan, name: str) -> list[UnplacedPodAccount]:
-    found = []
+    accounts = []
     for entry in decided.unschedulable[:_EXAMPLES]:
         key = entry.pod.key
         account = pod_account_of(snapshot, decided, key)
-        change = next((" and ".join(item.changes) for item in account.changes if f"pool {name}" in item.place), "")
-        found += [
+        change = next(
+            (" and ".join(proposal.changes) for proposal in account.changes if f"pool {name}" in proposal.place), ""
+        )
+        accounts += [
             UnplacedPodAccount(key, lane.tier, lane.verdict, lane.text, change)
             for lane in account.lanes
             if lane.node_pool == name
         ]
-    return found
+    return accounts
 
 
 def pool_page(account: PoolAccount) -> RenderableType:

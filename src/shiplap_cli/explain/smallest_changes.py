@@ -115,46 +115,48 @@ class _Attempt(msgspec.Struct, frozen=True, eq=False):
     """One decision: what was decided on, the pod's class in it, and whether the pod was left out."""
 
     snapshot: Snapshot
-    world: CompiledSnapshot
+    compiled: CompiledSnapshot
     packing: Packing
-    item: PodClass
+    pod_class: PodClass
     left_out: bool
 
     @classmethod
-    def of(cls, snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str) -> _Attempt | None:
+    def of(cls, snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str) -> _Attempt | None:
         """None when the pod is not planned, or nothing could hold it as it is."""
-        item = next((item for item in world.classes if any(pod.key == key for pod in item.members)), None)
-        if item is None or item.problem:
+        pod_class = next(
+            (pod_class for pod_class in compiled.classes if any(pod.key == key for pod in pod_class.members)), None
+        )
+        if pod_class is None or pod_class.problem:
             return None
-        left = any(pod.key == key for pod in packing.unplaced.get(item.index, ()))
-        return cls(snapshot, world, packing, item, left)
+        left = any(pod.key == key for pod in packing.unplaced.get(pod_class.index, ()))
+        return cls(snapshot, compiled, packing, pod_class, left)
 
 
 def change_proposals(
-    snapshot: Snapshot, world: CompiledSnapshot, packing: Packing, key: str, most: int = 3
+    snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str, most: int = 3
 ) -> tuple[ChangeProposal, ...]:
     """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
 
     Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
     """
-    first = _Attempt.of(snapshot, world, packing, key)
+    first = _Attempt.of(snapshot, compiled, packing, key)
     if first is None or not first.left_out:
         return ()
     subject = _SubjectPod(
-        key, first.item.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
+        key, first.pod_class.requests, frozenset(pod.key for pods in packing.unplaced.values() for pod in pods)
     )
-    verdicts = [verdict for verdict in Explainer(world, packing).verdicts(first.item) if verdict.kind]
+    verdicts = [verdict for verdict in Explainer(compiled, packing).verdicts(first.pod_class) if verdict.kind]
     verdicts.sort(key=lambda verdict: verdict.miss.rank if verdict.miss is not None else (9, 0, 0.0, ""))
-    found = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
-    node = nearest_node(first.item, packing.nodes)
+    proposals = [_search(first, subject, verdict.template.name) for verdict in verdicts[:_MOST_TEMPLATES]]
+    node = nearest_node(first.pod_class, packing.nodes)
     if node is not None and node.short:
-        step = _request_less(snapshot, subject, first.item, node)
-        found.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject))
-    found += [
+        step = _request_less(snapshot, subject, first.pod_class, node)
+        proposals.append(_minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject))
+    proposals += [
         _minimized(first, _Attempt.of(step.snapshot, *solve(step.snapshot), key), [step], subject)
-        for step in _measurements(snapshot, first.item, verdicts[:_MOST_TEMPLATES])
+        for step in _measurements(snapshot, first.pod_class, verdicts[:_MOST_TEMPLATES])
     ]
-    distinct = {proposal.changes: proposal for proposal in found if proposal is not None}
+    distinct = {proposal.changes: proposal for proposal in proposals if proposal is not None}
     return tuple(sorted(distinct.values(), key=lambda p: (len(p.changes), p.size, p.changes))[:most])
 
 
@@ -163,9 +165,9 @@ def _search(first: _Attempt, subject: _SubjectPod, lane: str) -> ChangeProposal 
     outcome: _Attempt | None = first
     steps: list[_Change] = []
     while outcome is not None and outcome.left_out and len(steps) < _MOST_CHANGES:
-        verdicts = Explainer(outcome.world, outcome.packing).verdicts(outcome.item)
+        verdicts = Explainer(outcome.compiled, outcome.packing).verdicts(outcome.pod_class)
         verdict = next((verdict for verdict in verdicts if verdict.template.name == lane), None)
-        step = _change_for(outcome.snapshot, subject, outcome.item, verdict) if verdict is not None else None
+        step = _change_for(outcome.snapshot, subject, outcome.pod_class, verdict) if verdict is not None else None
         if step is None:
             return None
         steps.append(step)
@@ -183,7 +185,7 @@ def _minimized(
     outcome, chosen = known.weakest()
     if outcome is None:
         return None
-    place = _placement_text(write(outcome.snapshot, outcome.world, outcome.packing), outcome.world, subject.key)
+    place = _placement_text(write(outcome.snapshot, outcome.compiled, outcome.packing), outcome.compiled, subject.key)
     return (
         ChangeProposal(tuple(step.text for step in chosen), place, sum(step.size for step in chosen)) if place else None
     )
@@ -200,7 +202,7 @@ class _Minimizer:
 
     def __init__(self, first: _Attempt, subject: _SubjectPod, steps: Mapping[str, _Change]) -> None:
         self._first = first
-        self._asker = subject
+        self._subject = subject
         self._steps = steps
         self._parts = {(of, name): part for of, step in steps.items() for name, part in step.parts.items()}
         self._left = _MOST_TRIES
@@ -248,21 +250,21 @@ class _Minimizer:
         if self._left <= 0:
             return False
         self._left -= 1
-        return _is_acceptable(self._outcome(parts)[0], self._asker)
+        return _is_acceptable(self._outcome(parts)[0], self._subject)
 
     def _outcome(self, parts: Mapping[tuple[str, str], _ChangePart]) -> tuple[_Attempt | None, list[_Change]]:
-        snapshot, made = self._first.snapshot, []
+        snapshot, changes = self._first.snapshot, []
         for of, step in self._steps.items():
-            some = {name: part for (owner, name), part in parts.items() if owner == of}
-            again = step.make(snapshot, some) if some else None
+            kept = {name: part for (owner, name), part in parts.items() if owner == of}
+            again = step.make(snapshot, kept) if kept else None
             if again is not None:
                 snapshot = again.snapshot
-                made.append(again)
-        return _Attempt.of(snapshot, *solve(snapshot), self._asker.key), made
+                changes.append(again)
+        return _Attempt.of(snapshot, *solve(snapshot), self._subject.key), changes
 
 
-def _placement_text(decided: Plan, world: CompiledSnapshot, key: str) -> str:
-    tables = {lane.pool.metadata.name: lane.table for lane in world.templates}
+def _placement_text(decided: Plan, compiled: CompiledSnapshot, key: str) -> str:
+    tables = {lane.pool.metadata.name: lane.table for lane in compiled.templates}
     for claim in decided.node_claims:
         if any(entry.key == key for entry in claim.pods):
             launch = claim.launch
@@ -275,7 +277,9 @@ def _placement_text(decided: Plan, world: CompiledSnapshot, key: str) -> str:
     return ""
 
 
-def _change_for(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdict: TemplateVerdict) -> _Change | None:
+def _change_for(
+    snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict
+) -> _Change | None:
     """The change that removes what a lane names; None when it is not for a pod or a NodePool to change."""
     lane, want = verdict.template, verdict.attempt
     if want is None:
@@ -284,7 +288,7 @@ def _change_for(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdic
         case "topology":
             step = _relax_topology(snapshot, subject.key)
         case RefusalKind.TAINT:
-            step = _tolerate(snapshot, subject.key, lane, item)
+            step = _tolerate(snapshot, subject.key, lane, pod_class)
         case RefusalKind.REQUIREMENTS:
             step = _without_labels(snapshot, subject.key, want.term, conflicting(lane, want))
         case RefusalKind.MIN_VALUES:
@@ -292,30 +296,32 @@ def _change_for(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdic
         case RefusalKind.BLOCKED:
             step = None
         case _:
-            step = _change_for_shortfall(snapshot, subject, item, verdict, want.term)
+            step = _change_for_shortfall(snapshot, subject, pod_class, verdict, want.term)
     return step
 
 
 def _change_for_shortfall(
-    snapshot: Snapshot, subject: _SubjectPod, item: PodClass, verdict: TemplateVerdict, term: Requirements
+    snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, verdict: TemplateVerdict, term: Requirements
 ) -> _Change | None:
     """The change that makes up for what the nearest type lacks."""
     lane, miss = verdict.template, verdict.miss
     if miss is not None and miss.sold_out:
         return _restock(snapshot, lane.pool.spec.template.spec.node_class_ref.name, miss)
     if miss is not None and miss.short:
-        return _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, subject, item, miss)
+        return (
+            _raise_limit(snapshot, lane, miss) if miss.of_limit else _request_less(snapshot, subject, pod_class, miss)
+        )
     asked = unmet_labels(lane, lane.requirements.and_(term.values()))
     # A type that would do is not sold in the zone or as the capacity type that the pod asks for.
     asked = asked or [label for label in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) if label in term]
     return _without_labels(snapshot, subject.key, term, [label for label in asked if label in term])
 
 
-def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, item: PodClass) -> _Change:
+def _tolerate(snapshot: Snapshot, key: str, lane: NodeClaimTemplate, pod_class: PodClass) -> _Change:
     taints = [
         taint
         for taint in lane.pool.spec.template.spec.taints
-        if untolerated((taint,), item.tolerations, ignore_preferences=True) is not None
+        if untolerated((taint,), pod_class.tolerations, ignore_preferences=True) is not None
     ]
     added = tuple(Toleration(t.key, "Equal" if t.value else "Exists", t.value, t.effect) for t in taints)
     named = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:{t.effect}" for t in taints)
@@ -330,10 +336,12 @@ def _best_effort(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, settings=replace(snapshot.settings, min_values_policy="BestEffort"))
 
 
-def _request_less(snapshot: Snapshot, subject: _SubjectPod, item: PodClass, miss: Miss) -> _Change:
+def _request_less(snapshot: Snapshot, subject: _SubjectPod, pod_class: PodClass, miss: Miss) -> _Change:
     """The pod with as much less as is short."""
     parts = {
-        resource: _ChangePart(subject.requests.get(resource, 0), max(item.requests.get(resource, 0) - short, 0), unit)
+        resource: _ChangePart(
+            subject.requests.get(resource, 0), max(pod_class.requests.get(resource, 0) - short, 0), unit
+        )
         for resource, short in miss.short.items()
         for unit in [_MEBI if _is_bytes(resource) else 1]
     }
@@ -361,7 +369,7 @@ def _with_requests(snapshot: Snapshot, subject: _SubjectPod, parts: Mapping[str,
         ", ".join(texts),
         min(size, 1.0),
         parts,
-        lambda other, some: _with_requests(other, subject, some),
+        lambda other, kept: _with_requests(other, subject, kept),
     )
 
 
@@ -404,8 +412,8 @@ def _unit_of_limit(resource: str, value: int) -> int:
 def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts: Mapping[str, _ChangePart]) -> _Change:
     raised = {resource: _exactly_above(resource, part.to) for resource, part in parts.items()}
 
-    def changed(item: NodePool) -> NodePool:
-        return replace(item, spec=replace(item.spec, limits={**item.spec.limits, **raised}))
+    def changed(node_pool: NodePool) -> NodePool:
+        return replace(node_pool, spec=replace(node_pool.spec, limits={**node_pool.spec.limits, **raised}))
 
     text = ", ".join(
         f"raise the {resource} limit of pool {pool} from {before[resource]} to {raised[resource]}"
@@ -419,7 +427,7 @@ def _with_limits(snapshot: Snapshot, pool: str, before: Mapping[str, str], parts
         text,
         size,
         parts,
-        lambda other, some: _with_limits(other, pool, before, some),
+        lambda other, kept: _with_limits(other, pool, before, kept),
     )
 
 
@@ -428,28 +436,30 @@ def _exactly_above(resource: str, value: int) -> str:
     return _exactly(resource, -(-value // _MEBI) * _MEBI if _is_bytes(resource) else value)
 
 
-def _measurements(snapshot: Snapshot, item: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Change]:
+def _measurements(snapshot: Snapshot, pod_class: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Change]:
     """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
     for verdict in verdicts:
         lane, miss = verdict.template, verdict.miss
-        if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or item.missed:
+        if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or pod_class.missed:
             continue
-        place = lane.table.index.get(miss.nearest.instance_type)
-        kind = lane.table.types[place] if place is not None else None
-        if place is None or kind is None or kind.verified:
+        index = lane.table.index.get(miss.nearest.instance_type)
+        kind = lane.table.types[index] if index is not None else None
+        if index is None or kind is None or kind.verified:
             continue
         if not probes(lane.pool):
             yield _probe(snapshot, lane.pool.metadata.name)
-        daemons = lane.daemons.overhead[place][lane.table.axis.names.index(MEMORY)]
-        needed = item.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
+        daemons = lane.daemons.overhead[index][lane.table.axis.names.index(MEMORY)]
+        needed = (
+            pod_class.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
+        )
         if needed <= stated_memory(kind):
             yield _state_memory(snapshot, kind.name, -(-needed // _MEBI) * _MEBI)
 
 
 def _probe(snapshot: Snapshot, pool: str) -> _Change:
-    def annotated(item: NodePool) -> NodePool:
-        marked = item.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
-        return replace(item, metadata=replace(item.metadata, annotations=marked))
+    def annotated(node_pool: NodePool) -> NodePool:
+        marked = node_pool.metadata.annotations | {PROBE_UNMEASURED_TYPES: "on"}
+        return replace(node_pool, metadata=replace(node_pool.metadata, annotations=marked))
 
     def changed(other: Snapshot) -> Snapshot:
         pools = tuple(annotated(p) if p.metadata.name == pool else p for p in other.manifests.node_pools)
@@ -479,12 +489,12 @@ def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
     """The catalogue with one type's offerings available again."""
     names = {name for name, _, _ in miss.sold_out}
 
-    def back(item: InstanceType) -> InstanceType:
+    def back(kind: InstanceType) -> InstanceType:
         offerings = tuple(
-            replace(offer, available=True) if (item.name, offer.zone, offer.capacity_type) in miss.sold_out else offer
-            for offer in item.offerings
+            replace(offer, available=True) if (kind.name, offer.zone, offer.capacity_type) in miss.sold_out else offer
+            for offer in kind.offerings
         )
-        return replace(item, offerings=offerings) if item.name in names else item
+        return replace(kind, offerings=offerings) if kind.name in names else kind
 
     def restocked(other: Snapshot) -> Snapshot:
         catalogs = tuple(
@@ -495,7 +505,7 @@ def _restock(snapshot: Snapshot, node_class: str, miss: Miss) -> _Change:
         )
         return replace(other, catalogs=catalogs)
 
-    offers = ", ".join(f"{kind} in {zone}" for _, zone, kind in sorted(miss.sold_out))
+    offers = ", ".join(f"{capacity_type} in {zone}" for _, zone, capacity_type in sorted(miss.sold_out))
     return _indivisible("offerings", f"wait until {min(names)} is available again ({offers})", 0.1, restocked, snapshot)
 
 
@@ -530,7 +540,7 @@ def _without_labels(snapshot: Snapshot, key: str, term: Requirements, unwanted: 
         f"do not ask for {', '.join(str(term[label]) for label in sorted(gone))}",
         _ONE_RULE * len(gone),
         dict.fromkeys(sorted(gone), _ChangePart()),
-        lambda other, some: _without_labels(other, key, term, some),
+        lambda other, kept: _without_labels(other, key, term, kept),
     )
 
 
@@ -538,8 +548,8 @@ def _relax_topology(snapshot: Snapshot, key: str) -> _Change | None:
     """The pod with one more in every required spread; without spreads, without its required affinity."""
     pod = next(pod for pod in snapshot.view.pods if pod.key == key)
     hard = {
-        str(place): _ChangePart(rule.max_skew, rule.max_skew + 1)
-        for place, rule in enumerate(pod.spec.topology_spread_constraints)
+        str(number): _ChangePart(rule.max_skew, rule.max_skew + 1)
+        for number, rule in enumerate(pod.spec.topology_spread_constraints)
         if rule.when_unsatisfiable != "ScheduleAnyway"
     }
     if hard:
@@ -557,16 +567,16 @@ def _with_skews(snapshot: Snapshot, key: str, parts: Mapping[str, _ChangePart]) 
     pod = next(pod for pod in snapshot.view.pods if pod.key == key)
     spreads = pod.spec.topology_spread_constraints
     wider = tuple(
-        replace(rule, max_skew=parts[str(place)].to, min_domains=None) if str(place) in parts else rule
-        for place, rule in enumerate(spreads)
+        replace(rule, max_skew=parts[str(number)].to, min_domains=None) if str(number) in parts else rule
+        for number, rule in enumerate(spreads)
     )
     return _Change(
         _with_spec(snapshot, key, lambda spec: replace(spec, topology_spread_constraints=wider)),
         "spread",
-        "; ".join(f"maxSkew {part.to} over {spreads[int(place)].topology_key}" for place, part in parts.items()),
+        "; ".join(f"maxSkew {part.to} over {spreads[int(number)].topology_key}" for number, part in parts.items()),
         0.25,
         parts,
-        lambda other, some: _with_skews(other, key, some),
+        lambda other, kept: _with_skews(other, key, kept),
     )
 
 

@@ -6,6 +6,7 @@ What a decision does not read is passed over; what it reads must be sound, or th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,23 +141,9 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         if kind in ("ReplicaSet", "StatefulSet"):
             found["Deployment"].append(typed_object(document, Scalable))
     admission = Admission(found["RuntimeClass"], found["PriorityClass"])
-    view = ClusterView(
-        pods=tuple(map(admission.pod, found["Pod"])),
-        nodes=tuple(found["Node"]),
-        daemon_sets=tuple(map(admission.daemon_set, found["DaemonSet"])),
-        events=tuple(found["Event"]),
-        persistent_volume_claims=tuple(found["PersistentVolumeClaim"]),
-        persistent_volumes=tuple(found["PersistentVolume"]),
-        storage_classes=tuple(found["StorageClass"]),
-        csi_nodes=tuple(found["CSINode"]),
-        namespaces=tuple(found["Namespace"]),
-        services=tuple(found["Service"]),
-        replica_sets=tuple(found["ReplicaSet"]),
-        stateful_sets=tuple(found["StatefulSet"]),
-        scalables=tuple(found["Deployment"]),
-        replication_controllers=tuple(found["ReplicationController"]),
-        pod_disruption_budgets=tuple(found["PodDisruptionBudget"]),
-    )
+    found["Pod"] = list(map(admission.pod, found["Pod"]))
+    found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
+    view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
     return _state_of(view, found["NodeClaim"], manifests)
 
 
@@ -226,23 +213,38 @@ def _event(document: Document) -> Event:
     return event
 
 
+_VIEW_FIELDS = {
+    "Pod": "pods",
+    "Node": "nodes",
+    "DaemonSet": "daemon_sets",
+    "Event": "events",
+    "PersistentVolumeClaim": "persistent_volume_claims",
+    "PersistentVolume": "persistent_volumes",
+    "StorageClass": "storage_classes",
+    "CSINode": "csi_nodes",
+    "Namespace": "namespaces",
+    "Service": "services",
+    "ReplicaSet": "replica_sets",
+    "StatefulSet": "stateful_sets",
+    "Deployment": "scalables",
+    "ReplicationController": "replication_controllers",
+    "PodDisruptionBudget": "pod_disruption_budgets",
+}
+"""Fields of a `ClusterView` by the kind of their objects; scalables are Deployments, ReplicaSets and StatefulSets."""
+
+_PLAIN_KINDS = (
+    *(PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, Namespace, Service),
+    *(ReplicaSet, StatefulSet, ReplicationController, PodDisruptionBudget, PriorityClass),
+)
+"""Kinds in which nothing but the metadata is checked."""
+
 _READERS: dict[str, Callable[[Document], Any]] = {
     "Pod": _pod,
     "Node": _node,
     "DaemonSet": _daemon_set,
     "Event": _event,
     "NodeClaim": read_claim_object,
-    "PersistentVolumeClaim": lambda document: typed_object(document, PersistentVolumeClaim),
-    "PersistentVolume": lambda document: typed_object(document, PersistentVolume),
-    "StorageClass": lambda document: typed_object(document, StorageClass),
-    "CSINode": lambda document: typed_object(document, CSINode),
-    "Namespace": lambda document: typed_object(document, Namespace),
-    "Service": lambda document: typed_object(document, Service),
-    "Deployment": lambda document: typed_object(document, Scalable),
-    "ReplicaSet": lambda document: typed_object(document, ReplicaSet),
-    "StatefulSet": lambda document: typed_object(document, StatefulSet),
-    "ReplicationController": lambda document: typed_object(document, ReplicationController),
-    "PodDisruptionBudget": lambda document: typed_object(document, PodDisruptionBudget),
+    "Deployment": partial(typed_object, kind=Scalable),
     "RuntimeClass": _runtime_class,
-    "PriorityClass": lambda document: typed_object(document, PriorityClass),
+    **{kind.__name__: partial(typed_object, kind=kind) for kind in _PLAIN_KINDS},
 }

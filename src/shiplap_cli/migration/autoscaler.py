@@ -16,7 +16,7 @@ from shiplap.errors import InvalidInput
 from shiplap.kubernetes.quantity import NVIDIA_GPU
 from shiplap.manifests.durations import go_seconds
 from shiplap.manifests.files.documents import Document, read_text
-from shiplap_cli.migration.migration_findings import MatchQuality, MigrationFinding
+from shiplap_cli.migration.migration_findings import FindingCollector, MatchQuality, MigrationFinding
 
 _SOURCE = "cluster-autoscaler"
 _PRIORITY_MAP = "cluster-autoscaler-priority-expander"
@@ -69,16 +69,15 @@ def read(documents: Sequence[Document]) -> tuple[AutoscalerSettings, tuple[Migra
         InvalidInput: the priorities are not a mapping of numbers to lists of patterns.
     """
     found = AutoscalerSettings()
-    findings: list[MigrationFinding] = []
+    collector = FindingCollector(_SOURCE)
     for document in documents:
         if document.data.get("kind") == "ConfigMap":
             found = msgspec.structs.replace(found, priorities=_priorities(document))
         else:
             found = msgspec.structs.replace(found, present=True)
             for name, value in _flags(_arguments(document.data)):
-                found, said = _apply(found, name, value)
-                findings += said
-    return found, tuple(findings)
+                found = _apply(found, name, value, collector)
+    return found, tuple(collector.all)
 
 
 def _metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,119 +125,101 @@ def _priorities(document: Document) -> tuple[tuple[int, tuple[str, ...]], ...]:
     return tuple(sorted(found, reverse=True))
 
 
-Change = tuple[AutoscalerSettings, list[MigrationFinding]]
-
-
-def _apply(found: AutoscalerSettings, name: str, value: str) -> Change:
-    handler = _HANDLERS.get(name)
-    if handler is not None:
+def _apply(found: AutoscalerSettings, name: str, value: str, collector: FindingCollector) -> AutoscalerSettings:
+    if name in _HANDLERS:
         try:
-            return handler(found, value)
+            return msgspec.structs.replace(found, **_HANDLERS[name](found, value, collector))
         except ValueError as error:
-            return found, [_finding(MatchQuality.NONE, name, "", f"{value!r} cannot be read: {error}")]
-    if name in _BUILT_IN:
-        return found, [_finding(MatchQuality.EXACT, name, _BUILT_IN[name])]
-    if name in _UNMAPPED:
-        return found, [_finding(MatchQuality.NONE, name, "", _UNMAPPED[name])]
-    if name in _IRRELEVANT:
-        return found, []
-    return found, [_finding(MatchQuality.NONE, name, "", "is not known to this report; see what it does for you")]
+            collector.not_mapped(f"--{name}", f"{value!r} cannot be read: {error}")
+    elif name in _BUILT_IN:
+        collector.exact(f"--{name}", _BUILT_IN[name])
+    elif name not in _IRRELEVANT:
+        unknown = "is not known to this report; see what it does for you"
+        collector.not_mapped(f"--{name}", _UNMAPPED.get(name, unknown))
+    return found
 
 
-def _finding(match: MatchQuality, name: str, becomes: str, note: str = "") -> MigrationFinding:
-    return MigrationFinding(match, _SOURCE, f"--{name}", becomes, note)
+Handler = Callable[[AutoscalerSettings, str, FindingCollector], dict[str, Any]]
+"""What a flag of some value changes in the settings, and what it maps to."""
 
 
-def _unneeded_time(found: AutoscalerSettings, value: str) -> Change:
+def _unneeded_time(_found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     go_seconds(value)
     note = "counted from the last pod that came or went, not from when utilisation fell"
-    said = _finding(
-        MatchQuality.APPROXIMATE, "scale-down-unneeded-time", f"spec.disruption.consolidateAfter: {value}", note
-    )
-    return msgspec.structs.replace(found, consolidate_after=value), [said]
+    collector.approximate("--scale-down-unneeded-time", f"spec.disruption.consolidateAfter: {value}", note)
+    return {"consolidate_after": value}
 
 
-def _scale_down(found: AutoscalerSettings, value: str) -> Change:
+def _scale_down(_found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     allowed = value.lower() != "false"
     becomes = "consolidation" if allowed else 'spec.disruption.budgets: [{nodes: "0"}]'
-    return msgspec.structs.replace(found, scale_down=allowed), [
-        _finding(MatchQuality.EXACT, "scale-down-enabled", becomes)
-    ]
+    collector.exact("--scale-down-enabled", becomes)
+    return {"scale_down": allowed}
 
 
-def _provision_time(found: AutoscalerSettings, value: str) -> Change:
+def _provision_time(_found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     seconds = int(go_seconds(value))
     within = min(max(seconds, _LEAST_JOIN_S), _MOST_JOIN_S)
     note = "a node that has not joined by then is ended and its pods are planned again; learned join times shorten it"
     match = MatchQuality.EXACT if within == seconds else MatchQuality.APPROXIMATE
-    said = _finding(match, "max-node-provision-time", f"shiplap.yaml joinTimeoutSeconds: {within}", note)
-    return msgspec.structs.replace(found, join_timeout_s=within), [said]
+    collector.add(match, "--max-node-provision-time", f"shiplap.yaml joinTimeoutSeconds: {within}", note)
+    return {"join_timeout_s": within}
 
 
-def _nodes_total(found: AutoscalerSettings, value: str) -> Change:
+def _nodes_total(_found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     number = int(value)
-    note = "a bound of each pool, not of all together; share it out among them"
-    said = (
-        [_finding(MatchQuality.APPROXIMATE, "max-nodes-total", f"spec.limits.nodes at most {number}", note)]
-        if number
-        else []
-    )
-    return msgspec.structs.replace(found, most_nodes=number), said
+    if number:
+        note = "a bound of each pool, not of all together; share it out among them"
+        collector.approximate("--max-nodes-total", f"spec.limits.nodes at most {number}", note)
+    return {"most_nodes": number}
 
 
-def _parallel(name: str) -> Callable[[AutoscalerSettings, str], Change]:
-    def apply(found: AutoscalerSettings, value: str) -> Change:
+def _parallel(name: str) -> Handler:
+    def apply(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
         number = int(value)
-        said = _finding(
-            MatchQuality.APPROXIMATE, name, f'spec.disruption.budgets: [{{nodes: "{number}"}}]', "a bound of each pool"
-        )
-        least = min(number, found.budget_nodes) if found.budget_nodes else number
-        return msgspec.structs.replace(found, budget_nodes=least), [said]
+        becomes = f'spec.disruption.budgets: [{{nodes: "{number}"}}]'
+        collector.approximate(f"--{name}", becomes, "a bound of each pool")
+        return {"budget_nodes": min(number, found.budget_nodes) if found.budget_nodes else number}
 
     return apply
 
 
-def _expander(found: AutoscalerSettings, value: str) -> Change:
-    notes = {
-        "priority": (
-            MatchQuality.EXACT,
-            "spec.weight",
-            "in the order of the priorities; those that share one, by name",
-        ),
-        "least-waste": (
-            MatchQuality.APPROXIMATE,
-            "the cost search",
-            "nodes are chosen by price, which is what waste costs",
-        ),
-        "price": (MatchQuality.EXACT, "the cost search", ""),
-        "least-nodes": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price, not by number"),
-        "most-pods": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
-        "random": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
-    }
-    said = []
+_EXPANDERS = {
+    "priority": (MatchQuality.EXACT, "spec.weight", "in the order of the priorities; those that share one, by name"),
+    "least-waste": (
+        MatchQuality.APPROXIMATE,
+        "the cost search",
+        "nodes are chosen by price, which is what waste costs",
+    ),
+    "price": (MatchQuality.EXACT, "the cost search", ""),
+    "least-nodes": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price, not by number"),
+    "most-pods": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+    "random": (MatchQuality.APPROXIMATE, "the cost search", "nodes are chosen by price"),
+}
+
+
+def _expander(_found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     for name in value.split(","):
-        match, becomes, note = notes.get(name, (MatchQuality.NONE, "", "an expander of your own is not asked"))
-        said.append(_finding(match, f"expander={name}", becomes, note))
-    return msgspec.structs.replace(found, expander=value), said
+        match, becomes, note = _EXPANDERS.get(name, (MatchQuality.NONE, "", "an expander of your own is not asked"))
+        collector.add(match, f"--expander={name}", becomes, note)
+    return {"expander": value}
 
 
-def _group_sizes(found: AutoscalerSettings, value: str) -> Change:
+def _group_sizes(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     least, most, name = value.split(":", 2)
-    said = _finding(MatchQuality.EXACT, f"nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
-    return msgspec.structs.replace(found, bounds=found.bounds | {name: (int(least), int(most))}), [said]
+    bounds = found.bounds | {name: (int(least), int(most))}
+    collector.exact(f"--nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
+    return {"bounds": bounds}
 
 
-def _discovery(found: AutoscalerSettings, value: str) -> Change:
+def _discovery(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     tags = [part.partition("=")[0] for part in value.partition("tag=")[2].split(",")]
     names = [tag.removeprefix(_OWN_TAG) for tag in tags if tag.startswith(_OWN_TAG)]
-    cluster = next((name for name in names if name != "enabled"), found.cluster)
-    said = _finding(
-        MatchQuality.EXACT, "node-group-auto-discovery", "the NodePools", "every group given here has become one"
-    )
-    return msgspec.structs.replace(found, cluster=cluster), [said]
+    collector.exact("--node-group-auto-discovery", "the NodePools", "every group given here has become one")
+    return {"cluster": next((name for name in names if name != "enabled"), found.cluster)}
 
 
-_HANDLERS: dict[str, Callable[[AutoscalerSettings, str], Change]] = {
+_HANDLERS: dict[str, Handler] = {
     "scale-down-unneeded-time": _unneeded_time,
     "scale-down-enabled": _scale_down,
     "max-node-provision-time": _provision_time,

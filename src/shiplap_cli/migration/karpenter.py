@@ -15,6 +15,7 @@ import msgspec
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.migration.migration_findings import (
     MIGRATION_TAINT,
+    FindingCollector,
     FormerKind,
     FormerPool,
     KubernetesObject,
@@ -71,20 +72,19 @@ def migrate(documents: Sequence[Document], naming: Naming) -> MigrationDraft:
     for document in documents:
         body = copy.deepcopy(dict(document.data))
         kind, version = str(body.get("kind", "")), str(body.get("apiVersion", "")).rpartition("/")[2]
-        source = document.name
+        collector = FindingCollector(document.name)
         if kind == "NodePool" and version in ("v1", "v1beta1"):
-            pool, found = _pool(source, body, version, naming)
-            pools.append(pool)
-            findings += found
+            pools.append(_pool(collector, body, version, naming))
         elif kind == "EC2NodeClass" and version in ("v1", "v1beta1"):
-            findings += _node_class(source, body, version)
+            _node_class(collector, body, version)
             classes[_name(body)] = body
         elif kind == "NodeOverlay" and version == "v1alpha1":
-            findings.append(MigrationFinding(MatchQuality.EXACT, source, "NodeOverlay", "the same"))
+            collector.exact("NodeOverlay", "the same")
             overlays.append(body)
         elif kind != "NodeClaim":
             note = f"{body.get('apiVersion')} is not read; bring it to v1beta1 or v1 with karpenter-convert first"
-            findings.append(MigrationFinding(MatchQuality.NONE, source, "apiVersion", "", note))
+            collector.not_mapped("apiVersion", note)
+        findings += collector.all
         _clean(body)
     findings += _move_kubelets(pools, classes)
     renamed = {pool.old_name: _name(pool.body) for pool in pools}
@@ -97,9 +97,9 @@ def migrate(documents: Sequence[Document], naming: Naming) -> MigrationDraft:
     return MigrationDraft(tuple(bodies), tuple(findings), tuple(sorted(formers, key=lambda former: former.name)))
 
 
-def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> tuple[_Pool, list[MigrationFinding]]:
+def _pool(collector: FindingCollector, body: KubernetesObject, version: str, naming: Naming) -> _Pool:
     name = _name(body)
-    findings = [MigrationFinding(MatchQuality.EXACT, source, "NodePool", f"NodePool/{naming.pool(name)}")]
+    collector.exact("NodePool", f"NodePool/{naming.pool(name)}")
     annotations = _mapping(body, "metadata", "annotations")
     kubelet: dict[str, Any] = {}
     if _KUBELET_ANNOTATION in annotations:
@@ -107,92 +107,69 @@ def _pool(source: str, body: KubernetesObject, version: str, naming: Naming) -> 
             kubelet = json.loads(annotations[_KUBELET_ANNOTATION])
         except (ValueError, TypeError) as error:
             note = f"is not JSON ({error}); write the settings into the EC2NodeClass by hand"
-            findings.append(
-                MigrationFinding(MatchQuality.NONE, source, f"metadata.annotations[{_KUBELET_ANNOTATION}]", "", note)
-            )
+            collector.not_mapped(f"metadata.annotations[{_KUBELET_ANNOTATION}]", note)
     if version == "v1beta1":
         claim = _mapping(body, "spec", "template", "spec")
         kubelet = claim.pop("kubelet", None) or {}
-        findings += _pool_to_v1(source, body, claim)
+        _pool_to_v1(collector, body, claim)
     if naming.taint:
         claim = _mapping(body, "spec", "template", "spec")
         claim["taints"] = [*(claim.get("taints") or []), msgspec.to_builtins(MIGRATION_TAINT)]
-        findings.append(
-            MigrationFinding(
-                MatchQuality.APPROXIMATE,
-                source,
-                f"{_TEMPLATE}.taints",
-                f"with {MIGRATION_TAINT.key}",
-                "only pods that tolerate it move; it is taken off in the last but one step",
-            )
-        )
+        note = "only pods that tolerate it move; it is taken off in the last but one step"
+        collector.approximate(f"{_TEMPLATE}.taints", f"with {MIGRATION_TAINT.key}", note)
     body["apiVersion"] = f"{CORE}/v1"
     _mapping(body, "metadata")["name"] = naming.pool(name)
-    return _Pool(source, name, body, kubelet), findings
+    return _Pool(collector.source, name, body, kubelet)
 
 
-def _pool_to_v1(source: str, body: KubernetesObject, claim: dict[str, Any]) -> Iterator[MigrationFinding]:
+def _pool_to_v1(collector: FindingCollector, body: KubernetesObject, claim: dict[str, Any]) -> None:
     reference = _mapping(claim, "nodeClassRef")
     group = str(reference.pop("apiVersion", "")).partition("/")[0] or AWS
     claim["nodeClassRef"] = {"group": group, "kind": "EC2NodeClass", **reference}
-    yield MigrationFinding(
-        MatchQuality.EXACT, source, f"{_TEMPLATE}.nodeClassRef.apiVersion", f"{_TEMPLATE}.nodeClassRef.group"
-    )
+    collector.exact(f"{_TEMPLATE}.nodeClassRef.apiVersion", f"{_TEMPLATE}.nodeClassRef.group")
     if claim.pop("resources", None) is not None:
-        yield MigrationFinding(
-            MatchQuality.NONE, source, f"{_TEMPLATE}.resources", "", "v1 has no such field; nothing read it"
-        )
+        collector.not_mapped(f"{_TEMPLATE}.resources", "v1 has no such field; nothing read it")
     claim.setdefault("requirements", [])
     disruption = _mapping(body, "spec", "disruption")
     if "expireAfter" in disruption:
         claim["expireAfter"] = disruption.pop("expireAfter")
         note = "since v1 an expired node is replaced whatever the budgets say; Shiplap has the replacement ready first"
-        yield MigrationFinding(
-            MatchQuality.APPROXIMATE, source, "spec.disruption.expireAfter", f"{_TEMPLATE}.expireAfter", note
-        )
+        collector.approximate("spec.disruption.expireAfter", f"{_TEMPLATE}.expireAfter", note)
     if disruption.get("consolidationPolicy", "WhenUnderutilized") == "WhenUnderutilized":
         disruption["consolidationPolicy"] = "WhenEmptyOrUnderutilized"
-        yield MigrationFinding(
-            MatchQuality.EXACT, source, "spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized"
-        )
+        collector.exact("spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized")
     if not disruption.get("consolidateAfter"):
         disruption["consolidateAfter"] = "0s"
-        yield MigrationFinding(
-            MatchQuality.EXACT, source, "spec.disruption.consolidateAfter", "0s", "v1beta1 did not wait either"
-        )
+        collector.exact("spec.disruption.consolidateAfter", "0s", "v1beta1 did not wait either")
 
 
-def _node_class(source: str, body: KubernetesObject, version: str) -> Iterator[MigrationFinding]:
-    yield MigrationFinding(MatchQuality.EXACT, source, "EC2NodeClass", "the same")
+def _node_class(collector: FindingCollector, body: KubernetesObject, version: str) -> None:
+    collector.exact("EC2NodeClass", "the same")
     if version == "v1":
         return
     body["apiVersion"] = f"{AWS}/v1"
     spec = _mapping(body, "spec")
-    yield from _images(source, spec)
+    _images(collector, spec)
     options = _mapping(spec, "metadataOptions")
     if "httpPutResponseHopLimit" not in options:
         options["httpPutResponseHopLimit"] = 2
         note = "v1beta1's default, written out: v1's is 1, which keeps containers from the metadata service"
-        yield MigrationFinding(MatchQuality.EXACT, source, "spec.metadataOptions.httpPutResponseHopLimit", "2", note)
+        collector.exact("spec.metadataOptions.httpPutResponseHopLimit", "2", note)
 
 
-def _images(source: str, spec: dict[str, Any]) -> Iterator[MigrationFinding]:
+def _images(collector: FindingCollector, spec: dict[str, Any]) -> None:
     family, terms = spec.get("amiFamily", ""), spec.get("amiSelectorTerms")
     if family == "Ubuntu":
         spec["amiFamily"] = "AL2"
         spec.setdefault("blockDeviceMappings", [_UBUNTU_VOLUME])
         note = "v1 has no Ubuntu family; its images boot with AL2's user data"
         note += "" if terms else "; name them in amiSelectorTerms, v1 finds none by itself"
-        yield MigrationFinding(
-            MatchQuality.APPROXIMATE if terms else MatchQuality.NONE, source, "spec.amiFamily", "AL2", note
-        )
+        collector.add(MatchQuality.APPROXIMATE if terms else MatchQuality.NONE, "spec.amiFamily", "AL2", note)
     elif not terms and family in _ALIASES:
         spec["amiSelectorTerms"] = [{"alias": _ALIASES[family]}]
         del spec["amiFamily"]
         note = "the newest image of the family, as before; a version instead of latest makes roll-outs yours to time"
-        yield MigrationFinding(
-            MatchQuality.EXACT, source, "spec.amiFamily", f"spec.amiSelectorTerms alias {_ALIASES[family]}", note
-        )
+        collector.exact("spec.amiFamily", f"spec.amiSelectorTerms alias {_ALIASES[family]}", note)
 
 
 _UBUNTU_VOLUME = {

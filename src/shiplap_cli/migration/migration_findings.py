@@ -41,19 +41,23 @@ class FindingCollector:
 
     def __init__(self, source: str) -> None:
         self.all: list[MigrationFinding] = []
-        self._source = source
+        self.source = source
+
+    def add(self, match: MatchQuality, field: str, becomes: str = "", note: str = "") -> None:
+        """How it maps, by `match`."""
+        self.all.append(MigrationFinding(match, self.source, field, becomes, note))
 
     def exact(self, field: str, becomes: str, note: str = "") -> None:
         """It maps as it was."""
-        self.all.append(MigrationFinding(MatchQuality.EXACT, self._source, field, becomes, note))
+        self.add(MatchQuality.EXACT, field, becomes, note)
 
     def approximate(self, field: str, becomes: str, note: str) -> None:
         """It maps, with a difference."""
-        self.all.append(MigrationFinding(MatchQuality.APPROXIMATE, self._source, field, becomes, note))
+        self.add(MatchQuality.APPROXIMATE, field, becomes, note)
 
     def not_mapped(self, field: str, note: str) -> None:
         """It does not map."""
-        self.all.append(MigrationFinding(MatchQuality.NONE, self._source, field, "", note))
+        self.add(MatchQuality.NONE, field, note=note)
 
 
 class Naming(msgspec.Struct, frozen=True):

@@ -42,9 +42,11 @@ def charts(timeline: Timeline, pools: Iterable[str] = ()) -> str:
         return "<p class=empty>Nothing was sampled.</p>"
     names = sorted({pool for sample in samples for pool in sample.nodes}, key=lambda pool: (not pool, pool))
     colours = colour_numbers({*pools, *names})
-    pending = ChartLine("pods that wait", [(item.at_s, item.pending) for item in samples], "waits")
+    pending = ChartLine("pods that wait", [(sample.at_s, sample.pending) for sample in samples], "waits")
     nodes = [
-        ChartLine(name or "of others", [(item.at_s, item.nodes.get(name, 0)) for item in samples], f"p{colours[name]}")
+        ChartLine(
+            name or "of others", [(sample.at_s, sample.nodes.get(name, 0)) for sample in samples], f"p{colours[name]}"
+        )
         for name in names
     ]
     ends = max(timeline.ends_s, samples[-1].at_s, 1.0)
@@ -59,12 +61,12 @@ def charts(timeline: Timeline, pools: Iterable[str] = ()) -> str:
 
 
 def _money(samples: Sequence[Sample]) -> list[ChartLine]:
-    lines = [ChartLine("paid", [(item.at_s, item.hourly) for item in samples], "paid")]
-    if any(item.list_hourly > item.hourly + 1e-9 for item in samples):
+    lines = [ChartLine("paid", [(sample.at_s, sample.hourly) for sample in samples], "paid")]
+    if any(sample.list_hourly > sample.hourly + 1e-9 for sample in samples):
         lines.append(
-            ChartLine("at on-demand list price", [(item.at_s, item.list_hourly) for item in samples], "listed")
+            ChartLine("at on-demand list price", [(sample.at_s, sample.list_hourly) for sample in samples], "listed")
         )
-    bound = [(item.at_s, item.bound_hourly) for item in samples if item.bound_hourly is not None]
+    bound = [(sample.at_s, sample.bound_hourly) for sample in samples if sample.bound_hourly is not None]
     if bound:
         lines.append(ChartLine("lower bound", bound, "bound", dashed=True))
     return lines
@@ -119,21 +121,21 @@ def event_rows(events: Sequence[TimelineEvent], ends_s: float) -> str:
     for event in events:
         kinds.setdefault(event.kind, []).append(event)
     rows = []
-    for kind, some in list(kinds.items())[:_ROWS]:
+    for kind, happened in list(kinds.items())[:_ROWS]:
         marks: dict[int, list[TimelineEvent]] = {}
-        for event in some:
+        for event in happened:
             marks.setdefault(min(int(_COLUMNS * event.at_s / ends_s), _COLUMNS - 1), []).append(event)
         width = _WIDTH / _COLUMNS
         size = f'y="2" width="{width - 2:g}" height="12" rx="1"'
         drawn = "".join(
-            f'<rect x="{place * width:g}" {size}><title>{_tooltip(there)}</title></rect>'
-            for place, there in marks.items()
+            f'<rect x="{column * width:g}" {size}><title>{_tooltip(marked)}</title></rect>'
+            for column, marked in marks.items()
         )
-        style = "row bad" if some[0].bad else "row"
+        style = "row bad" if happened[0].bad else "row"
         rows.append(
-            f"<div class='{style}'><span>{text(kind)} <b>{len(some):,}</b></span>"
+            f"<div class='{style}'><span>{text(kind)} <b>{len(happened):,}</b></span>"
             f"<div class=field>"
-            f'<svg viewBox="0 0 1000 16" preserveAspectRatio=none role=img aria-label="{text(kind)}: {len(some)}">'
+            f'<svg viewBox="0 0 1000 16" preserveAspectRatio=none role=img aria-label="{text(kind)}: {len(happened)}">'
             f"{drawn}</svg><i class=cursor></i></div></div>"
         )
     if not rows:
@@ -152,7 +154,7 @@ def _stacked(filled: Sequence[ChartLine]) -> list[ChartLine]:
     below: list[float] = []
     stacked = []
     for line in filled:
-        below = [value + (below[place] if below else 0.0) for place, (_, value) in enumerate(line.points)]
+        below = [value + (below[index] if below else 0.0) for index, (_, value) in enumerate(line.points)]
         moments = [moment for moment, _ in line.points]
         stacked.append(msgspec.structs.replace(line, points=list(zip(moments, below, strict=True))))
     return stacked
@@ -186,30 +188,30 @@ def _area(points: Sequence[tuple[float, float]], ends_s: float, top: float) -> s
 
 def _columns(lines: Sequence[ChartLine], ends_s: float, show: Callable[[float], str]) -> list[str]:
     """Invisible columns whose tooltips show the values at their left edge."""
-    found = []
-    places = [0] * len(lines)
+    columns = []
+    positions = [0] * len(lines)
     for column in range(_COLUMNS):
         moment = ends_s * column / _COLUMNS
-        told = [duration(moment)]
+        shown = [duration(moment)]
         for number, line in enumerate(lines):
-            while places[number] + 1 < len(line.points) and line.points[places[number] + 1][0] <= moment:
-                places[number] += 1
-            if line.points and line.points[places[number]][0] <= moment:
-                told.append(f"{line.label}: {show(line.points[places[number]][1])}")
+            while positions[number] + 1 < len(line.points) and line.points[positions[number] + 1][0] <= moment:
+                positions[number] += 1
+            if line.points and line.points[positions[number]][0] <= moment:
+                shown.append(f"{line.label}: {show(line.points[positions[number]][1])}")
         width = _WIDTH / _COLUMNS
-        found.append(
-            f'<rect class=hit x="{column * width:g}" width="{width:g}" height="100"><title>{text(chr(10).join(told))}'
+        columns.append(
+            f'<rect class=hit x="{column * width:g}" width="{width:g}" height="100"><title>{text(chr(10).join(shown))}'
             "</title></rect>"
         )
-    return found
+    return columns
 
 
 def _time_axis(ends_s: float) -> str:
     """Labels in equal distances, at round moments."""
-    step = next(each for each in _STEPS if ends_s / each <= _TICKS)
+    step = next(seconds for seconds in _STEPS if ends_s / seconds <= _TICKS)
     labels = "".join(
-        f'<span style="left:{100 * place * step / ends_s:.2f}%">{text(duration(place * step))}</span>'
-        for place in range(int(ends_s / step * 0.97) + 1)
+        f'<span style="left:{100 * tick * step / ends_s:.2f}%">{text(duration(tick * step))}</span>'
+        for tick in range(int(ends_s / step * 0.97) + 1)
     )
     return f"<div class=axis aria-hidden=true>{labels}</div>"
 

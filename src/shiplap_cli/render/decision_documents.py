@@ -34,7 +34,7 @@ def caveat_lines(inputs: LoadedInputs) -> list[RenderableType]:
 
 def caveat_texts(inputs: LoadedInputs) -> tuple[str, ...]:
     """The same as plain lines."""
-    return (*(item.text for item in inputs.unseen), *inputs.notes)
+    return (*(missing.text for missing in inputs.unseen), *inputs.notes)
 
 
 def plan_document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def plan_document(decided: Plan, solve_s: float, money: Money) -> dict[str, Any]
     extra = {"staticPools": decided.static_pools, "buffers": decided.buffers}
     return {
         "nodeClaims": [claim_document(claim, money) for claim in decided.node_claims],
-        "existingNodes": [{"name": place.name, "pods": _pod_keys(place.pods)} for place in decided.existing_nodes],
+        "existingNodes": [{"name": node.name, "pods": _pod_keys(node.pods)} for node in decided.existing_nodes],
         "unschedulable": [_left_out(entry) for entry in decided.unschedulable],
         "ignored": [{"pod": entry.pod.key, "message": entry.message} for entry in decided.ignored],
         "cost": {"hourly": decided.hourly, "estimated": money.of_launches(decided.node_claims).estimated},

@@ -32,6 +32,7 @@ from shiplap.scheduling.model.planned_pods import owner_kind
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.money import Money, dollars
+from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
 from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference
 from shiplap_lab.simulation.packing_bounds import hourly_bound, offers_of
@@ -51,7 +52,7 @@ def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None,
     money = Money(snapshot)
     before = picture_of_snapshot(present or snapshot, money.prices)
     after = replace(picture_after_plan(snapshot, plan, money.prices), bound_hourly=_lower_bound(snapshot, plan))
-    reused = sum(len(place.pods) for place in plan.existing_nodes)
+    reused = sum(len(node.pods) for node in plan.existing_nodes)
     placed = sum(len(claim.pods) for claim in plan.node_claims)
     lead = (
         f"{markup.counted(len(plan.node_claims), 'node')} to launch for {markup.counted(placed, 'pod')}, "
@@ -97,7 +98,11 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
         legend((*marked.nodes, *after.nodes)),
         f'<div class="sides map"><div><h2>Before</h2>{sections(marked, chosen, colours)}</div>',
         f"<div><h2>After</h2>{sections(after, chosen, colours)}</div></div>",
-        _blocked(decision),
+        _by_reason(
+            "What stays",
+            ("nodes", "which", "stay because"),
+            ((entry.reason, entry.node) for entry in decision.blocked),
+        ),
         pending_table(after),
         node_table(after),
     ]
@@ -109,9 +114,9 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
     gone = {name for command in decision.commands for name in command.nodes}
     merged: dict[str, Placement] = {}
     for command in decision.commands:
-        for place in command.placements:
-            known = merged.get(place.name)
-            merged[place.name] = Placement(place.name, (*known.pods, *place.pods)) if known else place
+        for placement in command.placements:
+            known = merged.get(placement.name)
+            merged[placement.name] = Placement(placement.name, (*known.pods, *placement.pods)) if known else placement
     claims = tuple(claim for command in decision.commands for claim in command.replacements)
     after = picture_after_plan(snapshot, Plan(node_claims=claims, existing_nodes=tuple(merged.values())), prices)
     return replace(after, nodes=tuple(node for node in after.nodes if node.name not in gone))
@@ -121,7 +126,7 @@ def _lower_bound(snapshot: Snapshot, plan: Plan) -> float | None:
     """What our nodes cost at least for the pods that are on them or get a place; daemons are no such pods."""
     ours = {node.metadata.name for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels}
     placed = {ref.key for claim in plan.node_claims for ref in claim.pods}
-    placed |= {ref.key for place in plan.existing_nodes if place.name in ours for ref in place.pods}
+    placed |= {ref.key for node in plan.existing_nodes if node.name in ours for ref in node.pods}
     counted = [
         pod_requests(pod) | {PODS: 1}
         for pod in snapshot.view.pods
@@ -151,8 +156,8 @@ def _launches(claims: Iterable[PlannedClaim], money: Money) -> str:
     if not alike:
         return ""
     rows = [
-        (f"{len(some):,}", kind, bought, zone, pool, tier if tier != "0" else "", price, _pods(some), why)
-        for (pool, tier, kind, bought, zone, price, why), some in list(alike.items())[:_MOST_ROWS]
+        (f"{len(launched):,}", kind, bought, zone, pool, tier if tier != "0" else "", price, _pods(launched), why)
+        for (pool, tier, kind, bought, zone, price, why), launched in list(alike.items())[:_MOST_ROWS]
     ]
     head = ("nodes", "type", "bought as", "zone", "pool", "fallback", "per hour", "pods", "why not the better tier")
     return f"<h2>To launch</h2>{markup.table(head, rows, numbers=(0, 6, 7), stacks=True)}{_omitted(len(alike))}"
@@ -166,7 +171,7 @@ def _commands(decision: Decision, money: Money) -> str:
     rows = [
         (
             str(command.reason),
-            ", ".join(command.nodes[:4]) + (f" and {len(command.nodes) - 4} more" if len(command.nodes) > 4 else ""),
+            summary(command.nodes, 4),
             ", ".join(claim.launch.instance_type for claim in command.replacements) or markup.NOTHING,
             f"{command.moved:,}",
             markup.dollars(command.savings_hourly, estimated=money.saved([command]).estimated),
@@ -180,18 +185,16 @@ def _commands(decision: Decision, money: Money) -> str:
     return f"<h2>Commands</h2>{markup.table(head, rows, numbers=(3, 4), stacks=True)}{_omitted(len(decision.commands))}"
 
 
-def _blocked(decision: Decision) -> str:
-    if not decision.blocked:
+def _by_reason(title: str, head: tuple[str, str, str], pairs: Iterable[tuple[str, str]]) -> str:
+    """Names by what is said of them, most first."""
+    reasons = grouped(pairs)
+    if not reasons:
         return ""
-    reasons: dict[str, list[str]] = {}
-    for entry in decision.blocked:
-        reasons.setdefault(entry.reason, []).append(entry.node)
     rows = [
-        (f"{len(nodes):,}", ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""), reason)
-        for reason, nodes in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))[:_MOST_ROWS]
+        (f"{len(names):,}", summary(names, 4), reason)
+        for reason, names in sorted(reasons.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_MOST_ROWS]
     ]
-    table = markup.table(("nodes", "which", "stay because"), rows, numbers=(0,), stacks=True)
-    return f"<h2>What stays</h2>{table}{_omitted(len(reasons))}"
+    return f"<h2>{title}</h2>{markup.table(head, rows, numbers=(0,), stacks=True)}{_omitted(len(reasons))}"
 
 
 def _omitted(count: int) -> str:
@@ -204,12 +207,12 @@ def _title(snapshot: Snapshot) -> str:
 
 
 def diff_report(
-    found: PlanDifference, snapshots: Sequence[Snapshot], plans: Sequence[Plan], missing: tuple[str, ...] = ()
+    compared: PlanDifference, snapshots: Sequence[Snapshot], plans: Sequence[Plan], missing: tuple[str, ...] = ()
 ) -> str:
     """What changes in numbers, then the nodes of both plans, drawn alike.
 
     Args:
-        found: the difference.
+        compared: the difference.
         snapshots: what OLD and NEW were made on.
         plans: made on them.
         missing: what could not be seen, a line each.
@@ -221,45 +224,43 @@ def diff_report(
     chosen = boxes.detail_level(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*old.pools, *new.pools})
     lead = (
-        f"{found.new.manifests} instead of {found.old.manifests}: "
-        f"{_signed(found.new.nodes - found.old.nodes, 'node')}, "
-        f"{_signed_dollars(found.new.hourly - found.old.hourly)} per hour, {len(found.newly_left_out)} left out that "
-        f"had a place, {len(found.newly_placed)} placed that had none; {rfc3339(snapshots[1].now)}"
+        f"{compared.new.manifests} instead of {compared.old.manifests}: "
+        f"{_signed(compared.new.nodes - compared.old.nodes, 'node')}, "
+        f"{_signed_dollars(compared.new.hourly - compared.old.hourly)} per hour, "
+        f"{len(compared.newly_left_out)} left out that had a place, "
+        f""
+        f"{len(compared.newly_placed)} placed that had none; {rfc3339(snapshots[1].now)}"
     )
     body = [
         missing_list(missing),
         totals(new, old),
-        _numbers(found),
-        _pods_left_out("Placed by OLD, left out by NEW", found.newly_left_out),
-        _pods_left_out("Left out by OLD, placed by NEW", found.newly_placed),
-        _launch_comparison("By pool", "pool", found.old.pools, found.new.pools),
-        _launch_comparison("By instance type", "instance type", found.old.instance_types, found.new.instance_types),
+        _numbers(compared),
+        _pods_left_out("Placed by OLD, left out by NEW", compared.newly_left_out),
+        _pods_left_out("Left out by OLD, placed by NEW", compared.newly_placed),
+        _launch_comparison("By pool", "pool", compared.old.pools, compared.new.pools),
+        _launch_comparison(
+            "By instance type", "instance type", compared.old.instance_types, compared.new.instance_types
+        ),
         "<h2>The nodes once it is done</h2>",
         legend((*old.nodes, *new.nodes)),
-        f'<div class="sides map"><div><h3>With {markup.text(found.old.manifests)}</h3>'
+        f'<div class="sides map"><div><h3>With {markup.text(compared.old.manifests)}</h3>'
         f"{sections(old, chosen, colours)}</div>",
-        f"<div><h3>With {markup.text(found.new.manifests)}</h3>{sections(new, chosen, colours)}</div></div>",
+        f"<div><h3>With {markup.text(compared.new.manifests)}</h3>{sections(new, chosen, colours)}</div></div>",
     ]
     return page("Two sets of manifests compared", lead, "".join(body))
 
 
-def _numbers(found: PlanDifference) -> str:
-    old, new = found.old, found.new
-    counts = (
-        ("nodes to launch", old.nodes, new.nodes),
-        ("pods on new nodes", old.pods_on_new, new.pods_on_new),
-        ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
-        ("pods without a place", old.unschedulable, new.unschedulable),
-        ("pods left alone", old.ignored, new.ignored),
-        ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
-    )
-    rows = [(name, f"{before:,}", f"{after:,}", _signed(after - before)) for name, before, after in counts]
+def _numbers(compared: PlanDifference) -> str:
+    old, new = compared.old, compared.new
+    rows = [(name, f"{before:,}", f"{after:,}", _signed(after - before)) for name, before, after in compared.counts]
     for name, before, after in (
         ("launched, per hour", old.price, new.price),
         ("the cluster then, per hour", old.totals.then.price, new.totals.then.price),
     ):
         rows.append((name, dollars(before), dollars(after), _signed_dollars(after.hourly - before.hourly)))
-    moved = f"<p>{markup.counted(found.moved, 'pod')} would get a node of another pool.</p>" if found.moved else ""
+    moved = (
+        f"<p>{markup.counted(compared.moved, 'pod')} would get a node of another pool.</p>" if compared.moved else ""
+    )
     table = markup.table(("", "old", "new", "change"), rows, numbers=(1, 2, 3))
     return f"<h2>What changes</h2>{table}{moved}"
 
@@ -284,22 +285,11 @@ def _launch_comparison(title: str, what: str, old: Mapping[str, Launches], new: 
         return ""
     head = (what, "nodes, old", "nodes, new", "change", "per hour, old", "per hour, new", "change of it")
     table = markup.table(head, rows[:_MOST_ROWS], numbers=(1, 2, 3, 4, 5, 6), stacks=True)
-    more = f"<p>{len(rows) - _MOST_ROWS:,} more are not listed.</p>" if len(rows) > _MOST_ROWS else ""
-    return f"<h2>{title}</h2>{table}{more}"
+    return f"<h2>{title}</h2>{table}{_omitted(len(rows))}"
 
 
 def _pods_left_out(title: str, entries: Sequence[LeftOut]) -> str:
-    """Pods by what is said of them, most first."""
-    said: dict[str, list[str]] = {}
-    for entry in entries:
-        said.setdefault(entry.message, []).append(entry.pod)
-    if not said:
-        return ""
-    rows = [
-        (f"{len(pods):,}", ", ".join(pods[:4]) + (f" and {len(pods) - 4} more" if len(pods) > 4 else ""), message)
-        for message, pods in sorted(said.items(), key=lambda item: (-len(item[1]), item[0]))[:_MOST_ROWS]
-    ]
-    return f"<h2>{title}</h2>{markup.table(('pods', 'which', 'why'), rows, numbers=(0,), stacks=True)}"
+    return _by_reason(title, ("pods", "which", "why"), ((entry.message, entry.pod) for entry in entries))
 
 
 def _signed(change: int, noun: str = "") -> str:

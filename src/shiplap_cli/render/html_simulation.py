@@ -67,9 +67,9 @@ def _verdict(outcome: RunOutcome) -> str:
     if not outcome.violations:
         return "<p class=good><b>Every invariant held.</b></p>"
     return "".join(
-        f"<p class=bad><b>Broken after {duration(item.at)}: {text(item.promise)}.</b> "
-        f"{text(markup.short(item.detail, 1500))}</p>"
-        for item in outcome.violations
+        f"<p class=bad><b>Broken after {duration(violation.at)}: {text(violation.promise)}.</b> "
+        f"{text(markup.short(violation.detail, 1500))}</p>"
+        for violation in outcome.violations
     )
 
 
@@ -121,13 +121,13 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
     kept = list(frames)
     drawn: dict[NodePicture, str] = {}
     pieces = _Pieces(chosen, colours, drawn)
-    told = [pieces.frame(frame, ends_s) for frame in kept]
+    documents = [pieces.frame(frame, ends_s) for frame in kept]
     while pieces.size > most_bytes and len(kept) > 1:
         kept = kept[len(kept) % 2 == 0 :: 2]  # the last one stays
         pieces = _Pieces(chosen, colours, drawn)
-        told = [pieces.frame(frame, ends_s) for frame in kept]
+        documents = [pieces.frame(frame, ends_s) for frame in kept]
     last = kept[-1].picture
-    document = msgspec.json.encode(told).decode().replace("<", "\\u003c")
+    document = msgspec.json.encode(documents).decode().replace("<", "\\u003c")
     when = duration(kept[-1].at_s)
     everything = [node for frame in kept for node in frame.picture.nodes]
     return (
@@ -138,7 +138,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
         f"<div id=totals>{totals(last)}</div>"
         f'<div class=map id=map data-list="{list_class(chosen)}">{sections(last, chosen, colours)}</div>'
         f"<div id=waiting>{pending_table(last)}</div>"
-        f"<template id=pieces>{''.join(pieces.made)}</template>"
+        f"<template id=pieces>{''.join(pieces.numbers)}</template>"
         f'<script type="application/json" id=moments>{document}</script>'
     )
 
@@ -147,7 +147,7 @@ class _Pieces:
     """Markup that frames refer to by number: each piece once. `drawn` are boxes drawn so far."""
 
     def __init__(self, chosen: DetailLevel, colours: Mapping[str, int], drawn: dict[NodePicture, str]) -> None:
-        self.made: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self.size = 0
         self._chosen, self._colours, self._drawn = chosen, colours, drawn
 
@@ -172,12 +172,12 @@ class _Pieces:
 
     def _box(self, node: NodePicture) -> str:
         """Most nodes are in many frames as they were."""
-        found = self._drawn.get(node)
-        if found is None:
-            found = self._drawn[node] = boxes.box(node, self._chosen)
-        return found
+        drawn = self._drawn.get(node)
+        if drawn is None:
+            drawn = self._drawn[node] = boxes.box(node, self._chosen)
+        return drawn
 
-    def _piece(self, made: str) -> int:
-        if made not in self.made:
-            self.size += len(made)
-        return self.made.setdefault(made, len(self.made))
+    def _piece(self, markup: str) -> int:
+        if markup not in self.numbers:
+            self.size += len(markup)
+        return self.numbers.setdefault(markup, len(self.numbers))

@@ -21,25 +21,25 @@ def pictures_of(
     install: DeployedInstall, clusters: Sequence[str], now: float
 ) -> tuple[list[ClusterPicture], list[str]]:
     """A picture of each cluster whose claims may be read, and why the others' may not."""
-    found, missing = [], []
+    pictures, missing = [], []
     for cluster in clusters:
         try:
-            found.append(picture_of_claims(cluster, now, install.state().claims(cluster)))
+            pictures.append(picture_of_claims(cluster, now, install.state().claims(cluster)))
         except (StoreError, AwsError, InvalidInput) as error:
             missing.append(f"The nodes of {cluster} cannot be read: {error}")
-    return found, missing
+    return pictures, missing
 
 
 def status_report(
-    found: StatusDocument,
+    status: StatusDocument,
     metrics: InstallMetrics,
     pictures: Sequence[ClusterPicture],
     missing: Sequence[str],
     now: float,
 ) -> str:
     """Everything on one page; what could not be seen comes first."""
-    names = ", ".join(each.cluster for each in found.clusters) or "no cluster is known yet"
-    body = [missing_list((*missing, *metrics.unseen)), _failures(metrics), *_classes(found), _pools(metrics)]
+    names = ", ".join(cluster.cluster for cluster in status.clusters) or "no cluster is known yet"
+    body = [missing_list((*missing, *metrics.unseen)), _failures(metrics), *_classes(status), _pools(metrics)]
     for picture in pictures:
         body += [
             f"<h2>Nodes of {text(picture.cluster)}</h2>",
@@ -47,13 +47,20 @@ def status_report(
             packing_map(picture),
             node_table(picture),
         ]
-    body += [_learned(metrics), _resting(metrics), _queues(metrics), _functions(metrics), _catalogues(found)]
+    body += [_learned(metrics), _resting(metrics), _queues(metrics), _functions(metrics), _catalogues(status)]
     return page("Status of an install of Shiplap", f"{names}; {rfc3339(now)}", "".join(body))
 
 
-def _classes(found: StatusDocument) -> list[str]:
+def _section(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), *, stacks: bool = True
+) -> str:
+    """A table under its title; nothing without rows."""
+    return f"<h2>{title}</h2>{table(head, rows, numbers=numbers, stacks=stacks)}" if rows else ""
+
+
+def _classes(status: StatusDocument) -> list[str]:
     parts = []
-    for each in found.clusters:
+    for cluster in status.clusters:
         rows = [
             (
                 item.name,
@@ -63,34 +70,40 @@ def _classes(found: StatusDocument) -> list[str]:
                 str(item.instance_types),
                 "; ".join([*_wrong(item.conditions), *item.warnings]),
             )
-            for item in each.node_classes
+            for item in cluster.node_classes
         ]
         head = ("node class", "ready", "AMIs", "subnets", "types", "why")
         shown = table(head, rows, numbers=(2, 3, 4), stacks=True)
-        title = f"{each.cluster} ({each.region}), looked at {duration(each.age_seconds)} ago"
+        title = f"{cluster.cluster} ({cluster.region}), looked at {duration(cluster.age_seconds)} ago"
         parts.append(f"<h2>{text(title)}</h2>{shown}")
-        pools = [(item.name, item.node_class, str(item.weight), item.ready, item.reason) for item in each.pools]
+        pools = [(pool.name, pool.node_class, str(pool.weight), pool.ready, pool.reason) for pool in cluster.pools]
         if pools:
             heads = ("node pool", "node class", "weight", "ready", "why")
-            parts.append(f"<h3>Pools of {text(each.cluster)}</h3>{table(heads, pools, numbers=(2,), stacks=True)}")
+            parts.append(f"<h3>Pools of {text(cluster.cluster)}</h3>{table(heads, pools, numbers=(2,), stacks=True)}")
     return parts
 
 
 def _wrong(known: Sequence[conditions.Condition]) -> list[str]:
     return [
-        f"{item.type}: {item.reason}: {item.message}"
-        for item in known
-        if item.status != conditions.TRUE and item.type != conditions.READY
+        f"{condition.type}: {condition.reason}: {condition.message}"
+        for condition in known
+        if condition.status != conditions.TRUE and condition.type != conditions.READY
     ]
 
 
-def _catalogues(found: StatusDocument) -> str:
+def _catalogues(status: StatusDocument) -> str:
     rows = [
-        (item.region, f"{item.instance_types:,}", duration(item.age_seconds), item.on_demand_prices_at, item.problem)
-        for item in found.catalogues
+        (
+            known.region,
+            f"{known.instance_types:,}",
+            duration(known.age_seconds),
+            known.on_demand_prices_at,
+            known.problem,
+        )
+        for known in status.catalogues
     ]
     head = ("catalogue", "types", "age", "on-demand prices of", "problem")
-    return f"<h2>Catalogues</h2>{table(head, rows, numbers=(1, 2), stacks=True)}" if rows else ""
+    return _section("Catalogues", head, rows, numbers=(1, 2))
 
 
 def _pools(metrics: InstallMetrics) -> str:
@@ -106,7 +119,7 @@ def _pools(metrics: InstallMetrics) -> str:
         for use in metrics.pool_use
     ]
     head = ("pool", "nodes", "starting", "leaving", "per hour", "limits")
-    return f"<h2>What pools have</h2>{table(head, rows, numbers=(1, 2, 3, 4), stacks=True)}" if rows else ""
+    return _section("What pools have", head, rows, numbers=(1, 2, 3, 4))
 
 
 def _learned(metrics: InstallMetrics) -> str:
@@ -127,40 +140,41 @@ def _learned(metrics: InstallMetrics) -> str:
 
 def _resting(metrics: InstallMetrics) -> str:
     rows = [
-        (item.instance_type, item.capacity_type, item.zone, item.code, item.until) for item in metrics.resting[:200]
+        (offer.instance_type, offer.capacity_type, offer.zone, offer.code, offer.until)
+        for offer in metrics.resting[:200]
     ]
     head = ("instance type", "bought as", "zone", "EC2 said", "left alone until")
-    return f"<h2>What EC2 refuses for now</h2>{table(head, rows, stacks=True)}" if rows else ""
+    return _section("What EC2 refuses for now", head, rows)
 
 
 def _queues(metrics: InstallMetrics) -> str:
     rows = [
         (
-            item.name,
-            str(item.waiting),
-            str(item.in_flight),
-            str(item.dead_letters),
-            ", ".join(f"{reason}: {count}" for reason, count in item.reasons.items()),
+            queue.name,
+            str(queue.waiting),
+            str(queue.in_flight),
+            str(queue.dead_letters),
+            ", ".join(f"{reason}: {count}" for reason, count in queue.reasons.items()),
         )
-        for item in metrics.queues
+        for queue in metrics.queues
     ]
     head = ("queue", "waiting", "in flight", "dead letters", "reasons")
-    return f"<h2>Queues</h2>{table(head, rows, numbers=(1, 2, 3), stacks=True)}" if rows else ""
+    return _section("Queues", head, rows, numbers=(1, 2, 3))
 
 
 def _functions(metrics: InstallMetrics) -> str:
     rows = [
         (
-            item.name,
-            item.version,
-            *("?" if n is None else f"{n:,}" for n in (item.invocations, item.errors, item.throttles)),
+            function.name,
+            function.version,
+            *("?" if n is None else f"{n:,}" for n in (function.invocations, function.errors, function.throttles)),
         )
-        for item in metrics.functions
+        for function in metrics.functions
     ]
     head = ("function", "version", "calls", "errors", "throttles")
-    return f"<h2>Functions in the last hour</h2>{table(head, rows, numbers=(2, 3, 4))}" if rows else ""
+    return _section("Functions in the last hour", head, rows, numbers=(2, 3, 4), stacks=False)
 
 
 def _failures(metrics: InstallMetrics) -> str:
-    rows = [(item.at, f"{item.cluster}/{item.claim}", item.why) for item in metrics.failures[:200]]
-    return f"<h2>Failures of the last hour</h2>{table(('at', 'claim', 'why'), rows, stacks=True)}" if rows else ""
+    rows = [(failure.at, f"{failure.cluster}/{failure.claim}", failure.why) for failure in metrics.failures[:200]]
+    return _section("Failures of the last hour", ("at", "claim", "why"), rows)

@@ -20,7 +20,7 @@ from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.node_account import NodeAccount
 from shiplap_cli.explain.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
-from shiplap_cli.output import counted, summary
+from shiplap_cli.output import counted, grouped, summary
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -39,8 +39,8 @@ def plan_page(
         parts.append(_claim_table(alike, account, money))
     if decided.existing_nodes:
         table = Table("node", "pods", box=None, pad_edge=False)
-        for place in decided.existing_nodes:
-            table.add_row(place.name, summary(_pod_keys(place.pods)))
+        for node in decided.existing_nodes:
+            table.add_row(node.name, summary(_pod_keys(node.pods)))
         parts += [Text("Used as they are", style="italic"), table, Text()]
     parts += _message_table("Without a place", decided.unschedulable, "red")
     parts += _message_table("Left alone", decided.ignored, "yellow")
@@ -63,7 +63,7 @@ def plan_page(
         why = "applied nowhere, for they conflict with others of equal weight"
         parts += [Text(f"NodeOverlays {why}: {summary(rejected_overlays)}", style="yellow"), Text()]
     placed = sum(len(claim.pods) for claim in decided.node_claims)
-    reused = sum(len(place.pods) for place in decided.existing_nodes)
+    reused = sum(len(node.pods) for node in decided.existing_nodes)
     parts.append(
         Text.assemble(
             ("Plan: ", "bold"),
@@ -83,7 +83,7 @@ def claim_page(claim: PlannedClaim, account: ClaimAccount, money: Money) -> Rend
 
 def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
     """Claims that would be launched alike for the same reasons, together, in the order of the first of each kind."""
-    found: dict[object, list[PlannedClaim]] = {}
+    by_kind: dict[object, list[PlannedClaim]] = {}
     for claim in claims:
         kind = (
             claim.node_pool,
@@ -94,8 +94,8 @@ def _alike(claims: Sequence[PlannedClaim]) -> list[list[PlannedClaim]]:
             claim.relies_on_estimate,
             claim.gave_up,
         )
-        found.setdefault(kind, []).append(claim)
-    return list(found.values())
+        by_kind.setdefault(kind, []).append(claim)
+    return list(by_kind.values())
 
 
 def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, money: Money) -> RenderableType:
@@ -137,9 +137,7 @@ def _claim_table(alike: Sequence[PlannedClaim], account: ClaimAccount | None, mo
 
 def _message_table(title: str, entries: Sequence[Unschedulable], style: str) -> list[RenderableType]:
     """Entries with equal messages together, the message below them."""
-    by_message: dict[str, list[str]] = {}
-    for entry in entries:
-        by_message.setdefault(entry.message, []).append(entry.pod.key)
+    by_message = grouped((entry.message, entry.pod.key) for entry in entries)
     if not by_message:
         return []
     table = Table.grid(Column(), Column(overflow="fold"), padding=(0, 1))

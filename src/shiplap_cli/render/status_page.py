@@ -66,25 +66,25 @@ def _queues(metrics: InstallMetrics) -> Table:
 def _functions(metrics: InstallMetrics) -> Table:
     columns = _right("version", "invocations", "errors", "throttles")
     table = Table("function", *columns, title="Functions, last hour", title_justify="left")
-    for item in metrics.functions:
-        counts = ("?" if n is None else str(n) for n in (item.invocations, item.errors, item.throttles))
-        table.add_row(item.name, item.version, *counts)
+    for function in metrics.functions:
+        counts = ("?" if n is None else str(n) for n in (function.invocations, function.errors, function.throttles))
+        table.add_row(function.name, function.version, *counts)
     return table
 
 
 def _failures(metrics: InstallMetrics) -> Table:
     title = f"Failed within the last hour: {len(metrics.failures)}"
     table = Table("at", "cluster", "claim", "why", title=title, title_justify="left")
-    for item in metrics.failures[:_MOST]:
-        table.add_row(item.at, item.cluster, item.claim, Text(item.why))
+    for failure in metrics.failures[:_MOST]:
+        table.add_row(failure.at, failure.cluster, failure.claim, Text(failure.why))
     return table
 
 
 def _resting(metrics: InstallMetrics) -> Table:
     title = f"Offerings left alone for now: {len(metrics.resting)}"
     table = Table("type", "zone", "capacity type", "until", "EC2 said", title=title, title_justify="left")
-    for item in metrics.resting[:_MOST]:
-        table.add_row(item.instance_type, item.zone, item.capacity_type, item.until, item.code)
+    for offer in metrics.resting[:_MOST]:
+        table.add_row(offer.instance_type, offer.zone, offer.capacity_type, offer.until, offer.code)
     return table
 
 

@@ -151,3 +151,16 @@ class PlanDifference(Printed, frozen=True):
     newly_left_out: tuple[LeftOut, ...]
     newly_placed: tuple[LeftOut, ...]
     moved: int
+
+    @property
+    def counts(self) -> tuple[tuple[str, int, int], ...]:
+        """What is counted of both sides: old, new."""
+        old, new = self.old, self.new
+        return (
+            ("nodes to launch", old.nodes, new.nodes),
+            ("pods on new nodes", old.pods_on_new, new.pods_on_new),
+            ("pods on nodes that exist", old.pods_on_existing, new.pods_on_existing),
+            ("pods without a place", old.unschedulable, new.unschedulable),
+            ("pods left alone", old.ignored, new.ignored),
+            ("nodes of the cluster then", old.totals.then.nodes, new.totals.then.nodes),
+        )

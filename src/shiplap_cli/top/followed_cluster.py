@@ -79,13 +79,13 @@ class FollowedCluster:
             case ObjectsListed(kind, objects):
                 self._listed.add(kind)
                 self._forget(kind)
-                for item in objects:
-                    self._keep(item)
-            case ObjectChanged(_, item, gone):
+                for changed in objects:
+                    self._keep(changed)
+            case ObjectChanged(_, changed, gone):
                 if gone:
-                    self._drop(item)
+                    self._drop(changed)
                 else:
-                    self._keep(item)
+                    self._keep(changed)
 
     def picture(self, now: float) -> ClusterPicture:
         """The cluster as it is known, at `now` (epoch seconds)."""
@@ -136,32 +136,32 @@ class FollowedCluster:
         self._stale |= {name for name in names if paired.get(name) != self._paired.get(name)}
         self._paired, self._to_pair = paired, False
 
-    def _keep(self, item: Node | Pod) -> None:
-        if isinstance(item, Node):
-            self._to_pair = self._to_pair or item.metadata.name not in self._nodes
-            self._nodes[item.metadata.name] = item
-            self._stale.add(item.metadata.name)
+    def _keep(self, seen: Node | Pod) -> None:
+        if isinstance(seen, Node):
+            self._to_pair = self._to_pair or seen.metadata.name not in self._nodes
+            self._nodes[seen.metadata.name] = seen
+            self._stale.add(seen.metadata.name)
             return
-        self._drop(item)
-        if item.status.phase in TERMINAL_PHASES:
+        self._drop(seen)
+        if seen.status.phase in TERMINAL_PHASES:
             return
-        self._pods[item.metadata.uid] = item
-        if item.spec.node_name:
-            self._on_node.setdefault(item.spec.node_name, {})[item.metadata.uid] = item
-            self._stale.add(item.spec.node_name)
+        self._pods[seen.metadata.uid] = seen
+        if seen.spec.node_name:
+            self._on_node.setdefault(seen.spec.node_name, {})[seen.metadata.uid] = seen
+            self._stale.add(seen.spec.node_name)
         else:
-            self._pending[item.metadata.uid] = item
+            self._pending[seen.metadata.uid] = seen
 
-    def _drop(self, item: Node | Pod) -> None:
-        if isinstance(item, Node):
-            self._nodes.pop(item.metadata.name, None)
+    def _drop(self, seen: Node | Pod) -> None:
+        if isinstance(seen, Node):
+            self._nodes.pop(seen.metadata.name, None)
             self._to_pair = True
-            self._stale.add(item.metadata.name)
+            self._stale.add(seen.metadata.name)
             return
-        known = self._pods.pop(item.metadata.uid, None)
-        self._pending.pop(item.metadata.uid, None)
+        known = self._pods.pop(seen.metadata.uid, None)
+        self._pending.pop(seen.metadata.uid, None)
         if known is not None and known.spec.node_name:
-            self._on_node.get(known.spec.node_name, {}).pop(item.metadata.uid, None)
+            self._on_node.get(known.spec.node_name, {}).pop(seen.metadata.uid, None)
             self._stale.add(known.spec.node_name)
 
     def _forget(self, kind: str) -> None:

@@ -66,16 +66,16 @@ def frame(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, he
     picture = scene.picture
     head = list(_head(picture, width))
     foot = _foot(view, width)
-    room = max(height - len(head) - 1, 0)
+    free = max(height - len(head) - 1, 0)
     if view.help:
-        body = [cut(Text(line), width) for line in _HELP][:room]
+        body = [cut(Text(line), width) for line in _HELP][:free]
     elif view.inside:
-        body = _node_screen(picture, view, width, room)
+        body = _node_screen(picture, view, width, free)
     elif view.decisions:
-        body = decision_screen(scene.decisions, picture.missing, view.scroll, picture.taken_at, width)[:room]
+        body = decision_screen(scene.decisions, picture.missing, view.scroll, picture.taken_at, width)[:free]
     else:
-        body = _overview(scene, view, stream, width, room)
-    body += [Text("")] * (room - len(body))
+        body = _overview(scene, view, stream, width, free)
+    body += [Text("")] * (free - len(body))
     return tuple([*head, *body, foot][:height])
 
 
@@ -124,13 +124,13 @@ def _money(picture: ClusterPicture) -> Text:
     return line
 
 
-def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, room: int) -> list[Text]:
+def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, height: int) -> list[Text]:
     picture, decisions = scene.picture, scene.decisions or ()
-    spare = max(room - _LEAST_ROWS - 1, 0)
+    spare = max(height - _LEAST_ROWS - 1, 0)
     waiting = min(len(picture.pending), max(spare // 4, 1 if spare else 0))
     decided = min(len(decisions), (spare - waiting + 2) // 3)
     news = min(len(stream), max((spare - waiting - decided) // 2, 0))
-    rows = room - 1 - sum(lines + 1 for lines in (waiting, decided, news) if lines)
+    rows = height - 1 - sum(lines + 1 for lines in (waiting, decided, news) if lines)
     lines = _table(picture, view, width, max(rows, 1))
     lines += [Text("")] * (max(rows, 1) + 1 - len(lines))
     if waiting:
@@ -141,8 +141,8 @@ def _overview(scene: Scene, view: View, stream: Sequence[StreamLine], width: int
         lines += [decision_line(line, picture.taken_at, width) for line in decisions[-decided:]]
     if news:
         lines.append(rule("happened", width))
-        lines += [cut(_stream_line(item), width) for item in stream[-news:]]
-    return lines[:room]
+        lines += [cut(_stream_line(event), width) for event in stream[-news:]]
+    return lines[:height]
 
 
 def _table(picture: ClusterPicture, view: View, width: int, rows: int) -> list[Text]:
@@ -235,7 +235,7 @@ _ALL = (
 )
 
 
-def _node_screen(picture: ClusterPicture, view: View, width: int, room: int) -> list[Text]:
+def _node_screen(picture: ClusterPicture, view: View, width: int, height: int) -> list[Text]:
     node = next((node for node in picture.nodes if node.name == view.selected), None)
     if node is None:
         return [cut(Text(f"node {plain(view.selected)} is gone", "yellow"), width)]
@@ -255,14 +255,14 @@ def _node_screen(picture: ClusterPicture, view: View, width: int, room: int) -> 
         cut(Text(f"{_price(node, 0.0, 0).plain} USD/h, {used.pods} of {whole.pods} pods"), width),
         rule("pods", width),
     ]
-    rows = max(room - len(lines), 0)
+    rows = max(height - len(lines), 0)
     first = min(view.scroll, max(len(node.pods) - rows, 0))
     for pod in node.pods[first : first + rows]:
         size = max(width - 34, 10)
         line = Text(set_cell_size(plain(pod.key), size), "cyan" if pod.fresh else "")
         line.append(f" {pod.millicores / 1000:>7g} CPU {gib(pod.memory_bytes):>12}")
         lines.append(cut(line, width))
-    return lines[:room]
+    return lines[:height]
 
 
 def _usage_line(text: str, used: int, whole: int, width: int) -> Text:
@@ -290,9 +290,9 @@ def _waiting(pod: PendingPicture) -> Text:
     return line
 
 
-def _stream_line(item: StreamLine) -> Text:
-    line = Text(f"{when(item.at)} ", "dim")
-    return line.append(plain(item.text), _KIND_STYLES.get(item.kind, ""))
+def _stream_line(line: StreamLine) -> Text:
+    text = Text(f"{when(line.at)} ", "dim")
+    return text.append(plain(line.text), _KIND_STYLES.get(line.kind, ""))
 
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
@@ -362,9 +362,9 @@ _HOW = "shiplap replay RECORD makes one again; shiplap explain claim NAME shows 
 def decision_line(line: Headline, now: float, width: int) -> Text:
     """One decision; with the id of its record where there is room, without cluster and day where there is little."""
     text = _decision_text(line, now)
-    room = width - cell_len(text.plain) - 2
+    free = width - cell_len(text.plain) - 2
     names = (line.record, line.record.rpartition("/")[2])
-    name = next((name for name in map(plain, names) if name and cell_len(name) <= room), "")
+    name = next((name for name in map(plain, names) if name and cell_len(name) <= free), "")
     if name:
         text.append(name.rjust(width - cell_len(text.plain)), "dim")
     return cut(text, width)
@@ -379,10 +379,10 @@ def decision_screen(
     """
     if decisions is None:
         return [cut(Text(_UNASKED), width)]
-    told = [Text(row, "red") for text in missing for row in wrap(plain(text), width)]
+    warnings = [Text(row, "red") for text in missing for row in wrap(plain(text), width)]
     if not decisions:
-        return told or [cut(Text(_NONE), width)]
-    lines = [*told, cut(Text(_HOW, "dim"), width)]
+        return warnings or [cut(Text(_NONE), width)]
+    lines = [*warnings, cut(Text(_HOW, "dim"), width)]
     first = min(scroll, len(decisions) - 1)
     for line in list(reversed(decisions))[first:]:
         text = _decision_text(line, now)

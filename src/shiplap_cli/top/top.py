@@ -121,8 +121,8 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
     seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
-        found = install_finder(named)
-        for polled in (claims_source(claim_reader(found)), decisions_source(decision_reader(found, time.time))):
+        located = install_finder(named)
+        for polled in (claims_source(claim_reader(located)), decisions_source(decision_reader(located, time.time))):
             polled.poll_once(seen.put)
             polled.keep_polling(seen.put, ended)
     try:

@@ -56,8 +56,8 @@ def _key(sort: str) -> Callable[[NodePicture], tuple[float | str, ...]]:
 def shown_nodes(picture: ClusterPicture, view: View) -> list[NodePicture]:
     """The nodes that pass the filter, in the order chosen. Every word of the filter must be in what a row says."""
     words = view.filter.lower().split()
-    found = [node for node in picture.nodes if all(word in _text(node) for word in words)]
-    return sorted(found, key=_key(view.sort), reverse=view.reverse)
+    nodes = [node for node in picture.nodes if all(word in _text(node) for word in words)]
+    return sorted(nodes, key=_key(view.sort), reverse=view.reverse)
 
 
 def _text(node: NodePicture) -> str:
