@@ -44,12 +44,12 @@ sys.path[:0] = sys.argv[1:]
 import handler
 marks = [time.perf_counter()]
 own = handler.install()
-world = own.world(own.settings.clusters[0])
+context = own.context(own.settings.clusters[0])
 marks.append(time.perf_counter())
 
 def make(*ports):
     for port in ports:
-        getattr(getattr(world, port), "made", None)  # any attribute makes the adapter
+        getattr(getattr(context, port), "made", None)  # any attribute makes the adapter
     marks.append(time.perf_counter())
 
 import shiplap.aws.eks, shiplap.cluster.eks_token
@@ -138,7 +138,7 @@ def main() -> int:
     print(f"  {'processor time, all of it':30} {cpu:7.1f} ms   with the interpreter's start")
 
     warm = sorted(warm_invocation.milliseconds(SAMPLES))
-    print("\nwarm invocation, one pending pod to one launch, any type of the catalogue, twins instead of AWS")
+    print("\nwarm invocation, one pending pod to one launch, any type of the catalogue, fakes instead of AWS")
     print(f"  {'all':30} {statistics.median(warm):7.1f} ms   from {warm[0]:.0f} to {warm[-1]:.0f}")
 
     print("\nimporting, by package, milliseconds of its own (measuring makes it slower)")

@@ -139,13 +139,13 @@ def _keep(handler: Any) -> dict[str, Any]:
     from shiplap.cluster.snapshot_keeper import SnapshotKeeper  # noqa: PLC0415
 
     own = handler.install()
-    world = own.world(own.settings.clusters[0])
-    keeper = SnapshotKeeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
+    context = own.context(own.settings.clusters[0])
+    keeper = SnapshotKeeper(CLUSTER, context.cluster, context.snapshots, clock=own.clock)
     keeper.established.set()
     keeper.round(1.0)
-    document = world.snapshots.load(CLUSTER)
+    document = context.snapshots.load(CLUSTER)
     again = time.process_time()
-    successor = SnapshotKeeper(CLUSTER, world.cluster, world.snapshots, clock=own.clock)
+    successor = SnapshotKeeper(CLUSTER, context.cluster, context.snapshots, clock=own.clock)
     successor.established.set()
     successor.round(1.0)
     return {"bytes": len(document), "successor_cpu_s": time.process_time() - again}
