@@ -8,6 +8,7 @@ no preference may keep a pod out, the other terms come once more at the very end
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -22,7 +23,7 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
 class _Step(msgspec.Struct, frozen=True, eq=False):
-    """A Want without its class; equal for all classes of equal constraints."""
+    """A PlacementAttempt without its class; equal for all classes of equal constraints."""
 
     term: Requirements
     soft: bool
@@ -80,24 +81,32 @@ class PlacementAttempts:
             if own == pod_class.own_terms[-1]
         ]
         others = [term for term in pod_class.terms if term not in last]
-        yield from self._at(pod_class, ladder[0], pod_class.terms, soft=False)
-        for level in ladder[1:]:
-            yield from self._at(pod_class, level, last, soft=False)
+        yield from _at(ladder[0], self._held_to(pod_class, ladder[0], pod_class.terms, soft=False))
+        # Most levels differ in topology only; those that hold to one node preference follow each other.
+        for _, alike in groupby(ladder[1:], key=lambda level: id(level.node)):
+            same = list(alike)
+            held = self._held_to(pod_class, same[0], last, soft=False)
+            for level in same:
+                yield from _at(level, held)
         lowest = ladder[-1]
         if self._soft_possible:
             lowest = msgspec.structs.replace(lowest, step=lowest.step + 1)
-            yield from self._at(pod_class, lowest, last, soft=True)
+            yield from _at(lowest, self._held_to(pod_class, lowest, last, soft=True))
         if lowest.step:
-            yield from self._at(pod_class, lowest, others, soft=self._soft_possible)
+            yield from _at(lowest, self._held_to(pod_class, lowest, others, soft=self._soft_possible))
 
-    def _at(self, pod_class: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool) -> Iterator[_Step]:
+    def _held_to(
+        self, pod_class: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool
+    ) -> list[tuple[Requirements, bool, int]]:
+        """The terms with a level's node preference, those aside that contradict it: term, `soft` and its number."""
+        held = []
         for term in terms:
             if level.node is not None:
                 if contradiction([*term.values(), *level.node.values()]) is not None:
                     continue
                 term = term.and_(level.node.values())  # noqa: PLW2901
-            number = self._number(pod_class, term, soft=soft)
-            yield _Step(term, soft, number, level.constraints, level.step, level.node)
+            held.append((term, soft, self._number(pod_class, term, soft=soft)))
+        return held
 
     def _number(self, pod_class: PodClass, term: Requirements, *, soft: bool) -> int:
         key = (term, pod_class.tolerations, pod_class.ports, pod_class.missed, soft)
@@ -116,6 +125,10 @@ class PlacementAttempts:
                 self._pinned[key] = (term, self._number(attempt.pod_class, term, soft=attempt.soft))
         known = self._pinned[key]
         return msgspec.structs.replace(attempt, term=known[0], constraint=known[1]) if known is not None else None
+
+
+def _at(level: Level, held: Iterable[tuple[Requirements, bool, int]]) -> Iterator[_Step]:
+    return (_Step(term, soft, number, level.constraints, level.step, level.node) for term, soft, number in held)
 
 
 def _attempt(pod_class: PodClass, step: _Step, requests: Ints) -> PlacementAttempt:

@@ -7,7 +7,6 @@ the hostname every node is a domain, so those constraints only bound how many po
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from math import prod
@@ -86,6 +85,10 @@ class Domains:
         self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._dead_ends: dict[int, str] = {}
+        self._kept_out: dict[int, frozenset[str]] = {}
+        self._nowhere = frozenset(
+            number for number, term in enumerate(counts.terms.all) if term.key not in self._labels
+        )
         self._last_demands: (
             tuple[Constraints, PodClass, frozenset[int], tuple[list[str], dict[str, _Demand]]] | None
         ) = None
@@ -98,11 +101,11 @@ class Domains:
 
     def choices(self, attempt: PlacementAttempt) -> DomainChoices:
         """The combinations of domains that the next pods of a class may go to, best first."""
-        keys = self._keys(attempt)
-        options = [self._options(attempt, key) for key in keys]
+        keys, demands = self._demands(attempt)
+        options = [self._options(attempt, key, demands[key]) for key in keys]
         if not all(options):
             return DomainChoices(iter(()), lambda chosen: self._choice(attempt, keys, chosen, ()))
-        binding = [self._binds(attempt, key) for key in keys]
+        binding = [self._binds(attempt, key, demands[key]) for key in keys]
         return DomainChoices(
             self._ranked(attempt, keys, options), lambda chosen: self._choice(attempt, keys, chosen, binding)
         )
@@ -114,16 +117,19 @@ class Domains:
         self._forget_if_changed()
         last = self._dead_ends.get(attempt.pod_class.index)
         # What a class gives up first is seldom what leaves it nothing.
-        if last is not None and last in self._demands(attempt)[1] and self._leaves_nothing(attempt, last):
-            return True
-        key = next((key for key in self._keys(attempt) if self._leaves_nothing(attempt, key)), None)
+        if last is not None:
+            demand = self._demand_over(attempt, last)
+            if demand is not None and self._leaves_nothing(attempt, last, demand):
+                return True
+        demands = self._demands(attempt)[1]
+        key = next((key for key, demand in demands.items() if self._leaves_nothing(attempt, key, demand)), None)
         if key is not None:
             self._dead_ends[attempt.pod_class.index] = key
         return key is not None
 
-    def _leaves_nothing(self, attempt: PlacementAttempt, key: str) -> bool:
-        options = self._options(attempt, key)
-        if not options or not self._binds(attempt, key):
+    def _leaves_nothing(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> bool:
+        options = self._options(attempt, key, demand)
+        if not options or not self._binds(attempt, key, demand):
             return not options
         if any(self._reach.may_launch(attempt, _pin(key, option)) for option in options):
             return False
@@ -305,10 +311,6 @@ class Domains:
         known = self._counts.keeping if keeping else self._counts.counted
         return known[term][: self._counts.base.existing], self._counts.on_claims(term, keeping=keeping)
 
-    def _keys(self, attempt: PlacementAttempt) -> list[str]:
-        """The labels, hostname aside, whose domains matter to an attempt, by name."""
-        return self._demands(attempt)[0]
-
     def _demands(self, attempt: PlacementAttempt) -> tuple[list[str], dict[str, _Demand]]:
         """The labels whose domains matter to an attempt and what it demands over each; the last answer is remembered.
 
@@ -335,6 +337,17 @@ class Domains:
         self._last_demands = (attempt.constraints, attempt.pod_class, started, (keys, demands))
         return keys, demands
 
+    def _demand_over(self, attempt: PlacementAttempt, key: str) -> _Demand | None:
+        """What an attempt demands over one label; None if its domains do not matter to it. As `_demands` has it."""
+        constraints = attempt.constraints
+        spreads = tuple(spread for spread in constraints.spreads if spread.key == key)
+        affinity = tuple(self._of_key(self._followed(attempt), key))
+        anti = tuple(self._of_key(constraints.anti, key))
+        if spreads or affinity:
+            return _Demand(spreads, affinity, anti)
+        counted = anti or key in self._terms.keys(attempt.pod_class.selected)
+        return _Demand((), (), anti) if counted and key in self._labels else None
+
     def _followed(self, attempt: PlacementAttempt) -> tuple[int, ...]:
         """The affinity terms that an attempt has to satisfy: its own, and those of groups that this packing started."""
         joined = self._counts.joined(attempt.pod_class)
@@ -352,25 +365,30 @@ class Domains:
 
     def _possible_at_all(self, attempt: PlacementAttempt) -> bool:
         """Whether nodes can have all the labels that an attempt cannot do without."""
-        terms, labels = self._terms.all, self._labels
         constraints = attempt.constraints
-        return all(spread.key in labels for spread in reversed(constraints.spreads)) and all(
-            terms[term].key in labels for term in reversed(constraints.affinity)
+        return not self._nowhere or (
+            self._nowhere.isdisjoint(constraints.affinity)
+            and self._nowhere.isdisjoint(spread.term for spread in constraints.spreads)
         )
 
     def _of_key(self, numbers: Sequence[int] | frozenset[int] | set[int], key: str) -> list[int]:
         return sorted(self._terms.over(key, numbers))
 
-    def _binds(self, attempt: PlacementAttempt, key: str) -> bool:
+    def _binds(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
-        return self._demands(attempt)[1][key] != _NOTHING or key in self._terms.keys(
-            attempt.pod_class.selected & self._terms.anti
-        )
+        return demand != _NOTHING or key in self._kept_out_over(attempt.pod_class)
 
-    def _options(self, attempt: PlacementAttempt, key: str) -> list[DomainOption]:
+    def _kept_out_over(self, pod_class: PodClass) -> frozenset[str]:
+        """The labels over which other pods demand that pods of a class stay away from them."""
+        known = self._kept_out.get(pod_class.index)
+        if known is None:
+            known = self._terms.keys(pod_class.selected & self._terms.anti)
+            self._kept_out[pod_class.index] = known
+        return known
+
+    def _options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
         """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
         self._forget_if_changed()
-        demand = self._demands(attempt)[1][key]
         identity = (attempt.pod_class.index, key, demand)
         known = self._known_options.get(identity)
         if known is None:
@@ -405,32 +423,38 @@ class Domains:
         for term in demand.anti:
             own = 1 if term in pod_class.selected else PLENTY
             most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
-        for term in self._of_key(pod_class.selected & self._terms.anti, key):
+            if not most.any():
+                break
+        for term in self._of_key(pod_class.selected & self._terms.anti, key) if most.any() else ():
             most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
-        for term in demand.affinity:
+        for term in demand.affinity if most.any() else ():
             if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
                 most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
-        if not spreads:
-            for term in self._of_key(pod_class.selected, key):
-                order += counts.totals(term, key, certain=True)
-        values, pull = counts.values(key), self._pull_of(attempt, key)
-        options = [
-            # The first pod of a series settles where others find it; one is enough.
-            DomainOption(False, -pull[value], int(order[code]), value, code, 1 if pull[value] else int(most[code]))
-            for code in np.flatnonzero(most > 0).tolist()
-            for value in [values[code]]
-        ]
+        options = self._options_in(pod_class, key, most, order, counted=not spreads) if most.any() else []
         if not spreads and not demand.affinity:
             options.append(DomainOption(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
-    def _pull_of(self, attempt: PlacementAttempt, key: str) -> Counter[str]:
-        """How strongly each value of a label attracts a class; not at all once the series has begun."""
-        pull = Counter[str]()
-        for term in sorted(attempt.pod_class.selected & self._pulls.keys()):
-            if self._terms.all[term].key == key and not self._counts.begun(term):
-                pull.update(self._pulls[term])
-        return pull
+    def _options_in(
+        self, pod_class: PodClass, key: str, most: Ints, order: Ints, *, counted: bool
+    ) -> list[DomainOption]:
+        """The domains [values] that take any pod; `counted`: those with fewer pods of the class's groups go first."""
+        if counted:
+            for term in self._of_key(pod_class.selected, key):
+                order += self._counts.totals(term, key, certain=True)
+        values, pulling = self._counts.values(key), self._pulling(pod_class, key)
+        options = []
+        for code in np.flatnonzero(most > 0).tolist():
+            pull = sum(self._pulls[term][values[code]] for term in pulling)
+            # The first pod of a series settles where others find it; one is enough.
+            number = 1 if pull else int(most[code])
+            options.append(DomainOption(False, -pull, int(order[code]), values[code], code, number))
+        return options
+
+    def _pulling(self, pod_class: PodClass, key: str) -> list[int]:
+        """The terms over a label whose series attract a class; none of a series that has begun."""
+        pulling = self._terms.over(key, pod_class.selected & self._pulls.keys())
+        return [term for term in pulling if not self._counts.begun(term)]
 
     def launchable(self, attempt: PlacementAttempt, key: str) -> list[int]:
         """Domains in which a node for this class could be launched now.
