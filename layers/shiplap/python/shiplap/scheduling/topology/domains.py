@@ -94,6 +94,7 @@ class Domains:
         ) = None
         self._options_version = (-1, -1)
         self._pulls: Attractions = {}
+        self._pulling_terms: frozenset[int] = frozenset()
         self._strengths: dict[int, int] = {}
         self._reaches: dict[tuple[int, str], frozenset[str]] = {}
         self._terms = counts.terms
@@ -226,6 +227,7 @@ class Domains:
         self._pulls = attractions_of(
             waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of
         )
+        self._pulling_terms = frozenset(self._pulls)
 
     @property
     def drawn(self) -> Iterable[int]:
@@ -236,7 +238,7 @@ class Domains:
         """How many classes of the series of a class can reach the best domain that it can reach, as far as is known."""
         known = self._strengths.get(pod_class.index)
         if known is None:
-            pulled = pod_class.selected & self._pulls.keys()
+            pulled = pod_class.selected & self._pulling_terms
             known = self._strengths[pod_class.index] = max(
                 (
                     self._pulls[term][value]
@@ -453,7 +455,7 @@ class Domains:
 
     def _pulling(self, pod_class: PodClass, key: str) -> list[int]:
         """The terms over a label whose series attract a class; none of a series that has begun."""
-        pulling = self._terms.over(key, pod_class.selected & self._pulls.keys())
+        pulling = self._terms.over(key, pod_class.selected & self._pulling_terms)
         return [term for term in pulling if not self._counts.begun(term)]
 
     def launchable(self, attempt: PlacementAttempt, key: str) -> list[int]:

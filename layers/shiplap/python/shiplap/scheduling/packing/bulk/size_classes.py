@@ -98,7 +98,8 @@ def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms)
         for term in pod_class.constraints.affinity
         if term not in series
     }
-    counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & series.keys()) if series else {}
+    starting = frozenset(series)
+    counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & starting)
     mixed = {term for term, alike in series.items() if counted[term] != alike}
     return [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)]
 
