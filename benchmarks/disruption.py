@@ -32,7 +32,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.search.problem import reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import reduce_problems, with_rules
 from tests.living_cluster import LivingCluster
 
 replace = msgspec.structs.replace

@@ -14,9 +14,9 @@ import highspy
 import numpy as np
 
 from shiplap.scheduling.model.resources import Floats, Ints
-from shiplap.scheduling.search.columns import Generation, PatternPool, size_values, totals_bound
+from shiplap.scheduling.search.column_generation import Generation, PatternPool, size_values, totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import ReducedProblem
+from shiplap.scheduling.search.pod_kinds import ReducedProblem
 
 _GAP = 1e-4
 

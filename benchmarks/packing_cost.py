@@ -25,9 +25,9 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.search.columns import totals_bound
+from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import ReducedProblem, reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems, with_rules
 
 BUDGET_S = 1.0
 FIRST_S = 0.1

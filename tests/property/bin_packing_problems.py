@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
-from shiplap.scheduling.search.realise import cheapest_rows
+from shiplap.scheduling.search.pod_kinds import cheapest_rows
 
 
 @st.composite

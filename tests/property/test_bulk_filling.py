@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.packing.bulk.allotment import in_proportion, split_by_quotas, water_fill
-from shiplap.scheduling.packing.bulk.first_fit import first_fit
-from shiplap.scheduling.search.bin_packing import BinPackingProblem
+from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, first_fit
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import problems
 

@@ -15,7 +15,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
-from shiplap.scheduling.packing.bulk.bulk_stage import BulkStage
+from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case

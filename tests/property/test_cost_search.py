@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.scheduling.packing.bulk.first_fit import first_fit
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
-from shiplap.scheduling.search.columns import totals_bound
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
+from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.grow import grow_nodes
 from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.problem import reduce_problems, with_rules
-from shiplap.scheduling.search.realise import realise
+from shiplap.scheduling.search.pod_kinds import realise, reduce_problems, with_rules
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems
 

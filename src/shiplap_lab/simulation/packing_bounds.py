@@ -11,9 +11,9 @@ from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.search.columns import totals_bound
+from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import ReducedProblem
+from shiplap.scheduling.search.pod_kinds import ReducedProblem
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _RESOURCES = (CPU, MEMORY, PODS)

@@ -23,9 +23,9 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import Axis, Bools, Ints
-from shiplap.scheduling.packing.bulk.bulk_stage import BulkStage
-from shiplap.scheduling.packing.bulk.size_classes import Waiting
+from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.planned_claims import launch_prices
+from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.problem import ReducedProblem
+from shiplap.scheduling.search.pod_kinds import ReducedProblem
 
 _MOST_CELLS = 1 << 19
 """Cells of a table of cheapest rows up to which one is made."""

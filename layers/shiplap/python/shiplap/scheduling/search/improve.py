@@ -19,15 +19,28 @@ import numpy as np
 
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
-from shiplap.scheduling.search.columns import Generation, PatternPool, size_values, totals_bound
-from shiplap.scheduling.search.deal import deal
-from shiplap.scheduling.search.dive import CAREFUL, QUICK, Care, dive
+from shiplap.scheduling.search.column_generation import (
+    CAREFUL,
+    QUICK,
+    Care,
+    FillStrategies,
+    Generation,
+    PatternPool,
+    dive,
+    size_values,
+    totals_bound,
+    values_of,
+)
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.grow import grow_nodes
-from shiplap.scheduling.search.mix import mix
-from shiplap.scheduling.search.pattern_pricing import FillStrategies, values_of
-from shiplap.scheduling.search.problem import ReducedProblem, reduce_problems, restricted_to_kinds, with_rules
-from shiplap.scheduling.search.realise import realise
+from shiplap.scheduling.search.pod_kinds import (
+    ReducedProblem,
+    realise,
+    reduce_problems,
+    restricted_to_kinds,
+    with_rules,
+)
+from shiplap.scheduling.search.type_mix import deal, mix
 
 _NODES = (3, 4, 6, 9, 14)
 """How many of the most wasteful nodes are packed again at a time."""

@@ -1,0 +1,735 @@
+"""The bulk stage: most pods of a large batch are placed in closed form, before `pack` places the rest one by one.
+
+The tier and the domain of all pods that are alike but for their size are decided at once (`size_classes`). The pods of
+each tier and domain are a bin packing problem, whose nodes become claims. Each claim is checked like one that the
+packer opens; pods of claims that fail stay waiting. Pods that the stage does not understand are left to `pack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
+from shiplap.scheduling.model.resources import Axis, Bools, Ints
+from shiplap.scheduling.model.topology_constraints import Constraints
+from shiplap.scheduling.packing.size_classes import (
+    DomainQuotas,
+    NodeRule,
+    SizeClass,
+    TierDemand,
+    Waiting,
+    fits_front,
+    size_classes_of,
+    split_by_quotas,
+)
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
+from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
+from shiplap.scheduling.topology.topology_counts import TopologyCounts
+
+_MOST_MERGES = 64
+"""Up to so many constraints per problem, the pairs that cannot share a node are computed beforehand."""
+
+
+class ProblemPart(msgspec.Struct, frozen=True, eq=False):
+    """Pods of one size class in one problem.
+
+    `attempt` is pinned to the domain; `start` is the group of a node for them alone.
+
+    `counts` [classes] pods of the classes at `indexes` [classes] in the waiting list.
+    """
+
+    size_class: SizeClass
+    attempt: PlacementAttempt
+    start: ClaimGroup
+    indexes: Ints
+    counts: Ints
+
+
+class TierProblem(msgspec.Struct, frozen=True, eq=False):
+    """A bin packing problem and where its items come from.
+
+    `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
+    Item `i` consists of `counts` pods of the classes at `indexes` in the waiting list, from `starts[i]` to
+    `starts[i + 1]`. `refusals` are by index. `domain_matters`: other problems depend on the domain of this one.
+    """
+
+    template: NodeClaimTemplate
+    problem: BinPackingProblem
+    attempts: list[PlacementAttempt]
+    groups: list[ClaimGroup]
+    starts: Ints
+    indexes: Ints
+    counts: Ints
+    refusals: Mapping[int, tuple[Refusal, ...]]
+    domain_matters: bool
+
+
+class UnclaimedPods:
+    """The pods of a problem that have no claim yet."""
+
+    def __init__(self, tier_problem: TierProblem) -> None:
+        self._cursor: list[int] = tier_problem.starts[:-1].tolist()
+        self._left: list[int] = tier_problem.counts.tolist()
+        self._indexes: list[int] = tier_problem.indexes.tolist()
+
+    def index(self, item: int) -> int:
+        """The index of the class that the next pod of an item belongs to."""
+        return self._indexes[self._cursor[item]]
+
+    def take(self, item: int, number: int) -> Iterator[tuple[int, int]]:
+        """The indexes of the classes of the next pods of an item, with the number of pods."""
+        while number:
+            at = self._cursor[item]
+            some = min(number, self._left[at])
+            self._left[at] -= some
+            if not self._left[at]:
+                self._cursor[item] = at + 1
+            number -= some
+            yield self._indexes[at], some
+
+
+class _ConstraintClasses:
+    """Pods of a problem with the same rules and requirements, whatever their size class."""
+
+    def __init__(self, parts: Sequence[ProblemPart]) -> None:
+        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.size_class.owns})
+        self.attempts: list[PlacementAttempt] = []
+        self.groups: list[ClaimGroup] = []
+        self.of: list[int] = []
+        by_rule = {rule: index for index, rule in enumerate(self.rules)}
+        by_term: dict[int, list[int]] = {}
+        for index, rule in enumerate(self.rules):
+            by_term.setdefault(rule.term, []).append(index)
+        ruled = frozenset(by_term)
+        numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
+        for part in parts:
+            counting = part.size_class.selected & ruled
+            number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
+            self.of.append(number)
+            if number == len(self.attempts):
+                self.attempts.append(part.attempt)
+                self.groups.append(part.start)
+        self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
+        self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
+        for number, (_, owns, terms) in enumerate(numbers):
+            self.owners[number, [by_rule[rule] for rule in owns]] = True
+            self.capped[number, [index for term in terms for index in by_term[term]]] = True
+
+    def clash(self, openings: Openings) -> Bools:
+        """Which classes [classes, classes] can never share a node, because of host ports or of requirements."""
+        clash = np.zeros((len(self.attempts), len(self.attempts)), np.bool_)
+        with_ports = [number for number, attempt in enumerate(self.attempts) if attempt.pod_class.ports]
+        for left in with_ports:
+            for right in with_ports:
+                clash[left, right] = ports_collide(
+                    self.attempts[left].pod_class.ports, self.attempts[right].pod_class.ports
+                )
+        distinct: dict[int, list[int]] = {}
+        for number, attempt in enumerate(self.attempts):
+            distinct.setdefault(attempt.constraint, []).append(number)
+        if len(distinct) > _MOST_MERGES:
+            return clash
+        for mine in distinct.values():
+            for others in distinct.values():
+                if mine is others:
+                    continue
+                merged = openings.merge(self.groups[mine[0]], self.attempts[others[0]])
+                if merged is None or not len(merged.rows):
+                    clash[np.ix_(mine, others)] = clash[np.ix_(others, mine)] = True
+        return clash
+
+
+def tier_problem_of(
+    parts: Sequence[ProblemPart], sizes: Ints, openings: Openings, refusals: Mapping[int, tuple[Refusal, ...]]
+) -> TierProblem:
+    """One problem; `sizes` [classes, resources] are those of the waiting list.
+
+    Items stand largest first, as classes do; of one size those that rules spread over most nodes come first.
+    """
+    constraint_classes = _ConstraintClasses(parts)
+    class_of = np.repeat(np.array(constraint_classes.of, np.int64), [len(part.indexes) for part in parts])
+    indexes = np.concatenate([part.indexes for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    known: dict[bytes, int] = {}
+    size_of = np.array([known.setdefault(line.tobytes(), len(known)) for line in sizes[indexes]], np.int64)
+    first = np.full(len(known), len(sizes), np.int64)
+    np.minimum.at(first, size_of, indexes)
+    freedom = -(constraint_classes.owners & constraint_classes.capped).sum(axis=1)
+    order = np.lexsort((indexes, class_of, freedom[class_of], first[size_of]))
+    class_of, indexes, counts, size_of = class_of[order], indexes[order], counts[order], size_of[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
+    class_of_item = class_of[starts]
+    clash = constraint_classes.clash(openings)
+    template = parts[0].start.template
+    suits = np.zeros((len(constraint_classes.groups), len(template.net)), np.bool_)
+    price = np.full(len(template.net), np.inf)
+    for line, group in enumerate(constraint_classes.groups):
+        suits[line, group.rows] = True
+        price[group.rows] = np.minimum(price[group.rows], group.price)
+    problem = BinPackingProblem(
+        sizes=sizes[indexes[starts]],
+        counts=np.add.reduceat(counts, starts),
+        net=template.net,
+        price=price,
+        suits=suits[class_of_item],
+        caps=np.array([rule.most for rule in constraint_classes.rules], np.int64),
+        capped=constraint_classes.capped[class_of_item].T,
+        owners=constraint_classes.owners[class_of_item].T,
+        clash=clash[np.ix_(class_of_item, class_of_item)]
+        if clash.any()
+        else np.zeros((len(class_of_item), len(class_of_item)), np.bool_),
+    )
+    return TierProblem(
+        template=template,
+        problem=problem,
+        attempts=[constraint_classes.attempts[number] for number in class_of_item.tolist()],
+        groups=[constraint_classes.groups[number] for number in class_of_item.tolist()],
+        starts=np.r_[starts, len(indexes)],
+        indexes=indexes,
+        counts=counts,
+        refusals=refusals,
+        domain_matters=any(part.size_class.key for part in parts),
+    )
+
+
+class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
+    """A filling with the groups, loads and charges of its nodes.
+
+    The entries of node `n` are from `edges[n]` to `edges[n + 1]`. `groups` [nodes] are the groups of all its pods
+    together, None where they exclude each other. `used` [nodes, resources] is the load. `held` [nodes] says whether
+    some row holds it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
+    """
+
+    tier_problem: TierProblem
+    filling: Filling
+    groups: Sequence[ClaimGroup | None]
+    edges: Ints
+    used: Ints
+    held: Bools
+    charges: Ints
+
+
+class ClaimBuilder:
+    """Turns the problems of one stage into claims, one after the other."""
+
+    def __init__(self, openings: Openings, topology_counts: TopologyCounts, waiting: Waiting) -> None:
+        self._openings = openings
+        self._topology_counts = topology_counts
+        self._waiting = waiting
+        self._placed = [0] * len(waiting)
+        self._on_claim: dict[int, list[int]] = {}
+
+    def placed_count(self, index: int) -> int:
+        """How many pods of a class have a place: the first ones."""
+        return self._placed[index]
+
+    def record_placed(self, index: int, number: int) -> None:
+        """Note that the next pods of a class got a place elsewhere."""
+        self._placed[index] += number
+
+    def fill_open_claims(self, tier_problem: TierProblem, unclaimed: UnclaimedPods) -> BinPackingProblem:
+        """Put pods into paid room on claims of other templates; returns the problem that is left.
+
+        Only pods that come after the pods of the claim in placing order, and that no rule on nodes counts.
+        """
+        open_claims, template = self._openings.open, tier_problem.template
+        claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.template is not template]
+        if not claims:
+            return tier_problem.problem
+        rows = [_launch_row(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
+        nets = [open_claims.claims[at].group.template.net[row] for at, row in zip(claims, rows, strict=True)]
+        free = np.array(nets, np.int64) - open_claims.used[claims]
+        left = tier_problem.problem.counts.copy()
+        ruled = (
+            tier_problem.problem.capped.any(axis=0)
+            | tier_problem.problem.owners.any(axis=0)
+            | tier_problem.problem.clash.any(axis=0)
+        )
+        for item in np.flatnonzero(~ruled).tolist():
+            size, attempt = tier_problem.problem.sizes[item], tier_problem.attempts[item]
+            for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
+                claim = open_claims.claims[claims[spot]]
+                target = self._openings.merge(claim.group, attempt)
+                if target is None or rows[spot] not in target.rows:
+                    continue
+                if claim.pods[0][0].index > self._waiting[unclaimed.index(item)][0].index:
+                    continue
+                number = min(int(left[item]), int((free[spot] // np.maximum(size, 1))[size > 0].min()))
+                free[spot] -= number * size
+                left[item] -= number
+                for pod_class, pods in self._hand_out(unclaimed, item, number, claims[spot]):
+                    own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=size)
+                    open_claims.add(claims[spot], target, own, pods)
+                if not left[item]:
+                    break
+        return msgspec.structs.replace(tier_problem.problem, counts=left)
+
+    def prepare(self, tier_problem: TierProblem, filling: Filling) -> PreparedFilling:
+        """Compute the groups, loads and charges of a filling's nodes."""
+        edges = np.searchsorted(filling.node, np.arange(len(filling.rows) + 1))
+        groups = self._groups(tier_problem, filling, edges)
+        return PreparedFilling(tier_problem, filling, groups, edges, *_loads(tier_problem, filling, groups))
+
+    def affordable(self, prepared: Sequence[PreparedFilling]) -> bool:
+        """Whether the limits of their pool allow all nodes of these fillings of one template."""
+        if not prepared:
+            return True
+        limits = self._openings.pool_limits[prepared[0].tier_problem.template.pool.metadata.name]
+        if sum(int(one.held.sum()) for one in prepared) > limits.nodes_left:
+            return False
+        spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
+        return bool((spent <= limits.left)[limits.columns].all())
+
+    def with_smaller_types(self, prepared: PreparedFilling) -> PreparedFilling:
+        """The same nodes without types larger than the one that each would launch, where the limits count size."""
+        template, columns = prepared.tier_problem.template, prepared.tier_problem.template.limits.columns
+        groups = list(prepared.groups)
+        for group, members in _by_group(prepared.groups):
+            some = members[prepared.held[members]]
+            launched = template.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
+            for index in np.unique(launched).tolist():
+                small = (template.table.capacity[:, columns] <= template.table.capacity[index, columns]).all(axis=1)
+                allowed = group.allowed & small[template.table.row_type]
+                less = self._openings.open.groups.get(template, group.requirements, allowed, group.minimums)
+                for node in some[launched == index].tolist():
+                    groups[node] = less
+        loads = _loads(prepared.tier_problem, prepared.filling, groups)
+        return PreparedFilling(prepared.tier_problem, prepared.filling, groups, prepared.edges, *loads)
+
+    def open_claims(self, prepared: PreparedFilling, unclaimed: UnclaimedPods) -> None:
+        """Open a claim for every node that all its pods can share and that the limits allow."""
+        limits = self._openings.pool_limits[prepared.tier_problem.template.pool.metadata.name]
+        held, charges = prepared.held, prepared.charges
+        within = held & (np.cumsum(held) <= limits.nodes_left)
+        if len(limits.columns):
+            spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, limits.columns]
+            within &= (spent <= limits.left[limits.columns]).all(axis=1)
+        # Later nodes are smaller: they must not overtake a node that the limits refuse.
+        kept = np.flatnonzero(within & (np.cumsum(held & ~within) == 0))
+        if len(kept):
+            limits.charge(charges[kept].sum(axis=0))
+            limits.nodes_left -= len(kept) - 1
+            self._open(prepared, unclaimed, kept)
+
+    def finish(self) -> list[tuple[PodClass, list[Pod]]]:
+        """Record the placements for topology counts; returns the pods that no claim holds."""
+        alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
+        for index, pairs in self._on_claim.items():
+            item = self._waiting[index][0]
+            if item.topological:
+                alike.setdefault((item.selected, item.constraints), (item, []))[1].extend(pairs)
+        for item, pairs in alike.values():
+            flat = np.array(pairs, np.int64).reshape(-1, 2)
+            self._topology_counts.record_claims(item, flat[:, 0], flat[:, 1])
+        return [
+            (item, pods[placed_count:])
+            for (item, pods), placed_count in zip(self._waiting, self._placed, strict=True)
+            if placed_count < len(pods)
+        ]
+
+    def _groups(self, tier_problem: TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
+        """The group of each node with all its pods; None when their requirements exclude each other."""
+        constraints: dict[int, int] = {}
+        numbers = np.array(
+            [constraints.setdefault(attempt.constraint, len(constraints)) for attempt in tier_problem.attempts],
+            np.int64,
+        )
+        if len(constraints) == 1:
+            return [tier_problem.groups[0]] * (len(edges) - 1)
+        entry = numbers[filling.item]
+        known: dict[tuple[int, ...], ClaimGroup | None] = {}
+        attempts = dict(zip(numbers.tolist(), tier_problem.attempts, strict=True))
+        starts = dict(zip(numbers.tolist(), tier_problem.groups, strict=True))
+        result = []
+        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            key = tuple(sorted(set(entry[start:stop].tolist())))
+            if key not in known:
+                group: ClaimGroup | None = starts[key[0]]
+                for number in key[1:]:
+                    group = self._openings.merge(group, attempts[number]) if group is not None else None
+                known[key] = group
+            result.append(known[key])
+        return result
+
+    def _open(self, prepared: PreparedFilling, unclaimed: UnclaimedPods, kept: Ints) -> None:
+        items, numbers = prepared.filling.item.tolist(), prepared.filling.number.tolist()
+        edges = prepared.edges.tolist()
+        for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
+            entries = range(edges[node], edges[node + 1])
+            group = prepared.groups[node]
+            if group is None:
+                continue
+            skipped = prepared.tier_problem.refusals.get(unclaimed.index(items[entries[0]]), ())
+            attempts = (
+                [prepared.tier_problem.attempts[items[entry]] for entry in entries]
+                if group.template.table.explores
+                else ()
+            )
+            group, charge = self._widened(group, prepared.charges[node], prepared.used[node], attempts)
+            opened = self._openings.open.install(group, charge, prepared.used[node], skipped)
+            self._openings.take_estimates(group, claim)
+            for entry in entries:
+                for item, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
+                    opened.pods.append((item, pods))
+                    if item.ports:
+                        opened.ports |= item.ports
+
+    def _widened(
+        self, group: ClaimGroup, charge: Ints, used: Ints, attempts: Sequence[PlacementAttempt]
+    ) -> tuple[ClaimGroup, Ints]:
+        """The group with the estimates that no claim relies on yet, so that a launch verifies them, and its charge."""
+        template = group.template
+        hopeful = template.table.row_estimate
+        for attempt in attempts:
+            hopeful = hopeful & self._openings.allowed_rows(template, attempt)
+        if not attempts or not hopeful.any():
+            return group, charge
+        wider = self._openings.open.groups.get(template, group.requirements, group.allowed | hopeful, group.minimums)
+        limits = self._openings.pool_limits[template.pool.metadata.name]
+        larger = template.table.capacity[template.table.row_type[wider.rows[wider.holding(used)]]].max(axis=0)
+        extra = np.maximum(larger - charge, 0)
+        if (extra > limits.left)[limits.columns].any():
+            return group, charge
+        limits.left[limits.columns] -= extra[limits.columns]
+        return wider, np.maximum(larger, charge)
+
+    def _hand_out(
+        self, unclaimed: UnclaimedPods, item: int, number: int, claim: int
+    ) -> Iterator[tuple[PodClass, list[Pod]]]:
+        """The next pods of an item, oldest first within each class."""
+        for index, some in unclaimed.take(item, number):
+            pod_class, pods = self._waiting[index]
+            start = self._placed[index]
+            self._placed[index] = start + some
+            self._on_claim.setdefault(index, []).extend((claim, some))
+            yield pod_class, pods[start : start + some]
+
+
+def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Ints]]:
+    """The different groups of nodes, each with the nodes in it."""
+    found: dict[int, tuple[ClaimGroup, list[int]]] = {}
+    for node, group in enumerate(groups):
+        if group is not None:
+            found.setdefault(group.index, (group, []))[1].append(node)
+    return [(group, np.array(members, np.int64)) for group, members in found.values()]
+
+
+def _launch_row(group: ClaimGroup, used: Ints) -> int:
+    """The row that a claim would launch now."""
+    return int(group.rows[group.cheapest(used[None, :])[0]])
+
+
+def _loads(
+    tier_problem: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]
+) -> tuple[Ints, Bools, Ints]:
+    """`used`, `held` and `charges` of these nodes."""
+    sizes = tier_problem.problem.sizes
+    used = np.zeros((len(groups), sizes.shape[1]), np.int64)
+    np.add.at(used, filling.node, filling.number[:, None] * sizes[filling.item])
+    held = np.zeros(len(groups), np.bool_)
+    charges = np.zeros_like(used)
+    for group, some in _by_group(groups):
+        holds = np.ones((len(some), len(group.rows)), np.bool_)
+        for column in range(used.shape[1]):
+            holds &= group.net[None, :, column] >= used[some, None, column]
+        held[some] = holds.any(axis=1)
+        for column in tier_problem.template.limits.columns.tolist():
+            capacity = tier_problem.template.table.capacity[tier_problem.template.table.row_type[group.rows], column]
+            largest = np.argsort(-capacity, kind="stable")
+            charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
+    return used, held, charges
+
+
+class ExistingCapacity(Protocol):
+    """Nodes that exist and claims in flight."""
+
+    def might_take(self, attempt: PlacementAttempt, least: Ints) -> bool:
+        """Whether some node with room for `least` [resources] suits."""
+
+    def fill(self, attempt: PlacementAttempt, pods: list[Pod], inside: Bools | None) -> int:
+        """Put the first of these pods there, `inside` [rooms] if given; returns how many."""
+
+
+class BulkStage:
+    """Places as many of the waiting pods as it can on new nodes. One instance serves one run."""
+
+    def __init__(
+        self,
+        axis: Axis,
+        openings: Openings,
+        attempts: PlacementAttempts,
+        topology_counts: TopologyCounts,
+        effort: Effort,
+        existing: ExistingCapacity | None,
+    ) -> None:
+        """`effort` is what may be spent on cheaper nodes than first-fit-decreasing finds."""
+        self._axis = axis
+        self._openings = openings
+        self._attempts = attempts
+        self._topology_counts = topology_counts
+        self._start_groups: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
+        self._domains: dict[tuple[int, int, str], dict[str, ClaimGroup]] = {}
+        self._refusals: dict[int, tuple[Refusal, ...]] = {}
+        self._effort = effort
+        self._existing = existing
+        self._unfilled = 0
+        self._first_fit_hourly = 0.0
+        self._search_changed = False
+        self.baseline_hourly = np.inf
+        """Lower bound of the cost of first-fit-decreasing, USD per hour; infinite where the search found nothing."""
+        self._waiting: Waiting = ()
+        self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
+        self._counts: Ints = np.zeros(0, np.int64)
+        self._totals: Ints = np.ones(len(axis), np.int64)
+
+    def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
+        """Place pods; returns the pods that are still waiting, in the same order."""
+        self._waiting = waiting
+        self._sizes = self._axis.matrix([pod_class.requests for pod_class, _ in waiting])
+        self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
+        builder = ClaimBuilder(self._openings, self._topology_counts, waiting)
+        size_classes = size_classes_of(waiting, self._attempts, self._topology_counts.terms)
+        if self._existing is not None:
+            size_classes = self._fill_existing(self._existing, size_classes, builder)
+        self._totals = np.maximum(self._counts @ self._sizes, 1)
+        demands = self._with_quotas(
+            [demand for size_class in size_classes for demand in self._tier_demands(size_class)]
+        )
+        if self._existing is not None:
+            self._fill_existing_by_domain(self._existing, demands, builder)
+        # Fallback templates first, so that what their nodes leave over can be used by pods that may go anywhere.
+        tier_problems = self._tier_problems(demands)
+        self._unfilled = sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems)
+        by_lane = [
+            list(some) for _, some in groupby(reversed(tier_problems), lambda tier_problem: tier_problem.template.index)
+        ]
+        for some in by_lane:
+            self._fill(some, builder)
+        left = builder.finish()
+        if self._search_changed:
+            # Cheaper nodes may leave less free room to other templates and to the pods left over.
+            self.baseline_hourly = self._first_fit_hourly if len(by_lane) == 1 and not left else 0.0
+        return left
+
+    def _fill_existing(
+        self, existing: ExistingCapacity, size_classes: Sequence[SizeClass], builder: ClaimBuilder
+    ) -> list[SizeClass]:
+        """Fill existing nodes with pods that may use any domain; returns the size classes that continue."""
+        going = []
+        free: list[tuple[int, SizeClass]] = []
+        for size_class in size_classes:
+            if not size_class.binds(self._topology_counts.terms):
+                free += [(index, size_class) for index in size_class.indexes]
+            elif (not size_class.spreads or size_class.affinity or size_class.anti) and existing.might_take(
+                size_class.attempt, self._sizes[size_class.indexes].min(axis=0)
+            ):
+                continue  # where followers start, and which pods keep apart, depends on where there is room
+            going.append(size_class)
+        for index, size_class in sorted(free, key=lambda pair: pair[0]):
+            pod_class, pods = self._waiting[index]
+            own = msgspec.structs.replace(size_class.attempt, pod_class=pod_class, requests=self._sizes[index])
+            self._record_placed(index, existing.fill(own, pods, None), builder)
+        return going
+
+    def _fill_existing_by_domain(
+        self, existing: ExistingCapacity, demands: Sequence[TierDemand], builder: ClaimBuilder
+    ) -> None:
+        """Fill existing nodes with pods in the domain chosen for them."""
+        rooms = self._topology_counts.base.existing
+        for demand in demands:
+            if not demand.size_class.binds(self._topology_counts.terms):
+                continue
+            codes = self._topology_counts.node_codes(demand.key)[:rooms]
+            for share, value in zip(
+                split_by_quotas([list(demand.quotas.values())], [demand.counts])[0].T, list(demand.quotas), strict=True
+            ):
+                inside = codes == self._topology_counts.code(demand.key, value)
+                if not inside.any():
+                    continue
+                for at in np.flatnonzero(share).tolist():
+                    index = int(demand.indexes[at])
+                    pod_class, pods = self._waiting[index]
+                    own = msgspec.structs.replace(
+                        demand.size_class.attempt, pod_class=pod_class, requests=self._sizes[index]
+                    )
+                    start = builder.placed_count(index)
+                    number = existing.fill(own, pods[start : start + int(share[at])], inside)
+                    self._record_placed(index, number, builder)
+                    demand.counts[at] -= number
+                    demand.quotas[value] -= number
+
+    def _record_placed(self, index: int, number: int, builder: ClaimBuilder) -> None:
+        """Note that some pods of a class have a place."""
+        self._counts[index] -= number
+        builder.record_placed(index, number)
+
+    def _fill(self, tier_problems: Sequence[TierProblem], builder: ClaimBuilder) -> None:
+        """Fill the problems of one template and open claims for them."""
+        unclaimed_pods = [UnclaimedPods(tier_problem) for tier_problem in tier_problems]
+        problems = [
+            builder.fill_open_claims(tier_problem, unclaimed)
+            for tier_problem, unclaimed in zip(tier_problems, unclaimed_pods, strict=True)
+        ]
+        plain = [first_fit(problem) for problem in problems]
+        fillings: Sequence[Filling] = plain
+        if not self._effort.spent:
+            # It is of use only where there is a budget.
+            from shiplap.scheduling.search.improve import improve_cached  # noqa: PLC0415
+
+            part = self._effort.share(
+                sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems) / max(self._unfilled, 1)
+            )
+            fillings = improve_cached(problems, plain, part)
+            self._effort.give_back(part)
+            self._search_changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
+            self._first_fit_hourly += sum(
+                filling.hourly(problem) for problem, filling in zip(problems, plain, strict=True)
+            )
+        self._unfilled -= sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems)
+        prepared = [
+            builder.prepare(tier_problem, filling)
+            for tier_problem, filling in zip(tier_problems, fillings, strict=True)
+        ]
+        if not builder.affordable(prepared):
+            prepared = [builder.with_smaller_types(one) for one in prepared]
+        if any(tier_problem.domain_matters for tier_problem in tier_problems) and not builder.affordable(prepared):
+            return  # the domains that still get a node decide where the pods of the others may go
+        for one, unclaimed in zip(prepared, unclaimed_pods, strict=True):
+            builder.open_claims(one, unclaimed)
+
+    def _tier_demands(self, size_class: SizeClass) -> list[TierDemand]:
+        """The classes of a size class by the first template that holds them, as far as that is certain."""
+        indexes = np.array(size_class.indexes, np.int64)
+        indexes = indexes[self._counts[indexes] > 0]
+        taken: list[tuple[NodeClaimTemplate, Ints]] = []
+        for template in self._openings.templates:
+            if not len(indexes):
+                break
+            group = self._start(template, size_class.attempt)
+            if isinstance(group, RefusalKind):
+                self._record_refusal(template, size_class.attempt, group, indexes)
+                continue
+            if group.minimums or template.counted:
+                break  # the packer's order decides which pods fit such nodes
+            fits = fits_front(self._sizes[indexes], group.front)
+            if fits.any():
+                taken.append((template, indexes[fits]))
+            indexes = indexes[~fits]
+            if template.table.explores and len(indexes):
+                hopeful = self._openings.start(template, size_class.attempt)
+                if not isinstance(hopeful, RefusalKind):  # pods that fit by an estimate only are left to the packer
+                    indexes = indexes[~fits_front(self._sizes[indexes], hopeful.front)]
+            self._record_refusal(template, size_class.attempt, RefusalKind.TYPES, indexes)
+        return [self._tier_demand(size_class, template, some) for template, some in taken]
+
+    def _tier_demand(self, size_class: SizeClass, template: NodeClaimTemplate, indexes: Ints) -> TierDemand:
+        demand = TierDemand(
+            size_class, template, size_class.key, indexes, self._counts[indexes], (), frozenset(), self._weight(indexes)
+        )
+        if size_class.key:
+            self._open_domains(demand, size_class.key)
+        return demand
+
+    def _open_domains(self, demand: TierDemand, key: str) -> None:
+        """Let a demand choose among the domains of a label."""
+        demand.key = key
+        known = self._domains_of(demand.template, demand.size_class.attempt, key)
+        sizes = self._sizes[demand.indexes]
+        demand.domains = tuple(value for value, group in known.items() if fits_front(sizes, group.front).all())
+        if demand.size_class.spreads:
+            reached: set[str] = set()
+            for template in self._openings.templates:
+                for value, group in self._domains_of(template, demand.size_class.attempt, key).items():
+                    if value not in reached and fits_front(sizes, group.front).any():
+                        reached.add(value)
+            demand.reachable = frozenset(reached)
+
+    def _weight(self, indexes: Ints) -> float:
+        return float(
+            (self._counts[indexes] @ self._sizes[indexes] / self._totals).sum() / max(self._counts[indexes].sum(), 1)
+        )
+
+    def _start(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
+        key = (template.index, attempt.constraint)
+        known = self._start_groups.get(key)
+        if known is None:
+            known = self._start_groups[key] = self._openings.start(template, attempt, careful=True)
+        return known
+
+    def _domains_of(self, template: NodeClaimTemplate, attempt: PlacementAttempt, key: str) -> dict[str, ClaimGroup]:
+        """The values of a label that nodes of a template can have for these pods, with the groups they start in."""
+        identity = (template.index, attempt.constraint, key)
+        known = self._domains.get(identity)
+        if known is None:
+            known = self._domains[identity] = {}
+            for value in template.values_of(key):
+                pinned = self._pinned(attempt, key, value)
+                group = self._start(template, pinned) if pinned is not None else RefusalKind.REQUIREMENTS
+                if not isinstance(group, RefusalKind) and not group.minimums:
+                    known[value] = group
+        return known
+
+    def _record_refusal(
+        self, template: NodeClaimTemplate, attempt: PlacementAttempt, kind: RefusalKind, indexes: Ints
+    ) -> None:
+        left = self._openings.pool_limits[template.pool.metadata.name].left.copy()
+        for index in indexes.tolist():
+            pod_class = self._waiting[index][0]
+            own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=self._sizes[index])
+            self._refusals[index] = (*self._refusals.get(index, ()), Refusal(template, kind, own, left))
+
+    def _with_quotas(self, demands: Sequence[TierDemand]) -> list[TierDemand]:
+        """Demands with their quotas; the domain is "" where none has to be decided."""
+        keys: dict[int, set[str]] = {}
+        for demand in demands:
+            keys.setdefault(demand.template.index, set()).update({demand.key} - {""})
+        for demand in demands:
+            known = keys[demand.template.index]
+            if not demand.key and len(known) == 1:
+                self._open_domains(demand, next(iter(known)))
+        settled: list[TierDemand] = []
+        for key in sorted({demand.key for demand in demands}):
+            some = [demand for demand in demands if demand.key == key]
+            if key:
+                settled += DomainQuotas(key, some, self._topology_counts).run()
+                continue
+            for demand in some:
+                demand.quotas = {"": demand.number}
+            settled += some
+        return settled
+
+    def _tier_problems(self, demands: Sequence[TierDemand]) -> list[TierProblem]:
+        """The problems of these demands, by template and domain."""
+        order = sorted({(demand.template.index, demand.key, value) for demand in demands for value in demand.quotas})
+        number = {identity: index for index, identity in enumerate(order)}
+        tier_problems: list[list[ProblemPart]] = [[] for _ in order]
+        shares = split_by_quotas(
+            [list(demand.quotas.values()) for demand in demands], [demand.counts for demand in demands]
+        )
+        for demand, share in zip(demands, shares, strict=True):
+            for column, value in enumerate(demand.quotas):
+                attempt = self._pinned(demand.size_class.attempt, demand.key, value)
+                start = self._start(demand.template, attempt) if attempt is not None else RefusalKind.REQUIREMENTS
+                if attempt is None or isinstance(start, RefusalKind):
+                    continue
+                some = np.flatnonzero(share[:, column])
+                if not len(some):
+                    continue
+                part = ProblemPart(demand.size_class, attempt, start, demand.indexes[some], share[some, column])
+                tier_problems[number[demand.template.index, demand.key, value]].append(part)
+        return [tier_problem_of(parts, self._sizes, self._openings, self._refusals) for parts in tier_problems if parts]
+
+    def _pinned(self, attempt: PlacementAttempt, key: str, value: str) -> PlacementAttempt | None:
+        return self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),)) if key else attempt

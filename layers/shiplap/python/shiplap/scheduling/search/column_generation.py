@@ -1,0 +1,533 @@
+"""Column generation: whole nodes for a problem in which a node holds few pods.
+
+A linear program over the patterns known so far gives each kind of pod a value. Many greedy fills at a time find
+patterns that are worth more than their node costs; they are added, until there are none. The values are smoothed
+towards the best ones seen, without which they swing. Then the patterns that are certain are bought as whole nodes, the
+program is solved for the rest, and so on.
+
+The solver uses only element-wise arithmetic and plain sums, no BLAS or LAPACK: these round differently from machine to
+machine, and a different last bit could choose another column and thereby another plan.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.pod_kinds import ReducedProblem, pattern_loads, restricted_to_kinds
+
+_ENTER = 2e-4
+"""A column enters when it saves more than this part of its cost."""
+
+_PIVOT = 1e-9
+_SURPLUS = 1e-9
+_REFRESH = 150
+_CANDIDATES = 24
+"""Columns looked at closely before all are looked at again."""
+
+
+class CoveringProgram:
+    """min cost·x subject to columns·x ≥ demand, x ≥ 0, by the revised primal simplex method.
+
+    `columns` [rows, n] and `cost` [n]; the first `rows` columns must be a feasible basis of their own: column i covers
+    row i and nothing else. Further ones are added as they are found.
+    """
+
+    def __init__(self, demand: Floats, columns: Floats, cost: Floats) -> None:
+        self.rows = len(demand)
+        self.columns, self.cost = columns, cost
+        # A little more of every row, each its own amount, keeps ties from making the method go in circles.
+        self._more: Floats = 1e-7 * (1.0 + np.arange(self.rows) / max(self.rows, 1))
+        self.demand: Floats = demand + self._more
+        self.basis: Ints = np.arange(self.rows)
+        self._inverse: Floats = np.diag(1.0 / np.diagonal(columns[:, : self.rows]))
+        self._pivots = 0
+
+    def add(self, columns: Floats, cost: Floats) -> None:
+        """Add columns [rows, n] with their cost [n]."""
+        self.columns = np.concatenate([self.columns, columns], axis=1)
+        self.cost = np.concatenate([self.cost, cost])
+
+    @property
+    def duals(self) -> Floats:
+        """The cost of one more unit of each row's demand [rows]."""
+        return (self._basic_cost()[:, None] * self._inverse).sum(axis=0)
+
+    @property
+    def basic(self) -> Floats:
+        """The values of the basic variables [rows], in the order of `basis`."""
+        return (self._inverse * self.demand[None, :]).sum(axis=1)
+
+    @property
+    def objective(self) -> float:
+        """The cost of the present solution."""
+        return float((self._basic_cost() * self.basic).sum())
+
+    def solution(self) -> Floats:
+        """How much of each column is used [n]."""
+        x = np.zeros(self.columns.shape[1])
+        real = self.basis >= 0
+        x[self.basis[real]] = np.maximum(self.basic[real], 0.0)
+        return x
+
+    def solve(self, effort: Effort) -> bool:
+        """Pivot until no column improves; False when the effort ran out first."""
+        while not effort.spent:
+            effort.charge(12, 2.0 * self.columns.size)
+            duals = self.duals
+            gain = (self.cost - (duals[:, None] * self.columns).sum(axis=0)) / self.cost
+            some = np.argsort(gain, kind="stable")[:_CANDIDATES]
+            some = some[gain[some] < -_ENTER]
+            before = self._pivots
+            if len(some):
+                self._improve_by(some, effort)
+            else:
+                surplus = int(np.argmin(duals))
+                # A row whose covering costs less than nothing is covered too much: its surplus variable enters.
+                if duals[surplus] < -_SURPLUS:
+                    self._enter_surplus(surplus)
+            if self._pivots == before:
+                return True
+        return False
+
+    def _improve_by(self, some: Ints, effort: Effort) -> None:
+        """Pivot on a few columns until none of them improves."""
+        columns, cost = self.columns[:, some], self.cost[some]
+        while not effort.spent:
+            effort.charge(25, 2.0 * columns.size + 5.0 * self.rows**2)
+            gain = (cost - (self.duals[:, None] * columns).sum(axis=0)) / cost
+            best = int(np.argmin(gain))
+            if gain[best] >= -_ENTER or not self._pivot(columns[:, best], int(some[best])):
+                return
+
+    def _enter_surplus(self, row: int) -> None:
+        self._pivot(self._surplus_column(row), -1 - row)
+
+    def _surplus_column(self, row: int) -> Floats:
+        column = np.zeros(self.rows)
+        column[row] = -1.0
+        return column
+
+    def _basic_cost(self) -> Floats:
+        return np.where(self.basis >= 0, self.cost[np.maximum(self.basis, 0)], 0.0)
+
+    def _pivot(self, column: Floats, entering: int) -> bool:
+        direction = (self._inverse * column[None, :]).sum(axis=1)
+        can = direction > _PIVOT
+        if not can.any():
+            return False
+        basic = np.maximum(self.basic, 0.0)
+        ratio = np.where(can, basic / np.where(can, direction, 1.0), np.inf)
+        least = ratio.min()
+        # Of rows that tie, the one with the largest pivot loses the least precision.
+        tied = ratio <= least * (1 + 1e-9) + 1e-12
+        self._replace(int(np.argmax(np.where(tied, direction, 0.0))), column, entering)
+        return True
+
+    def _replace(self, leave: int, column: Floats, entering: int) -> None:
+        direction = (self._inverse * column[None, :]).sum(axis=1)
+        line = self._inverse[leave] / direction[leave]
+        self._inverse -= direction[:, None] * line[None, :]
+        self._inverse[leave] = line
+        self.basis[leave] = entering
+        self._pivots += 1
+        if self._pivots % _REFRESH == 0:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Compute the inverse again from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
+        size = self.rows
+        work = np.zeros((size, 2 * size))
+        for place, entry in enumerate(self.basis.tolist()):
+            if entry >= 0:
+                work[:, place] = self.columns[:, entry]
+            else:
+                work[-1 - entry, place] = -1.0
+        work[:, size:] = np.eye(size)
+        for place in range(size):
+            pivot = place + int(np.argmax(np.abs(work[place:, place])))
+            if pivot != place:
+                work[[place, pivot]] = work[[pivot, place]]
+            line = work[place] / work[place, place]
+            work -= work[:, place : place + 1] * line[None, :]
+            work[place] = line
+        self._inverse = work[:, size:].copy()
+
+
+class Patterns(msgspec.Struct, frozen=True, eq=False):
+    """`counts` [n, kinds] pods of each kind on nodes of `row` [n]; `strategy` and `seed` [n] are where each began."""
+
+    counts: Floats
+    strategy: Ints
+    row: Ints
+    seed: Ints
+
+
+class FillStrategies(msgspec.Struct, frozen=True, eq=False):
+    """Ways to fill a node: its row [n], and the weight [n] of the first resource against the second in a pod's size."""
+
+    row: Ints
+    weight: Floats
+
+
+def all_strategies(rows: Ints, weights: Floats) -> FillStrategies:
+    """Every row with every weight."""
+    return FillStrategies(np.repeat(rows, len(weights)), np.tile(weights, len(rows)))
+
+
+def greedy_fills(
+    reduced: ReducedProblem, demand: Floats, values: Floats, strategies: FillStrategies, seeds: Floats, effort: Effort
+) -> Patterns:
+    """Greedy fills by value per size, for every strategy and every seed [seeds, kinds] that its row holds."""
+    row = strategies.row
+    kinds, many = len(reduced.sizes), len(row)
+    effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
+    order = _orders(reduced, values, strategies)
+    allowed = reduced.suits[:, row] & (values > 1e-12)[:, None]
+    start = pattern_loads(seeds, reduced.sizes)
+    columns = [_Column(reduced.sizes[:, r], reduced.net[row, r], start[:, r]) for r in range(reduced.sizes.shape[1])]
+    holds = _holds(reduced, seeds, start, row)
+    taken = np.zeros((kinds, many, len(seeds)))
+    spare = np.maximum(demand[:, None] - seeds.T, 0.0)
+    line = np.arange(many)
+    for step in range(kinds):
+        kind = order[:, step]
+        room = spare[kind]
+        for column in columns:
+            column.bound(kind, room)
+        np.floor(room, out=room)
+        room *= allowed[kind, line][:, None]
+        taken[step] = room
+        for column in columns:
+            column.take(kind, room)
+    counts = np.zeros_like(taken)
+    np.put_along_axis(counts, order.T[:, :, None], taken, axis=0)
+    counts += seeds.T[:, None, :]
+    place, seed = np.nonzero(holds)
+    return Patterns(counts[:, place, seed].T.copy(), place, row[place], seed)
+
+
+class _Column:
+    """One resource of many fills at a time: `free` [fills, seeds] is what is left of it."""
+
+    def __init__(self, sizes: Floats, net: Floats, start: Floats) -> None:
+        self.free: Floats = np.maximum(net[:, None] - start[None, :], 0.0)
+        self.sizes = sizes
+        # A resource that a kind does not need must not bound it, even if none is left. Bytes by this stay finite.
+        self.divisor: Floats = np.where(sizes > 0, sizes, 1e-280)
+        self.unneeded: Floats = np.where(sizes > 0, 0.0, 1.0)
+        self.mixed = bool((sizes == 0).any())
+
+    def bound(self, kind: Ints, room: Floats) -> None:
+        """Lower `room` [fills, seeds] to the pods of `kind` [fills] that fit."""
+        free = self.free + self.unneeded[kind][:, None] if self.mixed else self.free
+        np.minimum(room, free / self.divisor[kind][:, None], out=room)
+
+    def take(self, kind: Ints, room: Floats) -> None:
+        """Take the resources of `room` pods of `kind`."""
+        self.free -= room * self.sizes[kind][:, None]
+
+
+def _holds(reduced: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:
+    """Which rows hold and suit which seeds [rows, seeds]."""
+    holds: Bools = (start[None, :, :] <= reduced.net[rows][:, None, :]).all(axis=2)
+    if not reduced.suits.all():
+        for place, row in enumerate(rows.tolist()):
+            holds[place] &= ~((seeds > 0) & ~reduced.suits[:, row][None, :]).any(axis=1)
+    return holds
+
+
+def _orders(reduced: ReducedProblem, values: Floats, strategies: FillStrategies) -> Ints:
+    """In which order each strategy takes kinds [strategies, kinds]: densest first."""
+    net = np.maximum(reduced.net[strategies.row], 1.0)
+    first = reduced.sizes[:, 0][None, :] / net[:, :1]
+    second = reduced.sizes[:, 1][None, :] / net[:, 1:2] if net.shape[1] > 1 else first
+    size = strategies.weight[:, None] * first + (1.0 - strategies.weight)[:, None] * second + 1e-9
+    return np.argsort(-np.maximum(values, 0.0)[None, :] / size, axis=1, kind="stable")
+
+
+def values_of(patterns: Floats, values: Floats) -> Floats:
+    """What patterns [n, kinds] are worth at these values [kinds]."""
+    return (patterns * values[None, :]).sum(axis=1)
+
+
+_SMOOTH = 0.6
+_ALL_STRATEGIES = 2600
+_STRATEGIES = 36
+_EACH_ROW = 4
+_EACH_SEED = 2
+_REFRESH_STRATEGIES = 4
+_GAIN = 1e-4
+"""A pattern is added when it is worth this part more than it costs."""
+
+
+class PatternPool:
+    """Patterns found so far, each once and on its cheapest row: `counts` [n, kinds], `price` [n]."""
+
+    def __init__(self, reduced: ReducedProblem) -> None:
+        self.reduced = reduced
+        self.counts: Floats = np.zeros((0, len(reduced.sizes)))
+        self.price: Floats = np.zeros(0)
+        self._seen: set[bytes] = set()
+
+    def add(self, counts: Floats) -> int:
+        """Add patterns [n, kinds]; returns how many were new."""
+        fresh = []
+        for place, line in enumerate(counts.astype(np.int32)):
+            key = line.tobytes()
+            if key not in self._seen:
+                self._seen.add(key)
+                fresh.append(place)
+        row = self.reduced.cheapest(counts[fresh])
+        self.counts = np.concatenate([self.counts, counts[fresh]])
+        self.price = np.concatenate([self.price, self.reduced.price[row]])
+        return len(fresh)
+
+    def keep_best(self, values: Floats, most: int) -> None:
+        """Keep `most` patterns, those with the highest value per price."""
+        loss = 1.0 - values_of(self.counts, values) / self.price
+        order = np.sort(np.argsort(loss, kind="stable")[:most])
+        self.counts, self.price = self.counts[order], self.price[order]
+
+
+def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
+    """The cheapest fractional mixture of rows that covers the sum of all pods.
+
+    Returns what it costs (no filling costs less), the value of one unit of each resource, and how much of each row.
+    """
+    total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0)
+    unit = np.where(total > 0, total, 1.0)
+    size = len(total)
+    best = reduced.net.argmax(axis=0)
+    start = np.diag(reduced.net.max(axis=0) / unit)
+    program = CoveringProgram(np.ones(size), start, reduced.price[best].copy())
+    program.add((reduced.net / unit[None, :]).T, reduced.price)
+    program.solve(effort)
+    duals = np.maximum(program.duals, 0.0)
+    # Rounded values are scaled until no row is worth more than it costs, so that the bound is one.
+    worth = ((reduced.net / unit[None, :]) * duals[None, :]).sum(axis=1)
+    scale = float(np.max(worth / reduced.price))
+    duals = duals / max(scale, 1e-300)
+    return float(duals.sum()), duals / unit, program.solution()[size:]
+
+
+def singles(reduced: ReducedProblem, demand: Floats) -> Floats:
+    """For every kind the pattern of it alone that is cheapest per pod [kinds, kinds]."""
+    room = np.full((len(reduced.sizes), len(reduced.price)), np.inf)
+    for r in range(reduced.sizes.shape[1]):
+        size = reduced.sizes[:, r]
+        wanted = size > 0
+        room[wanted] = np.minimum(room[wanted], np.floor(reduced.net[None, :, r] / size[wanted, None]))
+    room = np.minimum(np.where(reduced.suits, room, 0.0), np.maximum(demand, 1.0)[:, None])
+    each = np.where(room >= 1, reduced.price[None, :] / np.maximum(room, 1.0), np.inf)
+    best = each.argmin(axis=1)
+    return np.diag(room[np.arange(len(best)), best])
+
+
+def starting_program(reduced: ReducedProblem, pool: PatternPool, demand: Floats) -> CoveringProgram:
+    """A linear program over the cheapest patterns of one kind each, which come first, and those of the pool."""
+    alone = singles(reduced, demand)
+    program = CoveringProgram(demand, alone.copy(), reduced.price[reduced.cheapest(alone)])
+    program.add(pool.counts.T, pool.price)
+    return program
+
+
+class Generation:
+    """Column generation for one demand. Its patterns stay in the pool, the best strategies in `strategies`.
+
+    With `strategies` given, no others are tried.
+    """
+
+    def __init__(
+        self,
+        reduced: ReducedProblem,
+        pool: PatternPool,
+        demand: Floats,
+        values: Floats,
+        effort: Effort,
+        strategies: FillStrategies | None = None,
+    ) -> None:
+        self.reduced, self.pool, self.demand, self.effort = reduced, pool, demand, effort
+        self.best_values = values
+        self.bound = 0.0
+        self.program = starting_program(reduced, pool, demand)
+        weights = int(np.clip(_ALL_STRATEGIES // len(reduced.price), 5, 21))
+        self._all_strategies = all_strategies(np.arange(len(reduced.price)), np.linspace(0.0, 1.0, weights))
+        self.strategies = strategies
+        self._fixed = strategies is not None
+        self._age = 0
+
+    def run(self, rounds: int) -> None:
+        """At most so many rounds, or until no pattern is worth adding."""
+        for _ in range(rounds):
+            if not self.program.solve(self.effort) or not self.round():
+                return
+
+    def round(self) -> bool:
+        """Look for patterns that are worth more than they cost; returns whether there were any."""
+        duals = np.maximum(self.program.duals, 0.0)
+        for smooth, fresh in ((0.0, False),) if self._fixed else ((_SMOOTH, False), (0.0, True)):
+            values = np.round(smooth * self.best_values + (1.0 - smooth) * duals, 12)
+            strategies, worth = self._strategies_for(values, fresh=fresh)
+            seeds = np.eye(len(self.demand))[self.demand >= 1]
+            seeded = greedy_fills(self.reduced, self.demand, values, strategies, seeds, self.effort)
+            most = float(np.max(values_of(seeded.counts, values) / self.reduced.price[seeded.row]))
+            if worth:
+                self._remember(values, max(worth, most))
+            if self._add(seeded, duals):
+                return True
+        return False
+
+    def _strategies_for(self, values: Floats, *, fresh: bool) -> tuple[FillStrategies, float]:
+        """The most promising strategies, and the best value per price if all strategies were tried again, else 0."""
+        self._age += 1
+        if self.strategies is not None and (self._fixed or (not fresh and self._age % _REFRESH_STRATEGIES)):
+            return self.strategies, 0.0
+        none = np.zeros((1, len(self.demand)))
+        plain = greedy_fills(self.reduced, self.demand, values, self._all_strategies, none, self.effort)
+        worth = values_of(plain.counts, values) / self.reduced.price[plain.row]
+        self.strategies = _best_strategies(self._all_strategies, plain.strategy, worth)
+        return self.strategies, float(np.max(worth))
+
+    def _remember(self, values: Floats, worth: float) -> None:
+        bound = float((values * self.demand).sum()) / max(worth, 1e-300)
+        if bound > self.bound:
+            self.bound, self.best_values = bound, values
+
+    def _add(self, found: Patterns, duals: Floats) -> bool:
+        """Add the best patterns of each seed, as far as they pay."""
+        gain = values_of(found.counts, duals) / self.reduced.price[found.row] - 1.0
+        order = np.lexsort((-gain, found.seed))
+        first = np.searchsorted(found.seed[order], found.seed[order])
+        order = order[np.arange(len(order)) - first < _EACH_SEED]
+        order = order[gain[order] > _GAIN]
+        before = len(self.pool.price)
+        if not len(order) or not self.pool.add(found.counts[order]):
+            return False
+        self.program.add(self.pool.counts[before:].T, self.pool.price[before:])
+        return True
+
+
+def _best_strategies(strategies: FillStrategies, strategy: Ints, worth: Floats) -> FillStrategies:
+    """The strategies whose patterns are worth the most, a few of each row."""
+    best = np.zeros(len(strategies.row))
+    best[strategy] = worth
+    order = np.lexsort((-best, strategies.row))
+    first = np.searchsorted(strategies.row[order], strategies.row[order])
+    order = order[np.arange(len(order)) - first < _EACH_ROW]
+    chosen = np.sort(order[np.argsort(-best[order], kind="stable")][:_STRATEGIES])
+    return FillStrategies(strategies.row[chosen], strategies.weight[chosen])
+
+
+def size_values(reduced: ReducedProblem, unit_values: Floats) -> Floats:
+    """The value of a pod of each kind, by its requests."""
+    return (reduced.sizes * unit_values[None, :]).sum(axis=1)
+
+
+_NEAR = 1e-6
+
+
+class Care(msgspec.Struct, frozen=True):
+    """How carefully to go: rounds of column generation at first and for each rest, and what is bought whole at once.
+
+    `enough` is the part of a node from which on one more is bought; over 1, only whole ones are.
+    """
+
+    first: int
+    again: int
+    enough: float
+
+
+QUICK, CAREFUL = Care(2, 1, 0.85), Care(4, 2, 1.1)
+_BOLD = 0.3
+"""The `enough` without effort left."""
+
+_LAST_STEPS, _STEP = 30_000.0, 60_000.0
+"""Effort below which steps become bold, and what one such step may take, in microseconds."""
+
+_KEEP = 6
+"""How many patterns per kind are taken along, those that cost least beyond their worth."""
+
+
+def dive(
+    reduced: ReducedProblem,
+    pool: PatternPool,
+    demand: Floats,
+    values: Floats,
+    effort: Effort,
+    strategies: FillStrategies | None = None,
+    care: Care = QUICK,
+) -> Floats:
+    """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
+
+    `pool` has patterns to start with, `values` [kinds] is the approximate value of a pod; `strategies` are the
+    promising ways to fill nodes.
+    """
+    kinds: Ints = np.flatnonzero(demand)
+    left, values, counts = demand[kinds], values[kinds], pool.counts[:, kinds]
+    bought: list[Floats] = []
+    rounds = care.first
+    while len(kinds):
+        rest = restricted_to_kinds(reduced, kinds, left)
+        # The search ends with whole nodes in any case: the last steps are bold and look for no new patterns.
+        bold = effort.left < _LAST_STEPS
+        step = Effort(_STEP) if bold else effort
+        patterns = PatternPool(rest)
+        patterns.add(_clipped(counts, left))
+        generation = Generation(rest, patterns, left, values, step, strategies)
+        if bold:
+            generation.program.solve(step)
+            effort.left -= _STEP - step.left
+        else:
+            generation.run(rounds)
+        rounds, strategies = care.again, generation.strategies
+        values = np.maximum(generation.program.duals, 0.0)
+        fixed = _whole_nodes(generation, left, _BOLD if bold else care.enough)
+        bought.append(_widened(fixed, kinds, len(demand)))
+        left = left - fixed.sum(axis=0)
+        patterns.keep_best(values, _KEEP * len(kinds) + 50)
+        open_kinds = left > 0
+        counts = patterns.counts[:, open_kinds]
+        kinds, left, values = kinds[open_kinds], left[open_kinds], values[open_kinds]
+    return np.concatenate(bought) if bought else np.zeros((0, len(demand)))
+
+
+def _widened(patterns: Floats, kinds: Ints, width: int) -> Floats:
+    wide = np.zeros((len(patterns), width))
+    wide[:, kinds] = patterns
+    return wide
+
+
+def _clipped(counts: Floats, left: Floats) -> Floats:
+    clipped = np.minimum(counts, left[None, :])
+    return clipped[clipped.any(axis=1)]
+
+
+def _whole_nodes(generation: Generation, left: Floats, enough: float) -> Floats:
+    """The whole nodes of the solution, and one more of a pattern of which at least the part `enough` is left over.
+
+    At least the pattern that is used most.
+    """
+    used = np.round(generation.program.solution(), 9)
+    columns = generation.program.columns
+    copies = np.floor(used + _NEAR)
+    part = used - copies
+    taken: list[Floats] = []
+    rest = left.copy()
+    for place in np.flatnonzero(copies).tolist():
+        for _ in range(int(copies[place])):
+            pattern = np.minimum(columns[:, place], rest)
+            if not pattern.any():
+                break
+            taken.append(pattern)
+            rest -= pattern
+    for place in np.argsort(-part, kind="stable").tolist():
+        if taken and part[place] < enough:
+            break
+        pattern = np.minimum(columns[:, place], rest)
+        if pattern.any() and (not taken or (columns[:, place] <= rest).all()):
+            taken.append(pattern)
+            rest -= pattern
+    return np.array(taken)
