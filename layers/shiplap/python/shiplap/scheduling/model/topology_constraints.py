@@ -206,7 +206,9 @@ class Terms:
         """The topology keys of the terms that select a pod; pods of few kinds are asked for often."""
         known = self._keys.get(selected)
         if known is None:
-            known = self._keys[selected] = frozenset(self.all[term].key for term in selected)
+            known = self._keys[selected] = frozenset(
+                key for key, numbers in self._over.items() if not numbers.isdisjoint(selected)
+            )
         return known
 
     def constraints_of(self, pod: Pod, *, standing: bool = False) -> Constraints:

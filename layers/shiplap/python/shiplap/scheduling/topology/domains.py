@@ -405,15 +405,42 @@ class Domains:
             self._options_version = version
 
     def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
-        pod_class, counts, spreads = attempt.pod_class, self._counts, demand.spreads
+        # Terms are asked first: what is within reach costs far more to know, and nothing may be left of it.
+        most = self._left_by_terms(attempt.pod_class, key, demand)
+        options = self._options_in(attempt, key, demand.spreads, most) if most.any() else []
+        if not demand.spreads and not demand.affinity:
+            options.append(DomainOption(True, 0, 0, "", ABSENT, PLENTY))
+        return sorted(options)
+
+    def _left_by_terms(self, pod_class: PodClass, key: str, demand: _Demand) -> Ints:
+        """How many pods of a class affinity and anti-affinity leave to each domain [values], one pod at a time."""
+        counts = self._counts
+        for template in self._openings.templates:
+            self._codes_of(template, key)
+        counts.node_codes(key), counts.claim_codes(key)  # all of these may number further values
+        most = np.full(len(counts.values(key)), PLENTY, np.int64)
+        for term in demand.anti:
+            own = 1 if term in pod_class.selected else PLENTY
+            most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
+        for term in self._of_key(pod_class.selected & self._terms.anti, key) if most.any() else ():
+            most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
+        for term in demand.affinity if most.any() else ():
+            if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
+                most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
+        return most
+
+    def _left_by_spreads(
+        self, attempt: PlacementAttempt, key: str, spreads: Sequence[Spread], most: Ints
+    ) -> tuple[Ints, Ints]:
+        """What spreads leave of `most` [values] within reach, and the pods they count in each domain."""
+        pod_class, counts = attempt.pod_class, self._counts
         launchable = self.launchable(attempt, key)
-        standing = (counts.node_codes(key), counts.claim_codes(key))  # which may number further values
-        usable = np.zeros(len(counts.values(key)), np.bool_)
+        usable = np.zeros(len(most), np.bool_)
         usable[launchable] = True
-        for codes in standing:
+        for codes in (counts.node_codes(key), counts.claim_codes(key)):
             usable[codes[codes >= 0]] = True
-        most = np.where(usable, PLENTY, 0)
-        order = np.zeros(len(most), np.int64)
+        most = np.where(usable, most, 0)
+        counted = np.zeros(len(most), np.int64)
         for spread in spreads:
             per_domain, present = counts.spread(pod_class, spread)
             present[launchable] = True
@@ -421,36 +448,24 @@ class Domains:
             lowest = min(per_domain[present].tolist(), default=0) if enough else 0
             left = _pods_under(per_domain - lowest, spread.max_skew, own=spread.term in pod_class.selected)
             most = np.minimum(most, np.where(present, left, 0))
-            order += per_domain
-        for term in demand.anti:
-            own = 1 if term in pod_class.selected else PLENTY
-            most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
-            if not most.any():
-                break
-        for term in self._of_key(pod_class.selected & self._terms.anti, key) if most.any() else ():
-            most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
-        for term in demand.affinity if most.any() else ():
-            if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
-                most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
-        options = self._options_in(pod_class, key, most, order, counted=not spreads) if most.any() else []
-        if not spreads and not demand.affinity:
-            options.append(DomainOption(True, 0, 0, "", ABSENT, PLENTY))
-        return sorted(options)
+            counted += per_domain
+        if not spreads and most.any():
+            for term in self._of_key(pod_class.selected, key):
+                counted += counts.totals(term, key, certain=True)
+        return most, counted
 
     def _options_in(
-        self, pod_class: PodClass, key: str, most: Ints, order: Ints, *, counted: bool
+        self, attempt: PlacementAttempt, key: str, spreads: Sequence[Spread], most: Ints
     ) -> list[DomainOption]:
-        """The domains [values] that take any pod; `counted`: those with fewer pods of the class's groups go first."""
-        if counted:
-            for term in self._of_key(pod_class.selected, key):
-                order += self._counts.totals(term, key, certain=True)
-        values, pulling = self._counts.values(key), self._pulling(pod_class, key)
+        """The domains that spreads leave of `most` [values] within reach."""
+        most, counted = self._left_by_spreads(attempt, key, spreads, most)
+        values, pulling = self._counts.values(key), self._pulling(attempt.pod_class, key)
         options = []
         for code in np.flatnonzero(most > 0).tolist():
             pull = sum(self._pulls[term][values[code]] for term in pulling)
             # The first pod of a series settles where others find it; one is enough.
             number = 1 if pull else int(most[code])
-            options.append(DomainOption(False, -pull, int(order[code]), values[code], code, number))
+            options.append(DomainOption(False, -pull, int(counted[code]), values[code], code, number))
         return options
 
     def _pulling(self, pod_class: PodClass, key: str) -> list[int]:
