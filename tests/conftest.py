@@ -8,6 +8,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.commands import Shiplap
+
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("shiplap", deadline=None)
 settings.load_profile("shiplap")
@@ -31,3 +33,8 @@ def _no_width_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
         os.unsetenv(name)
+
+
+@pytest.fixture
+def shiplap(capsys: pytest.CaptureFixture[str]) -> Shiplap:
+    return Shiplap(capsys)

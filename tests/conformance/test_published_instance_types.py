@@ -12,8 +12,8 @@ import pytest
 
 from shiplap.instances.capacity.described_capacity import branch_interfaces, careful_branches
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap_cli.main import run
 from shiplap_lab.catalogue.embedded import load
+from tests.commands import Shiplap
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "instance-types-sample.json"
 NOT_DERIVABLE = {"vpc.amazonaws.com/pod-eni"}
@@ -36,22 +36,20 @@ def published() -> dict[str, Any]:
     return found
 
 
-def test_resources_and_labels_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["instance-types", "-o", "json"]) == 0
-    ours = json.loads(capsys.readouterr().out)
+def test_resources_and_labels_agree(shiplap: Shiplap) -> None:
+    ours = shiplap.json("instance-types")
     shared = sorted(published().keys() & ours.keys())
     differences = {name: found for name in shared if (found := _differences(name, ours[name]))}
     assert differences == {}
     assert len(shared) >= 120
 
 
-def test_branch_interfaces_agree_where_nothing_but_the_size_matters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_branch_interfaces_agree_where_nothing_but_the_size_matters(shiplap: Shiplap) -> None:
     """Where there are no disks or accelerators, the rule never says more than is there.
 
     A published 0 of a type with a trunk says that the controller's table did not list it yet.
     """
-    assert run(["instance-types", "-o", "json"]) == 0
-    ours = json.loads(capsys.readouterr().out)
+    ours = shiplap.json("instance-types")
     shared = sorted(published().keys() & ours.keys())
     (resource,) = NOT_DERIVABLE
     rule = {name: int(ours[name]["allocatable"].get(resource, 0)) for name in shared}

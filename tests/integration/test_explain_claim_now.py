@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.access import PolicyRule
+from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
 from tests.integration.test_live_commands import pod
@@ -83,12 +83,11 @@ def test_its_node_conditions_pods_and_what_keeps_it(live: LiveInstall) -> None:
     assert told(live, name=NODE) == told(live, name="i-1") == now
 
 
-def test_the_page(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page(live: LiveInstall, shiplap: Shiplap) -> None:
     join(live)
     claimed(live)
     config = str(live.folder / "config")
-    assert run(["explain", "claim", "default-1", "--cluster", "blue", "--kubeconfig", config]) == 0
-    page = capsys.readouterr().out
+    page = shiplap("explain", "claim", "default-1", "--cluster", "blue", "--kubeconfig", config)
     for words in ("Now:", "[red]full[/red]", "1 on it; 1 would have to move: web/running", "stays: "):
         assert words in page
 
@@ -144,15 +143,16 @@ def test_what_could_not_be_seen_is_said(live: LiveInstall) -> None:
     assert "the right to list pods is missing" in now["unseen"][0]
 
 
-def test_the_story_of_a_node_that_has_gone_is_told(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_story_of_a_node_that_has_gone_is_told(live: LiveInstall, shiplap: Shiplap) -> None:
     claimed(live)
     found = live.says("explain node", NODE, "--cluster", "blue")
     assert found["now"] is None
     assert found["story"]["name"] == "default-1"
     assert found["unseen"] == ["node: there is no node ip-1; of 0 none is called so"]
     config = str(live.folder / "config")
-    assert run(["explain", "node", NODE, "--cluster", "blue", "--kubeconfig", config]) == 0
-    assert "! now: node: there is no node ip-1" in capsys.readouterr().out
+    assert "! now: node: there is no node ip-1" in shiplap(
+        "explain", "node", NODE, "--cluster", "blue", "--kubeconfig", config
+    )
 
 
 def test_a_cluster_that_does_not_answer_takes_nothing_from_the_story(live: LiveInstall) -> None:
@@ -164,20 +164,18 @@ def test_a_cluster_that_does_not_answer_takes_nothing_from_the_story(live: LiveI
         assert "kubectl --context me version" in found["unseen"][0]
 
 
-def test_of_a_pod_that_nothing_is_known_of_there_is_no_story(
-    live: LiveInstall, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_pod_that_nothing_is_known_of_there_is_no_story(live: LiveInstall, shiplap: Shiplap) -> None:
     config = str(live.folder / "config")
-    assert run(["explain", "pod", "web/nobody", "--cluster", "blue", "--kubeconfig", config]) == 2
-    assert "there is no pod web/nobody" in capsys.readouterr().err
+    assert "there is no pod web/nobody" in shiplap.error(
+        "explain", "pod", "web/nobody", "--cluster", "blue", "--kubeconfig", config
+    )
 
 
-def test_a_wrong_context_is_bad_input(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_context_is_bad_input(live: LiveInstall, shiplap: Shiplap) -> None:
     claimed(live)
     config = str(live.folder / "config")
     arguments = ["explain", "claim", "default-1", "--cluster", "blue", "--kubeconfig", config, "--context", "red"]
-    assert run(arguments) == 2
-    assert "known are me" in capsys.readouterr().err
+    assert "known are me" in shiplap.error(*arguments)
 
 
 def test_a_node_that_no_install_is_asked_about(live: LiveInstall) -> None:
@@ -191,9 +189,11 @@ def test_a_node_that_no_install_is_asked_about(live: LiveInstall) -> None:
     assert run(["explain", "claim", "nobody", "--kubeconfig", config, *given]) == 2
 
 
-def test_json_is_one_document(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_document(live: LiveInstall, shiplap: Shiplap) -> None:
     join(live)
     claimed(live)
     config = str(live.folder / "config")
-    assert run(["explain", "claim", "default-1", "--cluster", "blue", "--kubeconfig", config, "-o", "json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"story", "now"}
+    assert set(shiplap.json("explain", "claim", "default-1", "--cluster", "blue", "--kubeconfig", config)) == {
+        "story",
+        "now",
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from moto import mock_aws
 from shiplap.aws import session
 from shiplap_cli.main import run
 from shiplap_cli.migration import aws_groups
+from tests.commands import Shiplap
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::123456789012:role/node"
@@ -60,13 +60,12 @@ def account(aws: None) -> str:
     return image
 
 
-def migrated(capsys: pytest.CaptureFixture[str]) -> Any:
-    assert run(["migrate", "--from-aws", "--cluster", "prod", "--region", REGION, "-o", "json"]) == 1
-    return json.loads(capsys.readouterr().out)
+def migrated(shiplap: Shiplap) -> Any:
+    return shiplap.json("migrate", "--from-aws", "--cluster", "prod", "--region", REGION, code=1)
 
 
-def test_the_groups_of_a_cluster(account: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = migrated(capsys)
+def test_the_groups_of_a_cluster(account: str, shiplap: Shiplap) -> None:
+    found = migrated(shiplap)
     pools = {item["metadata"]["name"]: item for item in found["manifests"] if item["kind"] == "NodePool"}
     assert sorted(pools) == ["core-shiplap", "web-shiplap"]
     types = {name: pool["spec"]["template"]["spec"]["requirements"][0]["values"] for name, pool in pools.items()}
@@ -75,12 +74,13 @@ def test_the_groups_of_a_cluster(account: str, capsys: pytest.CaptureFixture[str
     assert classes["web"]["spec"]["amiSelectorTerms"] == [{"id": account}]
 
 
-def test_a_cluster_without_groups(aws: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_without_groups(aws: None, shiplap: Shiplap) -> None:
     subnets = [item["SubnetId"] for item in boto3.client("ec2", REGION).describe_subnets()["Subnets"][:2]]
     eks = boto3.client("eks", REGION)
     eks.create_cluster(name="prod", roleArn=ROLE, resourcesVpcConfig={"subnetIds": subnets})
-    assert run(["migrate", "--from-aws", "--cluster", "prod", "--region", REGION]) == 2
-    assert "has neither node groups nor" in capsys.readouterr().err
+    assert "has neither node groups nor" in shiplap.error(
+        "migrate", "--from-aws", "--cluster", "prod", "--region", REGION
+    )
 
 
 def refusal(code: str) -> ClientError:
@@ -96,11 +96,7 @@ def refusal(code: str) -> ClientError:
     ],
 )
 def test_aws_refuses(
-    error: Exception,
-    exit_code: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: Exception, exit_code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(service: str, region: str) -> Any:
         raise error

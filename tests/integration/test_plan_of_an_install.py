@@ -23,9 +23,9 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.installs import find_install, installed
-from shiplap_cli.main import run
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
+from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall
 
@@ -115,12 +115,10 @@ def test_what_may_not_be_read_is_named_and_the_rest_counts(live: LiveInstall, mo
     assert note.startswith("not seen: the install, so claims on their way")
 
 
-def test_an_install_or_cluster_that_is_not_there(live: LiveInstall, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_install_or_cluster_that_is_not_there(live: LiveInstall, shiplap: Shiplap) -> None:
     config = str(live.folder / "config")
-    assert run(["plan", "--kubeconfig", config, "--cluster", "green"]) == 2
-    assert "the install serves blue, not green" in capsys.readouterr().err
-    assert run(["plan", "--kubeconfig", config, "--stack", "Other"]) == 2
-    assert "there is no stack 'Other'" in capsys.readouterr().err
+    assert "the install serves blue, not green" in shiplap.error("plan", "--kubeconfig", config, "--cluster", "green")
+    assert "there is no stack 'Other'" in shiplap.error("plan", "--kubeconfig", config, "--stack", "Other")
 
 
 def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: LiveInstall) -> None:

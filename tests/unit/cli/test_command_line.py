@@ -16,6 +16,7 @@ import yaml
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS, run
 from shiplap_lab.dev import running
+from tests.commands import Shiplap
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
@@ -48,11 +49,10 @@ def files(tmp_path: Path) -> Path:
     ],
 )
 def test_an_option_takes_several_files(
-    files: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
     monkeypatch.chdir(files)
-    assert run(["plan", *arguments, "--catalog", "catalog.json", "-o", "json"]) == 0
-    claims = json.loads(capsys.readouterr().out)["nodeClaims"]
+    claims = shiplap.json("plan", *arguments, "--catalog", "catalog.json")["nodeClaims"]
     assert sorted(pod for claim in claims for pod in claim["pods"]) == ["default/a", "default/b"]
 
 
@@ -102,13 +102,11 @@ def test_an_error_says_what_would_be_right(
 
 
 def test_only_those_who_take_files_are_told_of_them(
-    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(files / "no-kubeconfig"))
-    assert run(["plan"]) == 2
-    assert "or give the cluster's objects by --cluster-state" in capsys.readouterr().err
-    assert run(["top", "--once"]) == 2
-    said = capsys.readouterr().err
+    assert "or give the cluster's objects by --cluster-state" in shiplap.error("plan")
+    said = shiplap.error("top", "--once")
     assert "name a kubeconfig by --kubeconfig or $KUBECONFIG" in said
     assert "--cluster-state" not in said
 
@@ -126,7 +124,7 @@ def test_an_empty_pipe_is_bad_input(
 
 
 def test_pods_without_memory_among_others_are_planned_without_a_warning(
-    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
     """With real types, whose memory in bytes is large; warnings are errors here."""
     monkeypatch.chdir(files)
@@ -134,21 +132,19 @@ def test_pods_without_memory_among_others_are_planned_without_a_warning(
     whole["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi"  # type: ignore[index]
     (files / "mixed.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [lean, whole]}))
     (files / "real.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POOL, NODE_CLASS]}))
-    assert run(["plan", "-f", "mixed.json", "--manifests", "real.json", "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["unschedulable"] == []
+    assert shiplap.json("plan", "-f", "mixed.json", "--manifests", "real.json")["unschedulable"] == []
 
 
 @pytest.mark.parametrize("quantity", ["1e99", "100E", "9999999Ei", "1" * 5000])
 def test_amounts_beyond_any_node_are_planned_as_such(
-    files: Path, quantity: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, quantity: str, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
     monkeypatch.chdir(files)
     huge = pod("a")
     huge["spec"]["containers"] = [{"name": str(n), "resources": {"requests": {"memory": quantity}}} for n in range(3)]  # type: ignore[index]
     (files / "huge.json").write_text(json.dumps(huge))
     asked = ["plan", "--cluster-state", "huge.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]
-    assert run([*asked, "-o", "json"]) == 1
-    (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
+    (left_out,) = shiplap.json(*asked, code=1)["unschedulable"]
     assert left_out["nearest"]["resource"] == "memory"
 
 
@@ -212,15 +208,14 @@ def test_names_that_the_terminal_cannot_show_are_escaped(files: Path) -> None:
 
 
 def test_a_miss_without_a_resource_names_no_nearest(
-    files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
 ) -> None:
     monkeypatch.chdir(files)
     elsewhere = pod("a")
     elsewhere["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone": "z9"}  # type: ignore[index]
     (files / "a.json").write_text(json.dumps(elsewhere))
     asked = ["plan", "--cluster-state", "a.json", "--manifests", "pools.yaml", "--catalog", "catalog.json"]
-    assert run([*asked, "-o", "json"]) == 1
-    (left_out,) = json.loads(capsys.readouterr().out)["unschedulable"]
+    (left_out,) = shiplap.json(*asked, code=1)["unschedulable"]
     assert left_out.keys() == {"pod", "message"}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS, run
+from tests.commands import Shiplap
 from tools.command_reference import PAGE, text
 
 BASH, ZSH, FISH = (shutil.which(name) for name in ("bash", "zsh", "fish"))
@@ -66,9 +67,8 @@ def test_other_shells_can_read_theirs(
     subprocess.run([binary, check, str(tmp_path / "script")], check=True)  # noqa: S603 - the shell found above
 
 
-def test_a_shell_there_is_none_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", "tcsh"]) == 2
-    assert "tcsh" in capsys.readouterr().err
+def test_a_shell_there_is_none_for(shiplap: Shiplap) -> None:
+    assert "tcsh" in shiplap.error("completion", "tcsh")
 
 
 def test_the_command_reference_says_what_the_commands_say() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from email.utils import formatdate
 from functools import cache
@@ -28,6 +27,7 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap_cli.doctor import check_results, cluster_checks, doctor
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.main import run
+from tests.commands import Shiplap
 
 NOW = 1_790_000_000.0
 RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
@@ -598,24 +598,20 @@ def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, ver
 # The command
 
 
-def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap) -> None:
     monkeypatch.setattr(doctor, "clients", lambda: aws.client)
     monkeypatch.setattr(doctor, "_cluster_asker", lambda name, region, **_: reviews()(name, region))
     monkeypatch.setattr(doctor.time, "time", lambda: NOW)
-    assert run(["doctor", "-o", "json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = shiplap.json("doctor")
     assert shown["verdicts"] == {"ok": len(shown["findings"]), "warning": 0, "failed": 0, "unknown": 0}
     assert set(shown["findings"][0]) == {"check", "subject", "verdict", "says", "mend"}
-    assert run(["doctor", "-o", "yaml"]) == 0
-    assert "verdict: ok" in capsys.readouterr().out
+    assert "verdict: ok" in shiplap("doctor", "-o", "yaml")
     aws.answers["lambda.get_alias"] = {"FunctionVersion": "3"}
-    assert run(["doctor"]) == 0, "a warning is no failure"
-    assert "version 3 is in service" in capsys.readouterr().out
+    assert "version 3 is in service" in shiplap("doctor"), "a warning is no failure"
     aws.answers["sqs.get_queue_attributes"] = attributes(dead=1)
-    assert run(["doctor"]) == 1
+    shiplap("doctor", code=1)
     aws.answers["sqs.get_queue_attributes"] = denied("GetQueueAttributes", "sqs:GetQueueAttributes")
-    assert run(["doctor"]) == 1
-    assert "not permitted" in capsys.readouterr().out
+    assert "not permitted" in shiplap("doctor", code=1)
 
 
 @pytest.mark.parametrize(

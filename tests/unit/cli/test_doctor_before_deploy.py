@@ -12,6 +12,7 @@ from shiplap_cli.doctor import check_results, doctor, prerequisites
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
 from shiplap_cli.main import run
+from tests.commands import Shiplap
 from tests.unit.cli.test_doctor import CLUSTER, NOW, TO_INTERNET, TO_NAT, Answer, Aws, denied, healthy, missing
 
 INSTALL = Path(__file__).parents[2] / "infra" / "install" / "shiplap.yaml"
@@ -350,16 +351,13 @@ def test_an_install_is_read_as_the_app_reads_it() -> None:
     assert not plan.spot
 
 
-def test_a_mistake_in_shiplap_yaml_is_told_before_anything_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_in_shiplap_yaml_is_told_before_anything_is_asked(tmp_path: Path, shiplap: Shiplap) -> None:
     path = tmp_path / "shiplap.yaml"
     path.write_text("region: nowhere\nclusters: []\n")
     with pytest.raises((InvalidManifests, InvalidInput)):
         read_planned_install(path)
 
-    assert run(["doctor", "--before-deploy", "--settings", str(path)]) == 2
-    assert "shiplap.yaml:1" in capsys.readouterr().err
+    assert "shiplap.yaml:1" in shiplap.error("doctor", "--before-deploy", "--settings", str(path))
 
 
 def test_the_command_looks_at_the_account_of_shiplap_yaml(

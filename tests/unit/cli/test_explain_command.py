@@ -19,8 +19,8 @@ from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.loaded_inputs import load_snapshot
-from shiplap_cli.main import run
 from shiplap_cli.options import Sources
+from tests.commands import Shiplap, listed
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -44,13 +44,13 @@ def named(pool: str, weight: int, **taint: str) -> dict[str, Any]:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     gpu = named("gpu", 10, key="gpu", value="yes", effect="NoSchedule")
-    (tmp_path / "pools.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POOL, gpu]}))
+    (tmp_path / "pools.json").write_text(listed(POOL, gpu))
     (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
     elsewhere = pod("elsewhere", "1", nodeSelector={ZONE: "z9"})
     gated = pod("gated", "1", schedulingGates=[{"name": "wait"}])
     running = pod("running", "100m", nodeName="here")
     objects = [pod("one", "1"), pod("two", "1"), pod("huge", "8"), elsewhere, gated, running, HERE, CORDONED]
-    (tmp_path / "state.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    (tmp_path / "state.json").write_text(listed(*objects))
     return tmp_path
 
 
@@ -60,14 +60,13 @@ def from_files(files: Path) -> list[str]:
     return [*asked, "--now", "2026-01-31T12:00:00Z", "--improve-seconds", "0"]
 
 
-def explained(files: Path, name: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
-    assert run(["explain", "pod", name, *from_files(files), "-o", "json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+def explained(files: Path, name: str, shiplap: Shiplap, code: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = shiplap.json("explain", "pod", name, *from_files(files), code=code)
     return found
 
 
-def test_a_pod_with_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    account = explained(files, "web/one", capsys)
+def test_a_pod_with_a_place(files: Path, shiplap: Shiplap) -> None:
+    account = explained(files, "web/one", shiplap)
     assert (account["state"], account["message"], account["changes"]) == ("placed", "", [])
     assert account["asked"]["requests"] == {"cpu": "1", "pods": "1"}
     assert account["asked"]["alike"] == 2
@@ -85,8 +84,8 @@ def test_a_pod_with_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_a_pod_without_a_place_and_what_would_change_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    account = explained(files, "web/huge", capsys, code=1)
+def test_a_pod_without_a_place_and_what_would_change_it(files: Path, shiplap: Shiplap) -> None:
+    account = explained(files, "web/huge", shiplap, code=1)
     assert account["state"] == "unschedulable"
     assert account["nearest"] == {"instanceType": "large", "nodePool": "default", "resource": "cpu", "short": 100}
     best = account["changes"][0]
@@ -99,12 +98,11 @@ def test_a_pod_without_a_place_and_what_would_change_it(files: Path, capsys: pyt
 
 
 def test_the_page_for_people_fits_eighty_columns(
-    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for columns in (80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert run(["explain", "pod", "web/elsewhere", *from_files(files)]) == 1
-        page = capsys.readouterr().out
+        page = shiplap("explain", "pod", "web/elsewhere", *from_files(files), code=1)
         assert max(map(len, page.splitlines())) <= columns
         for words in (
             "web/elsewhere is unschedulable",
@@ -115,39 +113,33 @@ def test_the_page_for_people_fits_eighty_columns(
             assert words in " ".join(page.split()), page
 
 
-def test_the_page_of_a_plan_fits_them_too(
-    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_of_a_plan_fits_them_too(files: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
     for columns in (80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert run(["plan", *from_files(files)]) == 1
-        page = capsys.readouterr().out
+        page = shiplap("plan", *from_files(files), code=1)
         assert max(map(len, page.splitlines())) <= columns
         words = " ".join(page.split())
         assert "because pool gpu: did not tolerate taint gpu=yes:NoSchedule" in words
         assert "not small at $0.1000/h: cpu short by" in words
 
 
-def test_yaml_says_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    as_json = explained(files, "web/huge", capsys, code=1)
-    run(["explain", "pod", "web/huge", *from_files(files), "-o", "yaml"])
-    assert yaml.safe_load(capsys.readouterr().out) == as_json
+def test_yaml_says_the_same(files: Path, shiplap: Shiplap) -> None:
+    as_json = explained(files, "web/huge", shiplap, code=1)
+    assert yaml.safe_load(shiplap("explain", "pod", "web/huge", *from_files(files), "-o", "yaml", code=1)) == as_json
 
 
 @pytest.mark.parametrize(
     ("name", "state", "words"),
     [("web/gated", "ignored", "scheduling gate wait"), ("web/running", "running", "runs on node here")],
 )
-def test_pods_that_are_not_planned(
-    files: Path, capsys: pytest.CaptureFixture[str], name: str, state: str, words: str
-) -> None:
-    account = explained(files, name, capsys)
+def test_pods_that_are_not_planned(files: Path, shiplap: Shiplap, name: str, state: str, words: str) -> None:
+    account = explained(files, name, shiplap)
     assert account["state"] == state
     assert words in account["message"]
 
 
-def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = explained(files, "web/huge", capsys, code=1)
+def test_a_flight_record_gives_the_same_account(files: Path, shiplap: Shiplap) -> None:
+    expected = explained(files, "web/huge", shiplap, code=1)
     sources = Sources(
         cluster_state=[files / "state.json"],
         manifests=[files / "pools.json"],
@@ -156,31 +148,27 @@ def test_a_flight_record_gives_the_same_account(files: Path, capsys: pytest.Capt
     )
     snapshot = load_snapshot(sources)
     (files / "record").write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
-    assert run(["explain", "pod", "web/huge", "--record", str(files / "record"), "-o", "json"]) == 1
-    assert json.loads(capsys.readouterr().out) == expected
+    assert shiplap.json("explain", "pod", "web/huge", "--record", str(files / "record"), code=1) == expected
 
 
-def test_a_record_of_another_kind_or_version_is_for_replay(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_of_another_kind_or_version_is_for_replay(files: Path, shiplap: Shiplap) -> None:
     looked_at = DisruptionSnapshot(scheduling=Snapshot(cluster="blue", now=0.0))
     (files / "disrupt").write_bytes(disruptions.encode(DisruptionRecord(looked_at, Decision())))
-    assert run(["explain", "pod", "web/one", "--record", str(files / "disrupt")]) == 2
-    assert "is a decision to disrupt nodes; `shiplap replay" in capsys.readouterr().err
+    said = shiplap.error("explain", "pod", "web/one", "--record", files / "disrupt")
+    assert "is a decision to disrupt nodes; `shiplap replay" in said
     old = {"snapshot": {"now": "yesterday"}, "plan": {}, "version": "0.0.1"}
     (files / "old").write_bytes(zlib.compress(msgspec.msgpack.encode(old)))
-    assert run(["explain", "claim", "web-1", "--record", str(files / "old")]) == 2
-    said = capsys.readouterr().err
+    said = shiplap.error("explain", "claim", "web-1", "--record", files / "old")
     assert "it was written by version 0.0.1" in said
     assert "; `shiplap replay" in said
 
 
-def test_a_claim_is_explained(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = explained(files, "web/one", capsys)["home"]["name"]
-    assert run(["explain", "claim", name, *from_files(files), "-o", "json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+def test_a_claim_is_explained(files: Path, shiplap: Shiplap) -> None:
+    name = explained(files, "web/one", shiplap)["home"]["name"]
+    answer = shiplap.json("explain", "claim", name, *from_files(files))
     assert answer["claim"]["name"] == name
     assert answer["account"]["cheaper"] == ["small at $0.1000/h: cpu short by 100m"]
-    assert run(["explain", "claim", name, *from_files(files)]) == 0
-    assert "the only offering" in capsys.readouterr().out
+    assert "the only offering" in shiplap("explain", "claim", name, *from_files(files))
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
@@ -192,19 +180,11 @@ WRONG: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("asked", "words"), WRONG.values(), ids=WRONG.keys())
-def test_unknown_names_get_a_hint(
-    files: Path, capsys: pytest.CaptureFixture[str], asked: list[str], words: str
-) -> None:
-    assert run(["explain", *asked, *from_files(files)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert words in said.err
-    assert said.err.count("\n") == 1
+def test_unknown_names_get_a_hint(files: Path, shiplap: Shiplap, asked: list[str], words: str) -> None:
+    assert words in shiplap.error("explain", *asked, *from_files(files))
 
 
-def test_what_is_missing_or_contradicts_itself(
-    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_or_contradicts_itself(files: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(files / "no-kubeconfig"))
     record = files / "record"
     record.write_bytes(b"no record")
@@ -217,19 +197,17 @@ def test_what_is_missing_or_contradicts_itself(
         "leave files and --record out": ["--record", str(record), "--cluster", "prod"],
     }
     for words, more in cases.items():
-        assert run(["explain", "pod", "web/one", *more]) == 2
-        assert words in capsys.readouterr().err
+        assert words in shiplap.error("explain", "pod", "web/one", *more)
 
 
-def test_a_pool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "pool", "default", *from_files(files), "-o", "json"]) == 1
-    account = json.loads(capsys.readouterr().out)
+def test_a_pool(files: Path, shiplap: Shiplap) -> None:
+    account = shiplap.json("explain", "pool", "default", *from_files(files), code=1)
     assert (account["pool"], account["nodeClass"]) == ("default", "default")
     assert sum(account["launches"].values()) >= 1
     assert account["tiers"][0]["instanceTypes"] >= 1
     assert any(entry["pod"] == "web/huge" and entry["text"] for entry in account["away"])
-    assert run(["explain", "pool", "default", *from_files(files)]) == 1
-    page = " ".join(capsys.readouterr().out.split())
+    page = shiplap.page("explain", "pool", "default", *from_files(files), code=1)
     assert "web/huge has no place; tier 0: " in page
-    assert run(["explain", "pool", "defalt", *from_files(files)]) == 2
-    assert "there is no NodePool defalt; known are default" in capsys.readouterr().err
+    assert "there is no NodePool defalt; known are default" in shiplap.error(
+        "explain", "pool", "defalt", *from_files(files)
+    )

@@ -19,10 +19,10 @@ from shiplap.scheduling.model.scheduling_plan import Placement, Plan
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap_cli.inputs.loaded_inputs import load_inputs
-from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from shiplap_cli.render.html import after_commands, disrupt_report, plan_report
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
+from tests.commands import Shiplap, listed
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 NOW = "2026-01-31T12:00:00Z"
@@ -48,21 +48,19 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(command: str, files: Path, *objects: dict[str, Any], page: str = "page.html") -> int:
-    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
-    given = ["--cluster-state", str(files / "state.json"), "--manifests", str(files / "pool.json")]
-    given += ["--catalog", str(files / "catalog.json"), "--now", NOW, "--html", str(files / page), "-o", "json"]
-    return run([command, *given])
+def asked(command: str, files: Path, *objects: dict[str, Any], page: str = "page.html") -> list[str | Path]:
+    (files / "state.json").write_text(listed(*objects))
+    given = [command, "--cluster-state", files / "state.json", "--manifests", files / "pool.json"]
+    return [*given, "--catalog", files / "catalog.json", "--now", NOW, "--html", files / page]
 
 
 def words(page: str) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") : page.index("</main>")]))
 
 
-def test_a_plan_as_a_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_as_a_page(files: Path, shiplap: Shiplap) -> None:
     waits = [pod(f"p{place}", "1500m") for place in range(3)]
-    assert ask("plan", files, node("old"), *waits, pod("giant", "64")) == 1
-    answer = json.loads(capsys.readouterr().out)
+    answer = shiplap.json(*asked("plan", files, node("old"), *waits, pod("giant", "64")), code=1)
     made = (files / "page.html").read_text()
     shown = words(made)
     assert f"{len(answer['nodeClaims'])} nodes to launch" in shown
@@ -75,9 +73,8 @@ def test_a_plan_as_a_page(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "lower bound" in shown
 
 
-def test_a_disruption_as_a_page(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask("disrupt", files, node("idle"), node("foreign", pool="")) == 0
-    (command,) = json.loads(capsys.readouterr().out)["commands"]
+def test_a_disruption_as_a_page(files: Path, shiplap: Shiplap) -> None:
+    (command,) = shiplap.json(*asked("disrupt", files, node("idle"), node("foreign", pool="")))["commands"]
     assert command["nodes"] == ["idle"]
     before, after = (files / "page.html").read_text().split("<h2>After</h2>")
     assert 'class="n leaving"' in before
@@ -86,9 +83,8 @@ def test_a_disruption_as_a_page(files: Path, capsys: pytest.CaptureFixture[str])
     assert "$0.10" in words(before + after) or "$0.100" in words(before + after)
 
 
-def test_a_page_that_cannot_be_written_is_named(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask("plan", files, page="nowhere/page.html") == 2
-    assert "nowhere/page.html" in capsys.readouterr().err
+def test_a_page_that_cannot_be_written_is_named(files: Path, shiplap: Shiplap) -> None:
+    assert "nowhere/page.html" in shiplap.error(*asked("plan", files, page="nowhere/page.html"))
 
 
 def test_what_could_not_be_seen_is_on_the_page(files: Path) -> None:
@@ -98,28 +94,16 @@ def test_what_could_not_be_seen_is_on_the_page(files: Path) -> None:
         assert "list of poddisruptionbudgets is not permitted &lt;here&gt;" in made
 
 
-def test_two_sets_of_manifests_side_by_side(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_sets_of_manifests_side_by_side(files: Path, shiplap: Shiplap) -> None:
     pool = json.loads(json.dumps(POOL))
     pool["metadata"]["name"], pool["spec"]["limits"] = "strict", {"cpu": "2"}
     (files / "new.json").write_text(json.dumps(pool))
     waits = [pod(f"p{place}", "1500m") for place in range(3)]
     items = [node("old"), *waits]
-    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    both = ["--diff", str(files / "pool.json"), str(files / "new.json"), "--catalog", str(files / "catalog.json")]
-    given = [
-        "plan",
-        "-f",
-        str(files / "state.json"),
-        *both,
-        "--now",
-        NOW,
-        "--html",
-        str(files / "x.html"),
-        "-o",
-        "json",
-    ]
-    assert run(given) == 1
-    answer = json.loads(capsys.readouterr().out)
+    (files / "state.json").write_text(listed(*items))
+    both = ["--diff", files / "pool.json", files / "new.json", "--catalog", files / "catalog.json"]
+    given = ["plan", "-f", files / "state.json", *both, "--now", NOW, "--html", files / "x.html"]
+    answer = shiplap.json(*given, code=1)
     made = (files / "x.html").read_text()
     shown = words(made)
     assert f"−{answer['old']['nodes'] - answer['new']['nodes']} node" in shown  # noqa: RUF001 - a minus sign
@@ -130,15 +114,15 @@ def test_two_sets_of_manifests_side_by_side(files: Path, capsys: pytest.CaptureF
     assert after.count('class="n planned"') == answer["new"]["nodes"]
 
 
-def test_nothing_to_do_is_said(files: Path) -> None:
-    assert ask("plan", files) == 0
+def test_nothing_to_do_is_said(files: Path, shiplap: Shiplap) -> None:
+    shiplap(*asked("plan", files))
     assert "No nodes." in words((files / "page.html").read_text())
-    assert ask("disrupt", files) == 1
+    shiplap(*asked("disrupt", files), code=1)
     assert "Nothing would be removed" in words((files / "page.html").read_text())
 
 
 def snapshot(files: Path, *objects: dict[str, Any]) -> Snapshot:
-    (files / "state.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    (files / "state.json").write_text(listed(*objects))
     given = Sources(
         cluster_state=[files / "state.json"], manifests=[files / "pool.json"], catalog=files / "catalog.json", now=NOW
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap_cli.inputs.learned_file import dump_learned
-from shiplap_cli.main import run
+from tests.commands import Shiplap
 
 NODE_CLASS = """
 apiVersion: karpenter.k8s.aws/v1
@@ -25,22 +24,17 @@ spec:
 """
 
 
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert run(["instance-types", *arguments, "-o", "json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+def answer(shiplap: Shiplap, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = shiplap.json("instance-types", *arguments)
     return found
 
 
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run(["instance-types", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
+def complaint(shiplap: Shiplap, *arguments: str) -> str:
+    return shiplap.error("instance-types", *arguments)
 
 
-def test_the_fixed_format(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "m5.large")
+def test_the_fixed_format(shiplap: Shiplap) -> None:
+    found = answer(shiplap, "m5.large")
     assert list(found) == ["m5.large"]
     made = found["m5.large"]
     assert list(made) == ["labels", "capacity", "overhead", "allocatable", "sources"]
@@ -59,9 +53,9 @@ def test_the_fixed_format(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_all_types_without_a_name_and_globs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(answer(capsys)) > 1200
-    assert list(answer(capsys, "m5.large", "t3.nan*")) == ["m5.large", "t3.nano"]
+def test_all_types_without_a_name_and_globs(shiplap: Shiplap) -> None:
+    assert len(answer(shiplap)) > 1200
+    assert list(answer(shiplap, "m5.large", "t3.nan*")) == ["m5.large", "t3.nano"]
 
 
 @pytest.mark.parametrize(
@@ -77,24 +71,24 @@ def test_all_types_without_a_name_and_globs(capsys: pytest.CaptureFixture[str]) 
         (("--reserved-enis", "1"), "5"),
     ],
 )
-def test_how_the_cni_is_set(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], pods: str) -> None:
-    assert answer(capsys, "c6g.medium", *options)["c6g.medium"]["allocatable"]["pods"] == pods
+def test_how_the_cni_is_set(shiplap: Shiplap, options: tuple[str, ...], pods: str) -> None:
+    assert answer(shiplap, "c6g.medium", *options)["c6g.medium"]["allocatable"]["pods"] == pods
 
 
-def test_the_overhead_fraction(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "r5a.8xlarge", "--vm-memory-overhead-percent", "0.048")
+def test_the_overhead_fraction(shiplap: Shiplap) -> None:
+    found = answer(shiplap, "r5a.8xlarge", "--vm-memory-overhead-percent", "0.048")
     assert found["r5a.8xlarge"]["allocatable"]["memory"] == "246632Mi"
 
 
-def test_another_region(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "m5.large", "--region", "eu-west-1")["m5.large"]
+def test_another_region(shiplap: Shiplap) -> None:
+    found = answer(shiplap, "m5.large", "--region", "eu-west-1")["m5.large"]
     assert found["labels"]["topology.kubernetes.io/region"] == "eu-west-1"
 
 
-def test_an_ec2_node_class_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_ec2_node_class_of_ones_own(shiplap: Shiplap, tmp_path: Path) -> None:
     path = tmp_path / "class.yaml"
     path.write_text(NODE_CLASS)
-    found = answer(capsys, "c6g.medium", "m5.large", "--nodeclass", str(path))
+    found = answer(shiplap, "c6g.medium", "m5.large", "--nodeclass", str(path))
     assert found["m5.large"]["allocatable"] == {
         "cpu": "1930m",
         "ephemeral-storage": "17Gi",
@@ -105,35 +99,33 @@ def test_an_ec2_node_class_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_p
     assert found["c6g.medium"]["allocatable"]["pods"] == "98"
 
 
-def test_learned_capacity(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_learned_capacity(shiplap: Shiplap, tmp_path: Path) -> None:
     path = tmp_path / "capacity.json"
     seen = Observation("ami-1", "m5.large", "h", {"memory": 8000 * 2**20}, {}, 1.0, "demo", "n1")
     path.write_bytes(dump_learned([LearnedCapacity("ami-1", "m5.large", "h", (seen,), 1)]))
-    found = answer(capsys, "m5.large", "--capacity", str(path))["m5.large"]
+    found = answer(shiplap, "m5.large", "--capacity", str(path))["m5.large"]
     assert found["capacity"]["memory"] == "8000Mi"
     assert found["sources"]["memory"] == "sibling"
 
 
-def test_the_table_marks_estimates(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["instance-types", "m5.large", "g5.xlarge"]) == 0
-    shown = capsys.readouterr().out
+def test_the_table_marks_estimates(shiplap: Shiplap) -> None:
+    shown = shiplap("instance-types", "m5.large", "g5.xlarge")
     assert "6903Mi" in shown
     assert "~0.0" in shown
     assert "1 nvidia.com/gpu" in shown
     assert shown.index("g5.xlarge") < shown.index("m5.large")
 
 
-def test_a_type_that_is_not_sold_in_the_region_has_no_price(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["instance-types", "trn2.48xlarge"]) == 0
-    assert " - " in capsys.readouterr().out
+def test_a_type_that_is_not_sold_in_the_region_has_no_price(shiplap: Shiplap) -> None:
+    assert " - " in shiplap("instance-types", "trn2.48xlarge")
 
 
-def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "'m99.*' matches none" in complaint(capsys, "m99.*")
-    assert "none.yaml" in complaint(capsys, "--nodeclass", str(tmp_path / "none.yaml"))
-    assert "none.json" in complaint(capsys, "--capacity", str(tmp_path / "none.json"))
-    assert "mars" in complaint(capsys, "--region", "mars")
-    assert "--cni-version" in complaint(capsys, "--cni-version", "newest")
+def test_what_cannot_be_answered(shiplap: Shiplap, tmp_path: Path) -> None:
+    assert "'m99.*' matches none" in complaint(shiplap, "m99.*")
+    assert "none.yaml" in complaint(shiplap, "--nodeclass", str(tmp_path / "none.yaml"))
+    assert "none.json" in complaint(shiplap, "--capacity", str(tmp_path / "none.json"))
+    assert "mars" in complaint(shiplap, "--region", "mars")
+    assert "--cni-version" in complaint(shiplap, "--cni-version", "newest")
     two = tmp_path / "two.yaml"
     two.write_text(NODE_CLASS + "---" + NODE_CLASS.replace("rocket", "second", 1))
-    assert "exactly one" in complaint(capsys, "--nodeclass", str(two))
+    assert "exactly one" in complaint(shiplap, "--nodeclass", str(two))

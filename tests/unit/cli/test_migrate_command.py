@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shiplap_cli.main import run
+from tests.commands import Shiplap, listed
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -72,15 +72,10 @@ def karpenter(tmp_path: Path) -> Path:
     return path
 
 
-def answer(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
-
-
-def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     folder = tmp_path / "out" / "manifests"
-    assert run(["migrate", str(karpenter), "--to", str(folder), "--cluster", "prod"]) == 0
-    assert f"Written to {folder}" in " ".join(capsys.readouterr().out.split())
-    assert run(["validate", str(folder)]) == 0
+    assert f"Written to {folder}" in shiplap.page("migrate", karpenter, "--to", str(folder), "--cluster", "prod")
+    shiplap("validate", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["MIGRATION.md", "ec2nodeclasses.yaml", "nodepools.yaml"]
     assert "userData: |\n    #!/bin/bash\n    echo hello\n" in (folder / "ec2nodeclasses.yaml").read_text()
     report = (folder / "MIGRATION.md").read_text()
@@ -88,16 +83,14 @@ def test_what_is_written_is_valid(karpenter: Path, tmp_path: Path, capsys: pytes
         assert text in report
 
 
-def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_overwritten(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     (tmp_path / "nodepools.yaml").write_text("mine")
-    assert run(["migrate", str(karpenter), "--to", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "is there already" in shiplap.error("migrate", karpenter, "--to", str(tmp_path))
     assert (tmp_path / "nodepools.yaml").read_text() == "mine"
 
 
-def test_the_json_of_it(karpenter: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["migrate", str(karpenter), "-o", "json", "--no-taint", "--suffix", "-new"]) == 0
-    found = answer(capsys)
+def test_the_json_of_it(karpenter: Path, shiplap: Shiplap) -> None:
+    found = shiplap.json("migrate", karpenter, "--no-taint", "--suffix", "-new")
     assert found["from"] == "Karpenter"
     assert found["summary"] == {"exact": 2, "approximate": 0, "not mapped": 0}
     assert [item["metadata"]["name"] for item in found["manifests"]] == ["default", "default-new"]
@@ -105,14 +98,13 @@ def test_the_json_of_it(karpenter: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found["dryRun"] is None
 
 
-def test_what_does_not_map_is_exit_code_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_map_is_exit_code_one(tmp_path: Path, shiplap: Shiplap) -> None:
     path = tmp_path / "groups.json"
     path.write_text(json.dumps(group()))
-    assert run(["migrate", str(path)]) == 1
-    assert "1 not mapped" in capsys.readouterr().out
+    assert "1 not mapped" in shiplap("migrate", str(path), code=1)
 
 
-def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, shiplap: Shiplap) -> None:
     daemon = pod("daemon", "1", nodeName="old")
     daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
     state = [
@@ -124,17 +116,15 @@ def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, capsys: 
         daemon,
     ]
     path = tmp_path / "state.json"
-    path.write_text(json.dumps({"kind": "List", "items": state}))
-    assert run(["migrate", str(karpenter), "--cluster-state", str(path), "-o", "json"]) == 1
-    found = answer(capsys)
+    path.write_text(listed(*state))
+    found = shiplap.json("migrate", karpenter, "--cluster-state", path, code=1)
     trial = found["dryRun"]
     assert (trial["pods"], trial["nodes"], trial["presentNodes"], trial["unpricedNodes"]) == (3, 2, 2, 1)
     assert 0 < trial["hourly"] < trial["presentHourly"]
     assert [pod for pod, _ in trial["leftOut"]] == ["web/huge"]
     assert any(finding["field"] == "nodeSelector karpenter.sh/nodepool" for finding in found["findings"])
 
-    assert run(["migrate", str(karpenter), "--cluster-state", str(path)]) == 1
-    assert "Dry run: 2 of 3 pods on 2 new nodes" in capsys.readouterr().out
+    assert "Dry run: 2 of 3 pods on 2 new nodes" in shiplap("migrate", karpenter, "--cluster-state", path, code=1)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +136,5 @@ def test_a_dry_run_of_the_present_pods(karpenter: Path, tmp_path: Path, capsys: 
         (["missing.yaml"], "cannot be read"),
     ],
 )
-def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["migrate", *arguments]) == 2
-    assert said in capsys.readouterr().err
+def test_bad_input(arguments: list[str], said: str, shiplap: Shiplap) -> None:
+    assert said in shiplap.error("migrate", *arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -20,10 +19,10 @@ from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.inputs.cluster_events import ObjectsListed
 from shiplap_cli.inputs.cluster_files import read_cluster_state
-from shiplap_cli.main import run
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.top import _region_prices
 from shiplap_lab.catalogue import embedded
+from tests.commands import Shiplap, listed
 from tests.unit.cli.test_region import MANIFESTS, POD
 
 REGION = "eu-west-1"
@@ -73,20 +72,13 @@ UNPRICED = {"fargate-ip-10-0-0-1", "hybrid", "of-an-unknown-type"}
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     file = tmp_path / "state.json"
-    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POD, *CLUSTER, *MANIFESTS]}))
+    file.write_text(listed(POD, *CLUSTER, *MANIFESTS))
     return file
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    assert run([str(each) for each in arguments]) in (0, 1)
-    found = capsys.readouterr()
-    assert not found.err
-    return found.out
-
-
-def now(capsys: pytest.CaptureFixture[str], state: Path) -> tuple[float, float]:
+def now(shiplap: Shiplap, state: Path) -> tuple[float, float]:
     """What the cluster costs now and then, as `plan -o json` says it."""
-    totals = json.loads(asked(capsys, "plan", "-f", state, "-o", "json"))["totals"]
+    totals = shiplap.json("plan", "-f", state, code=None)["totals"]
     assert totals["now"]["nodes"] == len(CLUSTER)
     assert totals["now"]["estimated"] is True
     assert totals["unpriced"] == len(UNPRICED)
@@ -99,54 +91,52 @@ def fact(page: str, name: str) -> list[str]:
     return re.findall(r"~?\$[\d.,]+", found)
 
 
-def test_every_output_says_the_same_and_marks_it(
-    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hourly, then = now(capsys, state)
+def test_every_output_says_the_same_and_marks_it(state: Path, tmp_path: Path, shiplap: Shiplap) -> None:
+    hourly, then = now(shiplap, state)
     page, pools = tmp_path / "page.html", tmp_path / "pools.json"
-    pools.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": MANIFESTS}))
+    pools.write_text(listed(*MANIFESTS))
 
-    table = " ".join(asked(capsys, "plan", "-f", state, "--html", page).split())
+    table = shiplap.page("plan", "-f", state, "--html", page, code=None)
     assert f"{len(CLUSTER)} nodes at ~${hourly:.4f}/h now" in table
     assert f"at ~${then:.4f}/h then" in table
     assert fact(page.read_text(), "per hour") == [f"~${then:.4f}", f"~${hourly:.4f}"]
 
-    diff = json.loads(asked(capsys, "plan", "-f", state, "--diff", pools, pools, "--html", page, "-o", "json"))
+    diff = shiplap.json("plan", "-f", state, "--diff", pools, pools, "--html", page, code=None)
     for side in ("old", "new"):
         assert diff[side]["totals"]["now"] == {"nodes": len(CLUSTER), "hourly": hourly, "estimated": True}
         assert diff[side]["totals"]["then"]["hourly"] == then
     assert fact(page.read_text(), "per hour") == [f"~${then:.4f}"]
     assert page.read_text().count(f"<td class=num>~${then:.4f}</td>") == 2
-    assert f"~{then:.4f}" in asked(capsys, "plan", "-f", state, "--diff", pools, pools)
+    assert f"~{then:.4f}" in shiplap("plan", "-f", state, "--diff", pools, pools, code=None)
 
-    asked(capsys, "disrupt", "-f", state, "--html", page)
+    shiplap("disrupt", "-f", state, "--html", page, code=None)
     assert f"~${hourly:.4f}" in " ".join(fact(page.read_text(), "per hour"))
 
-    dry_run = json.loads(asked(capsys, "migrate", pools, "--cluster-state", state, "-o", "json"))["dryRun"]
+    dry_run = shiplap.json("migrate", pools, "--cluster-state", state, code=None)["dryRun"]
     assert dry_run["presentHourly"] == pytest.approx(hourly, abs=1e-6)
     assert (dry_run["presentEstimated"], dry_run["estimated"]) == (True, True)
     assert dry_run["unpricedNodes"] == len(UNPRICED)
-    assert f"~{hourly:.4f} USD/h" in asked(capsys, "migrate", pools, "--cluster-state", state)
+    assert f"~{hourly:.4f} USD/h" in shiplap("migrate", pools, "--cluster-state", state, code=None)
 
 
-def test_nodes_one_by_one_come_to_the_same(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hourly, _ = now(capsys, state)
-    accounts = [json.loads(asked(capsys, "explain", "node", name, "-f", state, "-o", "json")) for name in NAMES]
+def test_nodes_one_by_one_come_to_the_same(state: Path, shiplap: Shiplap) -> None:
+    hourly, _ = now(shiplap, state)
+    accounts = [shiplap.json("explain", "node", name, "-f", state, code=None) for name in NAMES]
     assert sum(account["hourly"] for account in accounts) == pytest.approx(hourly)
     assert {account["node"] for account in accounts if not account["hourly"]} == UNPRICED
     assert all(account["estimated"] for account in accounts if account["hourly"])
-    pool = json.loads(asked(capsys, "explain", "pool", "default", "-f", state, "-o", "json"))
+    pool = shiplap.json("explain", "pool", "default", "-f", state, code=None)
     ours = [account["hourly"] for account in accounts if account["nodePool"] == "default"]
     assert (pool["hourly"], pool["estimated"]) == (pytest.approx(sum(ours)), True)
-    assert "~$" in asked(capsys, "explain", "node", "managed", "-f", state)
-    assert "its price is not known" in asked(capsys, "explain", "node", "hybrid", "-f", state)
+    assert "~$" in shiplap("explain", "node", "managed", "-f", state, code=None)
+    assert "its price is not known" in shiplap("explain", "node", "hybrid", "-f", state, code=None)
 
 
 NAMES = [each["metadata"]["name"] for each in CLUSTER]
 
 
-def test_the_live_view_says_the_same(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hourly, _ = now(capsys, state)
+def test_the_live_view_says_the_same(state: Path, shiplap: Shiplap) -> None:
+    hourly, _ = now(shiplap, state)
     following = FollowedCluster("prod", _region_prices)
     following.apply(ObjectsListed("nodes", tuple(read_cluster_state([state]).view.nodes)))
     following.apply(ObjectsListed("pods", ()))
@@ -156,19 +146,19 @@ def test_the_live_view_says_the_same(state: Path, capsys: pytest.CaptureFixture[
     assert picture.unpriced == len(UNPRICED)
 
 
-def test_a_launch_is_marked_where_its_price_is_estimated(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = json.loads(asked(capsys, "plan", "-f", state, "-o", "json"))
+def test_a_launch_is_marked_where_its_price_is_estimated(state: Path, shiplap: Shiplap) -> None:
+    answer = shiplap.json("plan", "-f", state, code=None)
     (claim,) = answer["nodeClaims"]
     assert claim["launch"]["priceEstimated"] is True
     assert answer["cost"]["estimated"] is True
     price = f"~${claim['launch']['price']:.4f}"
-    table = asked(capsys, "plan", "-f", state)
+    table = shiplap("plan", "-f", state, code=None)
     assert f"{price}/h" in table
     assert f"{price} per hour" in table
     unmarked = re.findall(r"(?<!~)\$\d[\d.]*", table)
     assert unmarked == []
     for what, name in (("pod", "web/api"), ("claim", claim["name"])):
-        assert re.findall(r"(?<!~)\$\d[\d.]*", asked(capsys, "explain", what, name, "-f", state)) == []
+        assert re.findall(r"(?<!~)\$\d[\d.]*", shiplap("explain", what, name, "-f", state, code=None)) == []
 
 
 def made(name: str, capacity_type: str, zone: str = "z1", kind: str = "m5.large") -> Node:

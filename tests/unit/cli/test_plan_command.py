@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.resolve import instance_types
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap_cli.inputs.learned_file import dump_learned
-from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
+from tests.commands import Shiplap, listed
 
 POOL = {
     "apiVersion": "karpenter.sh/v1",
@@ -59,9 +60,17 @@ CATALOG = {
 }
 
 
-def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+def pinned(instance_type: str) -> dict[str, Any]:
+    """The pool, of one instance type."""
+    pool: dict[str, Any] = json.loads(json.dumps(POOL))
+    rule = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [instance_type]}
+    pool["spec"]["template"]["spec"]["requirements"].append(rule)
+    return pool
+
+
+def pod(name: str, cpu: str, memory: str = "", **spec: Any) -> dict[str, Any]:
     tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu} | ({"memory": memory} if memory else {})}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -70,25 +79,51 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+class Plan:
+    """`shiplap plan` on objects, the manifests `pool.json` and, unless `catalog` is false, a catalogue of two types."""
+
+    def __init__(self, folder: Path, shiplap: Shiplap) -> None:
+        self.folder, self._shiplap = folder, shiplap
+
+    def __call__(self, *objects: dict[str, Any], code: int = 0, **options: Any) -> Any:
+        """The plan as data."""
+        return self._shiplap.json(*self._arguments(objects, **options), code=code)
+
+    def printed(self, *objects: dict[str, Any], code: int = 0, **options: Any) -> str:
+        """What is printed for people, unless `more` says otherwise."""
+        return self._shiplap(*self._arguments(objects, **options), code=code)
+
+    def page(self, *objects: dict[str, Any], code: int = 0, **options: Any) -> str:
+        """Its words."""
+        return " ".join(self.printed(*objects, code=code, **options).split())
+
+    def error(self, *objects: dict[str, Any], **options: Any) -> str:
+        """What is said of bad input."""
+        return self._shiplap.error(*self._arguments(objects, **options))
+
+    def write(self, name: str, *manifests: dict[str, Any]) -> Path:
+        """A file of manifests."""
+        path = self.folder / name
+        path.write_text(listed(*manifests))
+        return path
+
+    def _arguments(
+        self, objects: Sequence[dict[str, Any]], more: tuple[str | Path, ...] = (), *, catalog: bool = True
+    ) -> list[str | Path]:
+        given: list[str | Path] = ["plan", "--cluster-state", self.write("state.json", *objects)]
+        given += ["--manifests", self.folder / "pool.json", "--now", "2026-01-31T12:00:00Z"]
+        return [*given, *(("--catalog", self.folder / "catalog.json") if catalog else ()), *more]
+
+
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    (tmp_path / "pool.json").write_text(json.dumps(POOL))
+def plan(tmp_path: Path, shiplap: Shiplap) -> Plan:
+    made = Plan(tmp_path, shiplap)
+    made.write("pool.json", POOL)
     (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
-    return tmp_path
+    return made
 
 
-def plan(files: Path, *objects: dict[str, Any], more: tuple[str, ...] = (), output: str = "json") -> int:
-    state = files / "state.json"
-    state.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": list(objects)}))
-    arguments = ["plan", "--cluster-state", str(state), "--manifests", str(files / "pool.json"), "-o", output]
-    return run([*arguments, "--now", "2026-01-31T12:00:00Z", *more])
-
-
-def with_catalog(files: Path) -> tuple[str, str]:
-    return ("--catalog", str(files / "catalog.json"))
-
-
-def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fixed_format(plan: Plan) -> None:
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -97,8 +132,7 @@ def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     }
     gated = pod("gated", "1", schedulingGates=[{"name": "wait"}])
     objects = [pod("a", "1"), pod("b", "300m"), pod("c", "50"), gated, node]
-    assert plan(files, *objects, more=with_catalog(files)) == 1
-    result = json.loads(capsys.readouterr().out)
+    result = plan(*objects, code=1)
     assert list(result) == ["nodeClaims", "existingNodes", "unschedulable", "ignored", "cost", "stats"]
     (claim,) = result["nodeClaims"]
     assert claim == {
@@ -144,63 +178,52 @@ def test_the_fixed_format(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert result["stats"]["solveSeconds"] >= 0
 
 
-def test_the_policy_for_preferences(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_policy_for_preferences(plan: Plan) -> None:
     wanted = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
     term = {"weight": 1, "preference": {"matchExpressions": [wanted]}}
     picky = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
-    launched = []
-    for policy in ("Respect", "Ignore"):
-        assert plan(files, pod("a", "1", **picky), more=(*with_catalog(files), "--preference-policy", policy)) == 0
-        launched.append(json.loads(capsys.readouterr().out)["nodeClaims"][0]["launch"]["instanceType"])
+    answers = [plan(pod("a", "1", **picky), more=("--preference-policy", policy)) for policy in ("Respect", "Ignore")]
+    launched = [answer["nodeClaims"][0]["launch"]["instanceType"] for answer in answers]
     assert launched == ["large", "small"]
 
 
-def test_default_spread_constraints(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_spread_constraints(plan: Plan) -> None:
     constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
-    config = files / "scheduler.json"
+    config = plan.folder / "scheduler.json"
     config.write_text(json.dumps({"podTopologySpread": {"defaultConstraints": [constraint]}}))
     service = {"kind": "Service", "metadata": {"name": "s", "namespace": "web"}, "spec": {"selector": {"app": "web"}}}
     waiting = [pod(name, "100m") for name in "ab"]
     for item in waiting:
         item["metadata"]["labels"] = {"app": "web"}
-    more = (*with_catalog(files), "--scheduler-config", str(config))
-    assert plan(files, *waiting, service, more=more) == 0
-    assert len(json.loads(capsys.readouterr().out)["nodeClaims"]) == 2
+    more = ("--scheduler-config", config)
+    assert len(plan(*waiting, service, more=more)["nodeClaims"]) == 2
 
 
-def test_claim_rules_leave_other_pods_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rules = files / "rules.yaml"
+def test_claim_rules_leave_other_pods_alone(plan: Plan) -> None:
+    rules = plan.folder / "rules.yaml"
     rules.write_text("claimRules:\n  - tolerates: dedicated\n  - namespaces: [team-*]\n")
     other = pod("b", "1")
-    more = (*with_catalog(files), "--claim-rules", str(rules))
-    assert plan(files, {**other, "spec": {**other["spec"], "tolerations": []}}, more=more) == 0
-    answer = json.loads(capsys.readouterr().out)
+    more = ("--claim-rules", rules)
+    answer = plan({**other, "spec": {**other["spec"], "tolerations": []}}, more=more)
     assert answer["ignored"] == [{"pod": "web/b", "message": "outside the cluster's claim rules"}]
 
     rules.write_text("claimRules:\n  - tolerates: dedicated\n  - namespaces: []\n")
-    assert plan(files, other, more=more) == 2
-    assert f"{rules}:3: claimRules[1]: says nothing" in capsys.readouterr().err
+    assert f"{rules}:3: claimRules[1]: says nothing" in plan.error(other, more=more)
 
 
-def test_exit_code_zero_when_everything_has_a_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
-    first = json.loads(capsys.readouterr().out)["nodeClaims"]
-    assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
-    assert json.loads(capsys.readouterr().out)["nodeClaims"] == first
+def test_exit_code_zero_when_everything_has_a_place(plan: Plan) -> None:
+    first = plan(pod("a", "1"))["nodeClaims"]
+    assert plan(pod("a", "1"))["nodeClaims"] == first
 
 
-def test_yaml_says_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan(files, pod("a", "1"), more=with_catalog(files))
-    as_json = json.loads(capsys.readouterr().out)
-    plan(files, pod("a", "1"), more=with_catalog(files), output="yaml")
-    as_yaml = yaml.safe_load(capsys.readouterr().out)
-    assert as_yaml["nodeClaims"] == as_json["nodeClaims"]
+def test_yaml_says_the_same(plan: Plan) -> None:
+    as_yaml = yaml.safe_load(plan.printed(pod("a", "1"), more=("-o", "yaml")))
+    assert as_yaml["nodeClaims"] == plan(pod("a", "1"))["nodeClaims"]
 
 
-def test_the_page_for_people(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_for_people(plan: Plan) -> None:
     objects = [pod("a", "1"), pod("huge", "50"), pod("gated", "1", schedulingGates=[{"name": "wait"}])]
-    assert plan(files, *objects, more=with_catalog(files), output="table") == 1
-    page = capsys.readouterr().out
+    page = plan.page(*objects, code=1)
     for words in (
         "+ default-",
         "small on-demand in z1, $0.1000/h",
@@ -216,9 +239,7 @@ def test_the_page_for_people(files: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in " ".join(page.split()), page
 
 
-def test_the_page_shows_static_pools_buffers_and_preferences_given_up(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_shows_static_pools_buffers_and_preferences_given_up(plan: Plan) -> None:
     static = json.loads(json.dumps(POOL)) | {"metadata": {"name": "static"}}
     static["spec"] |= {"replicas": 3, "limits": {"nodes": "2"}}
     template: dict[str, Any] = {
@@ -230,15 +251,11 @@ def test_the_page_shows_static_pools_buffers_and_preferences_given_up(
     buffer: dict[str, Any] = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
     buffer["metadata"] = {"name": "spare", "namespace": "web"}
     buffer["spec"] = {"podTemplateRef": {"name": "small"}, "replicas": 2}
-    (files / "more.json").write_text(
-        json.dumps({"kind": "List", "apiVersion": "v1", "items": [static, template, buffer]})
-    )
     term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
     picky = pod("picky", "1", affinity={"nodeAffinity": preferred})
-    more = (*with_catalog(files), "--manifests", str(files / "more.json"))
-    assert plan(files, picky, more=more, output="table") == 0
-    page = " ".join(capsys.readouterr().out.split())
+    more = ("--manifests", plan.write("more.json", static, template, buffer))
+    page = plan.page(picky, more=more)
     for words in (
         "gave up node affinity topology.kubernetes.io/zone In [nowhere]",
         "keeps room web/spare-0000",
@@ -248,30 +265,22 @@ def test_the_page_shows_static_pools_buffers_and_preferences_given_up(
         "web/spare 2 0 2 0",
     ):
         assert words in page, page
-    assert plan(files, picky, more=more) == 0
-    claims = json.loads(capsys.readouterr().out)["nodeClaims"]
+    claims = plan(picky, more=more)["nodeClaims"]
     assert [claim["gaveUp"] for claim in claims if claim["pods"]] == [
         ["node affinity topology.kubernetes.io/zone In [nowhere]"]
     ]
 
 
-def test_real_types_and_their_overhead(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pinned = json.loads(json.dumps(POOL))
-    pinned["spec"]["template"]["spec"]["requirements"].append(
-        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["r5a.8xlarge"]}
-    )
-    manifests = {"kind": "List", "apiVersion": "v1", "items": [pinned, NODE_CLASS]}
-    (files / "pool.json").write_text(json.dumps(manifests))
-    worker = pod("worker", "29")
-    worker["spec"]["containers"][0]["resources"]["requests"]["memory"] = "246400Mi"
-    assert plan(files, worker) == 1
-    record = json.loads(capsys.readouterr().out)["unschedulable"][0]
+def test_real_types_and_their_overhead(plan: Plan) -> None:
+    plan.write("pool.json", pinned("r5a.8xlarge"), NODE_CLASS)
+    worker = pod("worker", "29", memory="246400Mi")
+    record = plan(worker, code=1, catalog=False)["unschedulable"][0]
     assert (
         "memory short by 6846Mi: 246400Mi needed, 239554Mi allocatable, predicted from 7.5 % overhead"
         in (record["message"])
     )
     assert record["nearest"]["short"] == "6846Mi"
-    assert plan(files, worker, more=("--vm-memory-overhead-percent", "0.048")) == 0
+    plan(worker, more=("--vm-memory-overhead-percent", "0.048"), catalog=False)
 
 
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
@@ -285,38 +294,23 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("more", "words"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_one_line_and_exit_code_two(
-    files: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], words: str
-) -> None:
-    assert plan(files, pod("a", "1"), more=more) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
-    assert captured.err.count("\n") == 1
+def test_bad_input_is_one_line_and_exit_code_two(plan: Plan, more: tuple[str, ...], words: str) -> None:
+    assert words in plan.error(pod("a", "1"), more=more, catalog=False)
 
 
-def test_manifests_without_a_pool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (files / "pool.json").write_text(json.dumps(NODE_CLASS))
-    assert plan(files, pod("a", "1"), more=with_catalog(files)) == 2
-    assert "no NodePool" in capsys.readouterr().err
+def test_manifests_without_a_pool(plan: Plan) -> None:
+    plan.write("pool.json", NODE_CLASS)
+    assert "no NodePool" in plan.error(pod("a", "1"))
 
 
-def test_a_catalogue_makes_up_for_a_missing_node_class(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = json.loads(json.dumps(NODE_CLASS))
-    other["metadata"]["name"] = "other"
-    (files / "pool.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POOL, other]}))
-    assert plan(files, pod("a", "1"), more=with_catalog(files)) == 0
-    assert plan(files, pod("a", "1")) == 2
-    assert "nodeClassRef.name" in capsys.readouterr().err
+def test_a_catalogue_makes_up_for_a_missing_node_class(plan: Plan) -> None:
+    plan.write("pool.json", POOL, NODE_CLASS | {"metadata": {"name": "other"}})
+    plan(pod("a", "1"))
+    assert "nodeClassRef.name" in plan.error(pod("a", "1"), catalog=False)
 
 
-def test_learned_capacity_makes_a_pod_fit(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pinned = json.loads(json.dumps(POOL))
-    pinned["spec"]["template"]["spec"]["requirements"].append(
-        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["r5a.8xlarge"]}
-    )
-    manifests = {"kind": "List", "apiVersion": "v1", "items": [pinned, NODE_CLASS]}
-    (files / "pool.json").write_text(json.dumps(manifests))
+def test_learned_capacity_makes_a_pod_fit(plan: Plan) -> None:
+    plan.write("pool.json", pinned("r5a.8xlarge"), NODE_CLASS)
     node_class = msgspec.convert(NODE_CLASS, EC2NodeClass)
     (item,) = (
         found
@@ -328,19 +322,15 @@ def test_learned_capacity_makes_a_pod_fit(files: Path, capsys: pytest.CaptureFix
     capacity = item.capacity | {"memory": 253755 * 2**20}
     allocatable = {name: amount - item.overhead.get(name, 0) for name, amount in capacity.items()}
     seen = Observation("ami-1", item.name, item.kubelet_hash, capacity, allocatable, 1.0, "c", "n")
-    (files / "learned.json").write_bytes(
-        dump_learned([LearnedCapacity("ami-1", item.name, item.kubelet_hash, (seen,), 1)])
-    )
-    worker = pod("worker", "29")
-    worker["spec"]["containers"][0]["resources"]["requests"]["memory"] = "246400Mi"
-    assert plan(files, worker) == 1
-    capsys.readouterr()
-    assert plan(files, worker, more=("--capacity", str(files / "learned.json"))) == 0
-    (claim,) = json.loads(capsys.readouterr().out)["nodeClaims"]
+    learned = plan.folder / "learned.json"
+    learned.write_bytes(dump_learned([LearnedCapacity("ami-1", item.name, item.kubelet_hash, (seen,), 1)]))
+    worker = pod("worker", "29", memory="246400Mi")
+    plan(worker, code=1, catalog=False)
+    (claim,) = plan(worker, more=("--capacity", learned), catalog=False)["nodeClaims"]
     assert claim["instanceTypes"] == ["r5a.8xlarge"]
 
 
-def test_overlays_that_conflict_are_listed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overlays_that_conflict_are_listed(plan: Plan) -> None:
     key = "node.kubernetes.io/instance-type"
     items = [
         {
@@ -351,10 +341,7 @@ def test_overlays_that_conflict_are_listed(files: Path, capsys: pytest.CaptureFi
         }
         for name in ("first", "last")
     ]
-    (files / "overlays.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    more = (*with_catalog(files), "--manifests", str(files / "overlays.json"))
-    assert plan(files, pod("a", "1"), more=more) == 0
-    assert json.loads(capsys.readouterr().out)["rejectedOverlays"] == ["first"]
-    assert plan(files, pod("a", "1"), more=more, output="table") == 0
-    page = " ".join(capsys.readouterr().out.split())
+    more = ("--manifests", plan.write("overlays.json", *items))
+    assert plan(pod("a", "1"), more=more)["rejectedOverlays"] == ["first"]
+    page = plan.page(pod("a", "1"), more=more)
     assert "NodeOverlays applied nowhere, for they conflict with others of equal weight: first" in page

@@ -12,6 +12,7 @@ import pytest
 
 from shiplap_cli.main import run
 from shiplap_cli.output import progress
+from tests.commands import Shiplap
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 FRAMES = Path(__file__).parent / "frames"
@@ -54,12 +55,9 @@ CASES = {
 
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", CASES)
-def test_a_frame(
-    folder: Path, name: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_frame(folder: Path, name: str, width: int, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    assert run(["plan", "-f", "state.json", "--catalog", "catalog.json", *CASES[name]]) == 1
-    printed = capsys.readouterr().out
+    printed = shiplap("plan", "-f", "state.json", "--catalog", "catalog.json", *CASES[name], code=1)
     assert max(map(len, printed.splitlines())) <= width
     shown = "\n".join(line.rstrip() for line in printed.splitlines())
     shown = re.sub(r"\d+ ms\)", "N ms)", shown) + "\n"

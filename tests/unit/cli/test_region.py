@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shiplap_cli.main import run
+from tests.commands import Shiplap, listed
 
 CLASS_REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 ANY_CAPACITY = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
@@ -65,35 +65,24 @@ def cluster(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(folder: Path, command: Sequence[str], regions: Sequence[str], *more: str, output: str = "json") -> list[str]:
+def asked(folder: Path, command: Sequence[str], regions: Sequence[str], *more: str) -> list[str]:
     """The arguments of a command on a file with a node of each Region."""
     nodes = [node(f"n{number}", region) for number, region in enumerate(regions or [""])]
     file = folder / "state.json"
-    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POD, *nodes, *MANIFESTS]}))
-    return [*command, "-f", str(file), "-o", output, *more]
-
-
-def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found = capsys.readouterr()
-    assert not found.err
-    written: dict[str, Any] = json.loads(found.out)
-    return written
+    file.write_text(listed(POD, *nodes, *MANIFESTS))
+    return [*command, "-f", str(file), *more]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_region_is_that_of_the_nodes(
-    cluster: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(asked(cluster, command, ["eu-west-1", "eu-west-1"])) in (0, 1)
-    found = answer(capsys)
+def test_the_region_is_that_of_the_nodes(cluster: Path, command: tuple[str, ...], shiplap: Shiplap) -> None:
+    found = shiplap.json(*asked(cluster, command, ["eu-west-1", "eu-west-1"]), code=None)
     assert found["region"] == "eu-west-1"
     assert "assumed" not in " ".join(found["notes"])
     assert "embedded catalogue of eu-west-1: prices are estimates" in found["notes"][0]
 
 
-def test_what_is_launched_is_in_a_zone_of_that_region(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(asked(cluster, ["plan"], ["eu-west-1"])) == 0
-    (claim,) = answer(capsys)["nodeClaims"]
+def test_what_is_launched_is_in_a_zone_of_that_region(cluster: Path, shiplap: Shiplap) -> None:
+    (claim,) = shiplap.json(*asked(cluster, ["plan"], ["eu-west-1"]), code=None)["nodeClaims"]
     assert claim["launch"]["zone"].startswith("eu-west-1")
 
 
@@ -104,67 +93,52 @@ def test_what_is_launched_is_in_a_zone_of_that_region(cluster: Path, capsys: pyt
     ids=["several", "none"],
 )
 def test_a_region_that_is_assumed_is_said(
-    cluster: Path,
-    command: tuple[str, ...],
-    regions: list[str],
-    region: str,
-    said: str,
-    capsys: pytest.CaptureFixture[str],
+    cluster: Path, command: tuple[str, ...], regions: list[str], region: str, said: str, shiplap: Shiplap
 ) -> None:
-    run(asked(cluster, command, regions))
-    found = answer(capsys)
+    found = shiplap.json(*asked(cluster, command, regions), code=None)
     assert found["region"] == region
     assert said in found["notes"]
-    run(asked(cluster, command, regions, output="table"))
-    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in shiplap.page(*asked(cluster, command, regions), code=None)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_option_wins_and_is_not_assumed(
-    cluster: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(asked(cluster, command, ["eu-west-1", "us-east-1"], "--region", "ap-south-1"))
-    found = answer(capsys)
+def test_the_option_wins_and_is_not_assumed(cluster: Path, command: tuple[str, ...], shiplap: Shiplap) -> None:
+    found = shiplap.json(*asked(cluster, command, ["eu-west-1", "us-east-1"], "--region", "ap-south-1"), code=None)
     assert found["region"] == "ap-south-1"
     assert "assumed" not in " ".join(found["notes"])
 
 
 @pytest.mark.parametrize("command", ["plan", "disrupt"])
-def test_pages_say_it_too(cluster: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_say_it_too(cluster: Path, command: str, shiplap: Shiplap) -> None:
     page = cluster / "page.html"
-    run(asked(cluster, [command], [], "--html", str(page)))
+    shiplap(*asked(cluster, [command], [], "--html", str(page)), code=None)
     assert NONE in page.read_text()
-    capsys.readouterr()
 
 
-def test_a_region_that_the_catalogue_does_not_know(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_region_that_the_catalogue_does_not_know(cluster: Path, shiplap: Shiplap) -> None:
     """Of a node it is no reason to refuse the file; of the option it is."""
-    assert run(asked(cluster, ["plan"], ["xx-new-9"])) == 0
-    found = answer(capsys)
+    found = shiplap.json(*asked(cluster, ["plan"], ["xx-new-9"]), code=None)
     assert found["region"] == "us-east-1"
     assert "embedded catalogue of us-east-1 (xx-new-9 of the nodes is not known)" in " ".join(found["notes"])
-    assert run(asked(cluster, ["plan"], ["eu-west-1"], "--region", "xx-new-9")) == 2
-    assert "no region 'xx-new-9'" in capsys.readouterr().err
+    assert "no region 'xx-new-9'" in shiplap.error(*asked(cluster, ["plan"], ["eu-west-1"], "--region", "xx-new-9"))
 
 
-def test_a_catalogue_file_knows_no_region(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_catalogue_file_knows_no_region(cluster: Path, shiplap: Shiplap) -> None:
     offering = {"zone": "z1", "capacityType": "on-demand", "price": 0.1}
     kind = {"name": "small", "capacity": {"cpu": "2", "memory": "8Gi", "pods": "10"}, "offerings": [offering]}
     catalog = cluster / "catalog.json"
     catalog.write_text(json.dumps({"instanceTypes": [kind]}))
-    assert run(asked(cluster, ["plan"], [], "--catalog", str(catalog))) == 0
-    found = answer(capsys)
+    found = shiplap.json(*asked(cluster, ["plan"], [], "--catalog", str(catalog)), code=None)
     assert "region" not in found
     assert "notes" not in found
 
 
-def test_a_comparison_says_it_as_well(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_says_it_as_well(cluster: Path, shiplap: Shiplap) -> None:
     for name in ("old", "new"):
-        (cluster / f"{name}.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": MANIFESTS}))
+        (cluster / f"{name}.json").write_text(listed(*MANIFESTS))
     page = cluster / "page.html"
     diff = ("--diff", str(cluster / "old.json"), str(cluster / "new.json"), "--html", str(page))
-    assert run(asked(cluster, ["plan"], ["eu-west-1", "us-east-1", "eu-west-1"], *diff)) == 0
-    found = answer(capsys)
+    found = shiplap.json(*asked(cluster, ["plan"], ["eu-west-1", "us-east-1", "eu-west-1"], *diff), code=None)
     assert found["region"] == "eu-west-1"
     assert SEVERAL in found["notes"]
     assert SEVERAL in page.read_text()
@@ -174,14 +148,12 @@ def test_a_comparison_says_it_as_well(cluster: Path, capsys: pytest.CaptureFixtu
     ("regions", "region", "notes"), [(["eu-west-1"], "eu-west-1", 1), ([], "us-east-1", 2)], ids=["nodes", "none"]
 )
 def test_a_dry_run_of_a_migration_has_the_prices_of_the_nodes_region(
-    cluster: Path, regions: list[str], region: str, notes: int, capsys: pytest.CaptureFixture[str]
+    cluster: Path, regions: list[str], region: str, notes: int, shiplap: Shiplap
 ) -> None:
     state = asked(cluster, [], regions)[1]
     pools = cluster / "pools.json"
-    pools.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": MANIFESTS}))
-    run(["migrate", str(pools), "--cluster-state", state, "-o", "json"])
-    dry_run = answer(capsys)["dryRun"]
+    pools.write_text(listed(*MANIFESTS))
+    dry_run = shiplap.json("migrate", pools, "--cluster-state", state, code=None)["dryRun"]
     assert dry_run["region"] == region
     assert len(dry_run["notes"]) == notes
-    run(["migrate", str(pools), "--cluster-state", state])
-    assert (NONE in " ".join(capsys.readouterr().out.split())) == (notes == 2)
+    assert (NONE in shiplap.page("migrate", pools, "--cluster-state", state, code=None)) == (notes == 2)

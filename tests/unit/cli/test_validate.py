@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shiplap_cli.main import run
+from tests.commands import Shiplap
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 
@@ -24,15 +25,13 @@ def test_valid_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert shown.err == ""
 
 
-def test_valid_manifests_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["validate", written(tmp_path, NODE_POOL), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"valid": True, "documents": 1, "problems": []}
+def test_valid_manifests_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
+    assert shiplap.json("validate", written(tmp_path, NODE_POOL)) == {"valid": True, "documents": 1, "problems": []}
 
 
-def test_problems_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
     file = written(tmp_path, changed(NODE_POOL, "spec.weight", 0), changed(EC2_NODE_CLASS, "spec.rule", "x"))
-    assert run(["validate", file, "-o", "json"]) == 2
-    answer = json.loads(capsys.readouterr().out)
+    answer = shiplap.json("validate", file, code=2)
     assert (answer["valid"], answer["documents"]) == (False, 2)
     assert answer["problems"] == [
         {
@@ -86,6 +85,8 @@ def test_an_empty_file_holds_nothing_wrong(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "0 manifests valid\n"
 
 
-def test_a_file_that_cannot_be_read_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["validate", str(tmp_path / "absent"), "-o", "json"]) == 2
-    assert json.loads(capsys.readouterr().out)["problems"][0]["reason"] == "cannot be read: No such file or directory"
+def test_a_file_that_cannot_be_read_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
+    assert (
+        shiplap.json("validate", str(tmp_path / "absent"), code=2)["problems"][0]["reason"]
+        == "cannot be read: No such file or directory"
+    )
