@@ -28,8 +28,6 @@ from shiplap_cli.migration.aws_groups import (
 _LABELS = re.compile(r"--node-labels[= ]['\"]?([^\s'\"]+)")
 _TAINTS = re.compile(r"--register-with-taints[= ]['\"]?([^\s'\"]+)")
 _MAX_PODS = re.compile(r"(?:--max-pods[= ]['\"]?|max-pods\s*=\s*|maxPods:\s*)(\d+)")
-_TABLE = re.compile(r"^\s*\[([^\]\n]+)\]\s*$", re.MULTILINE)
-_PAIR = re.compile(r"^\s*[\"']?([A-Za-z0-9./_-]+)[\"']?\s*=\s*[\[]?\s*[\"']([^\"'\n]*)[\"']", re.MULTILINE)
 
 
 class UserData(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ def read_user_data(user_data: str) -> UserData:
     pods = _MAX_PODS.search(text)
     labels, taints = _flags(text)
     if _family(text) == "Bottlerocket":
-        labels, taints = _tables(text)
+        labels, taints = _bottlerocket(text)
     return UserData(text, _family(text), labels, taints, int(pods[1]) if pods else None)
 
 
@@ -78,17 +76,31 @@ def _flags(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
     return labels, tuple(taints)
 
 
-def _tables(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
-    pieces = _TABLE.split(text)
-    labels: dict[str, str] = {}
-    taints: list[Taint] = []
-    for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
-        match name.strip():
-            case "settings.kubernetes.node-labels":
-                labels |= dict(_PAIR.findall(body))
-            case "settings.kubernetes.node-taints":
-                taints += [taint for key, rest in _PAIR.findall(body) if (taint := _parsed_taint(f"{key}={rest}"))]
-    return labels, tuple(taints)
+class _Kubernetes(msgspec.Struct, frozen=True, rename="kebab"):
+    node_labels: dict[str, str] = {}
+    node_taints: dict[str, str | tuple[str, ...]] = {}
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    kubernetes: _Kubernetes = _Kubernetes()
+
+
+class _Bottlerocket(msgspec.Struct, frozen=True):
+    settings: _Settings = _Settings()
+
+
+def _bottlerocket(text: str) -> tuple[dict[str, str], tuple[Taint, ...]]:
+    """Labels and taints of Bottlerocket's settings; nothing of settings that it would refuse, too."""
+    try:
+        kubernetes = msgspec.toml.decode(text, type=_Bottlerocket).settings.kubernetes
+    except msgspec.DecodeError:
+        return {}, ()
+    pairs = (
+        f"{key}={value}"
+        for key, values in kubernetes.node_taints.items()
+        for value in ((values,) if isinstance(values, str) else values)
+    )
+    return kubernetes.node_labels, tuple(filter(None, map(_parsed_taint, pairs)))
 
 
 def _parsed_taint(text: str) -> Taint | None:

@@ -236,6 +236,23 @@ def test_labels_that_other_families_are_told_at_boot(text: str, pods: int, taint
     assert classes(found)["web"]["kubelet"] == {"maxPods": pods}
 
 
+@pytest.mark.parametrize(
+    ("text", "labels", "taints"),
+    [
+        ('[settings.kubernetes]\nnode-labels = {team = "web"}\nnode-taints.gpu = "yes:NoExecute"', {"team": "web"}, 1),
+        ('[settings.kubernetes.node-taints]\na = ["1:NoSchedule", "2:NoExecute"]\nb = ["no taint"]', {}, 2),
+        ("[settings.kubernetes.node-labels]\nteam = 7", {}, 0),
+        ("[settings.kubernetes.node-labels]\nteam =", {}, 0),
+    ],
+    ids=["inline", "several of a key", "not text", "not TOML"],
+)
+def test_settings_of_bottlerocket_as_toml_has_them(text: str, labels: dict[str, str], taints: int) -> None:
+    found = moved(scaling_group(), template(UserData=base64.b64encode(text.encode()).decode()))
+    pool = pools(found)["web-shiplap"]["spec"]["template"]
+    assert pool.get("metadata", {}).get("labels", {}) == labels
+    assert len(pool["spec"].get("taints", [])) == taints
+
+
 @pytest.mark.parametrize("user_data", ["", "%%%", base64.b64encode(b"\xff\xfe").decode()])
 def test_user_data_that_is_no_text_says_nothing(user_data: str) -> None:
     found = moved(scaling_group(), template(UserData=user_data))
