@@ -68,7 +68,7 @@ def _parameter_of(item: Any) -> Parameter:
 
 
 def _default(value: Any) -> str:
-    """As text; a place on this machine is no default that others have."""
+    """The default as text; an absolute path is left out, because it is of this machine."""
     if value in (None, "", ()) or value is False or (isinstance(value, Path) and value.is_absolute()):
         return ""
     return str(value.value) if isinstance(value, Enum) else str(value)

@@ -1,4 +1,4 @@
-"""What to do about an error of AWS, which by itself says what was refused but seldom what would help."""
+"""Remedies for errors of AWS, which say what was refused but seldom what would help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_CODE = {
     "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
     "NoRegionError": "set AWS_REGION to the install's region",
 }
-"""By the service's error code or the name of botocore's exception."""
+"""Remedies by the service's error code or the name of botocore's exception."""
 
 
 def with_hint(error: ShiplapError) -> str:
@@ -36,7 +36,7 @@ def with_hint(error: ShiplapError) -> str:
 
 
 def _hint(error: ShiplapError) -> str:
-    """By the service's code, or by the name of what botocore raised, of the error or what it came from."""
+    """The remedy by the service's code or the name of botocore's exception, of the error or of its cause."""
     if not isinstance(error, AwsError | StoreError):
         return ""
     cause: BaseException | None = error

@@ -126,7 +126,7 @@ def _answer(name: str, arguments: list[str]) -> int:
 
 
 def _left() -> int:
-    """What is still buffered would fail once more at exit."""
+    """Drop standard output, because the buffered rest would fail once more at exit."""
     sys.stdout = None
     return 0
 

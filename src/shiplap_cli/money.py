@@ -1,4 +1,4 @@
-"""What nodes, launches and commands of a decision come to in dollars, and how that is shown."""
+"""The dollars of a decision's nodes, launches and commands, and how they are shown."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ class Money:
             node.metadata.name: self.prices.of(node, paired.get(node.metadata.name)) for node in snapshot.view.nodes
         }
         self.on_their_way = tuple(map(self.prices.of_claim, waiting))
-        """Of claims that have no node yet."""
+        """The prices of claims that have no node yet."""
 
     def of_node(self, name: str) -> Price:
-        """Of a node that is there."""
+        """The price of an existing node."""
         return self._of_nodes.get(name, UNKNOWN_PRICE)
 
     def of_nodes(self, nodes: Iterable[Node]) -> Price:
-        """Of some together."""
+        """The price of several nodes."""
         return total_price(self.of_node(node.metadata.name) for node in nodes)
 
     def of_launch(self, claim: PlannedClaim) -> Price:
-        """Of a node that would be launched."""
+        """The price of a node that would be launched."""
         launch = claim.launch
         estimated = self.prices.is_estimated(claim.node_pool, launch.instance_type, launch.zone, launch.capacity_type)
         return Price(launch.price, estimated)
 
     def of_launches(self, claims: Iterable[PlannedClaim]) -> Price:
-        """Of some together."""
+        """The price of several launches."""
         return total_price(map(self.of_launch, claims))
 
     def saved(self, commands: Iterable[DisruptionProposal]) -> Price:
-        """By commands to disrupt; an estimate when the price of any node that goes or comes is one."""
+        """The saving of disruption commands; an estimate when the price of any node involved is one."""
         saved, estimated = 0.0, False
         for command in commands:
             saved += command.savings_hourly
@@ -59,12 +59,12 @@ def dollars(price: Price) -> str:
 
 
 def dollar_figure(price: Price) -> str:
-    """The same without the sign, for columns of dollars."""
+    """`0.0960` or `~0.0960`, for columns of dollars."""
     return f"{estimate_mark(price)}{price.hourly:.4f}"
 
 
 def estimate_mark(price: Price) -> str:
-    """What stands before an estimate."""
+    """The sign before an estimate."""
     return "~" if price.estimated else ""
 
 

@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sources(Options, frozen=True, kw_only=True):
-    """What a decision is made on and how, as given on a command line. The help texts are those of the options."""
+    """The inputs of a decision and its manner, as given on a command line. The help texts are those of the options."""
 
     cluster_state: Annotated[
         list[Path] | None,

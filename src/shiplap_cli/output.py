@@ -1,4 +1,4 @@
-"""How every command prints: a table for people, JSON or YAML for programs, errors on one line of stderr."""
+"""The output of every command: a table for people, JSON or YAML for programs, errors on one line of stderr."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
-    """Says what is being waited for, on stderr and only on a terminal; what it yields changes the text."""
+    """Shows a text while the command waits, on stderr and only on a terminal; the yielded function changes the text."""
     console = Console(stderr=True) if sys.stderr is not None else None
     if console is None or not console.is_terminal:
         yield lambda _: None
@@ -69,7 +69,7 @@ def summary(names: Sequence[str], most: int = 5) -> str:
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names by what is said of them, in the order in which it is first said."""
+    """Names by their message, in the order of the first of each message."""
     names: dict[str, list[str]] = {}
     for said, name in pairs:
         names.setdefault(said, []).append(name)

@@ -1,4 +1,4 @@
-"""`shiplap capacity`: what nodes really gave, per AMI, instance type and kubelet settings; on the table or on a file.
+"""`shiplap capacity`: the capacity that nodes reported, per AMI, instance type and kubelet settings.
 
 The commands work on the install's table or on a file that `export` wrote. A file is changed in memory, by the store
 that tests use, and written back whole.
@@ -116,7 +116,7 @@ def _table(*columns: str, rows: Iterator[tuple[str, ...]]) -> Table:
 
 
 def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
-    """For people: a line per entry."""
+    """The list as a table, a line per entry."""
     if not rows:
         return Text("nothing learned yet")
     return _table(
@@ -137,7 +137,7 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
 
 
 def entries_table(entries: Sequence[LearnedEntry]) -> RenderableType:
-    """For people: resources and observations of each entry."""
+    """The resources and observations of each entry as tables."""
     parts: list[RenderableType] = []
     for entry in entries:
         newest = entry.observations[-1].predicted if entry.observations else {}

@@ -69,7 +69,7 @@ def _bash_script(found: Sequence[CliCommand], *, zsh: bool) -> str:
 
 
 def _words_after(found: Sequence[CliCommand]) -> list[tuple[str, str]]:
-    """What may follow the words of a command line so far: a shell pattern and the words."""
+    """The words that may follow a command line so far: a shell pattern and the words."""
     firsts = sorted({command.name.partition(" ")[0] for command in found})
     result = [("''", " ".join([*firsts, "--help", "--version"]))]
     for first in firsts:
@@ -118,5 +118,5 @@ def _fish_option(seen: str, item: Parameter) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As fish reads it: only the backslash and the quote are special within single quotes."""
+    """Quoted for fish: only the backslash and the quote are special within single quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

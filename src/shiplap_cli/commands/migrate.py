@@ -122,7 +122,7 @@ def _write(folder: Path, found: Migration, cost: MigrationCost | None) -> None:
 
 
 def _settings_text(found: Migration) -> str:
-    """What belongs into the cluster's entry in shiplap.yaml."""
+    """The settings for the cluster's entry in shiplap.yaml."""
     settings: dict[str, Any] = {"name": found.cluster, "manifests": "manifests"}
     if found.claim_rules:
         settings["claimRules"] = msgspec.to_builtins(found.claim_rules)

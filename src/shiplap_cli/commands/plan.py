@@ -128,7 +128,7 @@ def _compare(
 
 
 def _difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDifference:
-    """What changes from the first to the second."""
+    """The changes from the first side to the second."""
     left = [{entry.pod.key: entry.message for entry in made.unschedulable} for made in plans]
     pools = [{pod.key: claim.node_pool for claim in made.node_claims for pod in claim.pods} for made in plans]
     return PlanDifference(

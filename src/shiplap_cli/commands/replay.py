@@ -32,7 +32,7 @@ from shiplap_cli.output import Format, Output, Printed, counted, emit, progress,
 
 
 class _DecisionDifference(Printed, frozen=True):
-    """What one decision does and the other does not, in words that name the thing decided.
+    """The actions of one decision that the other lacks, in words.
 
     `outlines` when no more than the outlines of the two could be compared.
     """
@@ -110,7 +110,7 @@ def replay(
 
 
 def _emit_unreadable(found: Recorded, problem: str, output: Format, by: str = __version__) -> int:
-    """Nothing can be decided again: what is plain in the record is shown all the same."""
+    """The decision cannot be made again; the outline of the record is shown."""
     outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
     answer = {"recordedBy": found.version, "replayedBy": by, "problem": problem, "outline": outline}
     emit(answer, output, lambda: Group(_headline(found), _outline_table(found.outline), Text(problem, style="yellow")))
@@ -129,7 +129,7 @@ def _encoded(record: SchedulingRecord | DisruptionRecord) -> bytes:
 
 
 def _compare(found: Recorded, document: bytes, written: bytes) -> tuple[_DecisionDifference, tuple[float, float]]:
-    """What differs, and the dollars per hour of both.
+    """The differences, and the dollars per hour of both.
 
     Two decisions that this version can read are compared deed by deed; others by their outlines.
     """
@@ -148,7 +148,7 @@ def _compare(found: Recorded, document: bytes, written: bytes) -> tuple[_Decisio
 
 
 def _actions_of_outline(outline: Outline) -> set[str]:
-    """What is plain in a decision of any version, as `_actions` are."""
+    """The actions that the outline of a decision of any version shows, written as by `_actions`."""
     launches = Counter(
         f"launch {claim.instance_type} {claim.capacity_type} in {claim.zone} of pool {claim.node_pool} at "
         f"${claim.price:.4f}/h for {counted(claim.pods, 'pod')}"
@@ -167,7 +167,7 @@ def _hourly_of_outline(outline: Outline) -> float:
 def _with_manifests(
     record: SchedulingRecord | DisruptionRecord, paths: list[Path]
 ) -> SchedulingRecord | DisruptionRecord:
-    """What was looked at then, with other manifests.
+    """The recorded snapshot with other manifests.
 
     Raises:
         InvalidInput: the manifests are wrong, or name an EC2NodeClass whose types were not recorded.
@@ -195,7 +195,7 @@ def _snapshot_with(snapshot: Snapshot, written: Manifests) -> Snapshot:
 
 
 def _money(record: SchedulingRecord | DisruptionRecord | None) -> Money | None:
-    """The prices that were looked at, where this version can read them."""
+    """The recorded prices, where this version can read them."""
     if record is None:
         return None
     return Money(record.snapshot if isinstance(record, SchedulingRecord) else record.snapshot.scheduling)

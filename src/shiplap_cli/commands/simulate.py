@@ -96,7 +96,7 @@ def simulate(
 def _write_files(
     run: tuple[RunOutcome, Recording], html: Path | None, recording: Path | None, records: Path | None
 ) -> None:
-    """What was seen of a run, as asked for; the ids of records, seen from their folder, are the paths of files."""
+    """Write the files that were asked for; a record's path in its folder is its id."""
     outcome, seen = run
     timeline = seen.timeline(outcome)
     if html is not None:

@@ -67,7 +67,7 @@ class ClaimAccounts:
         )
 
     def _wanted(self, lane: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:
-        """What pool and pods ask of the node, without what the list was narrowed to afterwards."""
+        """The requirements of pool and pods, without those that the list of types was narrowed to afterwards."""
         pods = (*claim.pods, *claim.virtual_pods)
         own = [entry for entry in lane.requirements.values() if entry.key in _NARROWED]
         asked = [

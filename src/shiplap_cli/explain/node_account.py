@@ -1,4 +1,4 @@
-"""The account of one node: what it is worth, whom it serves, and whether it goes now or what keeps it."""
+"""The account of one node: its price, its pods, and whether it is disrupted now or what prevents that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeAccount(Printed, frozen=True):
 
     `hourly` is USD, 0 if the price is not known, and `estimated` when it is guessed.
 
-    Either `command` is what it would go with, or `stays` says why it does not; a node of nobody's pool has neither.
+    Either `command` is what it would go with, or `stays` says why it does not; a node without a NodePool has neither.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""The full account of one pod: what it asks, what every lane and node say to it, where it went and who is there too."""
+"""The full account of one pod: its demands, the verdict of every lane and node, its placement and its neighbours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXAMPLES = 3
 
 
 class PodDemands(Printed, frozen=True):
-    """What a pod asks for, in words; `alike` counts the pods planned together with it, itself included."""
+    """The demands of a pod in words; `alike` counts the pods planned together with it, itself included."""
 
     requests: dict[str, str]
     node_selection: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class TemplateAccount(Printed, frozen=True):
 
 
 class NodeSetAccount(Printed, frozen=True):
-    """Nodes that say the same to the pod: how many, and the names of a few."""
+    """Nodes with one verdict on the pod: their number and the names of a few."""
 
     verdict: str
     nodes: int
@@ -214,7 +214,7 @@ def _template_accounts(
 def nodes_account(
     compiled: CompiledSnapshot, packing: Packing, pod_class: PodClass, nodes: Iterable[Node], home: str = ""
 ) -> tuple[NodeSetAccount, ...]:
-    """What the nodes and the claims in flight say to one more pod of a class, those that say the same together."""
+    """The verdicts of nodes and claims in flight on one more pod of a class; equal verdicts are one entry."""
     requests = compiled.axis.vector(pod_class.requests)
     names: dict[str, list[str]] = {}
     short: dict[str, list[dict[str, int]]] = {}
@@ -265,7 +265,7 @@ def _verdict_of_full_node(pod_class: PodClass) -> str:
 
 
 def _range(missing: Sequence[dict[str, int]]) -> str:
-    """How much is missing at least and at most: ` (cpu by 100m to 3)`."""
+    """The least and the largest amount missing: ` (cpu by 100m to 3)`."""
     if not missing:
         return ""
     parts = []

@@ -1,4 +1,4 @@
-"""The account of one NodePool in a plan: what it has, what it launches, why it is passed over, what keeps pods away."""
+"""The account of one NodePool in a plan: its nodes, its launches, and why claims or pods went elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TierAccount(Printed, frozen=True):
 
 
 class UnplacedPodAccount(Printed, frozen=True):
-    """What a tier says to a pod that has no place, and the smallest change that would give it one."""
+    """The verdict of a tier on a pod without a place, and the smallest change that would give it one."""
 
     pod: str
     tier: int
@@ -99,7 +99,7 @@ def pool_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PoolAccount
 
 
 def _limits_left(budget: PoolLimits) -> dict[str, str]:
-    """What the limits leave, as quantities; dollars as such."""
+    """The rest of the limits as quantities, and of a limit in dollars as dollars."""
     left = {name: int(budget.left[budget.axis.names.index(name)]) for name in budget.resources()}
     shown = {
         name: f"{amount / 1e6:.4f}" if name == HOURLY else format_amount(name, amount) for name, amount in left.items()
@@ -124,7 +124,7 @@ def _unplaced_pods(snapshot: Snapshot, decided: Plan, name: str) -> list[Unplace
 
 
 def pool_page(account: PoolAccount) -> RenderableType:
-    """For people."""
+    """The account as a page."""
     table = Table.grid(Column(style="dim", min_width=10), Column(overflow="fold"), padding=(0, 2))
     table.add_row("node class", f"{account.node_class}{f': {account.not_ready}' if account.not_ready else ''}")
     table.add_row("weight", str(account.weight))

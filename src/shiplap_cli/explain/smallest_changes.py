@@ -52,7 +52,7 @@ _MOST_TRIES = 60
 _GIBI, _MEBI = 2**30, 2**20
 
 _ONE_RULE = 0.5
-"""How large a change it is to lift one rule; amounts count by the share they change."""
+"""The size of a change that lifts one rule; a changed amount counts by its share."""
 
 replace = msgspec.structs.replace
 
@@ -135,7 +135,7 @@ class _Attempt(msgspec.Struct, frozen=True, eq=False):
 def change_proposals(
     snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing, key: str, most: int = 3
 ) -> tuple[ChangeProposal, ...]:
-    """What would give the pod `namespace/name` a place, smallest first; nothing if nothing tried did.
+    """The changes that would give the pod `namespace/name` a place, smallest first; empty if no attempt did.
 
     Nothing that costs another pod its place is proposed. `world` and `packing` are what `solve(snapshot)` gave.
     """
@@ -378,7 +378,7 @@ def _is_bytes(resource: str) -> bool:
 
 
 def _as_written(resource: str, value: int) -> str:
-    """What is requested now; memory in whole Gi or Mi where it is that."""
+    """The present request; memory in whole Gi or Mi where it is a whole number of them."""
     return _exactly(resource, value) if _is_bytes(resource) and value % _MEBI == 0 else amount(resource, value)
 
 
@@ -403,7 +403,7 @@ def _raise_limit(snapshot: Snapshot, lane: NodeClaimTemplate, miss: Miss) -> _Ch
 
 
 def _unit_of_limit(resource: str, value: int) -> int:
-    """What a limit of this size is written in: whole cores and Gi, unless it is less than a few."""
+    """The unit of a limit of this size: whole cores and Gi, unless it is less than a few."""
     if _is_bytes(resource):
         return _GIBI if value >= 4 * _GIBI else _MEBI
     return 1000 if resource == CPU and value >= 1000 else 1
@@ -437,7 +437,7 @@ def _exactly_above(resource: str, value: int) -> str:
 
 
 def _measurements(snapshot: Snapshot, pod_class: PodClass, verdicts: Sequence[TemplateVerdict]) -> Iterator[_Change]:
-    """What lets a pod have a type that nobody has run: one node that finds out, or an overlay that says its memory."""
+    """Changes that admit an unmeasured type: a node that measures it, or an overlay that states its memory."""
     for verdict in verdicts:
         lane, miss = verdict.template, verdict.miss
         if miss is None or set(miss.short) != {MEMORY} or miss.of_limit or pod_class.missed:

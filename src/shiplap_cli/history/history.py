@@ -1,4 +1,4 @@
-"""What happened to a pod, a node, a claim or a pool of a live install, from its flight recorder and table `state`.
+"""The history of a pod, a node, a claim or a pool of a live install, from its flight recorder and table `state`.
 
 Nothing is written. Times are those at which something happened.
 """
@@ -107,7 +107,7 @@ def command_entry(command: DisruptionCommand, claim: NodeClaim) -> HistoryEntry:
 
 
 def entries_of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> Iterator[HistoryEntry]:
-    """What a recorded decision says of a node."""
+    """The entries of a recorded decision about a node."""
     for command in decided.commands:
         if node in command.nodes:
             yield HistoryEntry(
@@ -126,7 +126,7 @@ def _proposal_text(command: DisruptionProposal) -> str:
 
 
 def entries_of_pool(name: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
-    """What a decision launched of a pool, and why it passed it over where it did."""
+    """The launches of a decision in a pool, and why other claims passed the pool over."""
     mine = [claim for claim in found.outline.claims if claim.node_pool == name]
     if mine:
         counts = Counter(f"{claim.instance_type} {claim.capacity_type}" for claim in mine)
@@ -161,7 +161,7 @@ def rfc3339_or_empty(at: float) -> str:
 MOST_RECORDS = 60
 """Records that are opened for one history, newest first: each holds a whole cluster."""
 _LATE_S = 900.0
-"""How long before its claim was written a decision may have looked at the cluster, seconds."""
+"""The longest time between a decision's look at the cluster and the write of its claim, seconds."""
 
 
 class History(Printed, frozen=True):

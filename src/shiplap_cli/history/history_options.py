@@ -71,7 +71,7 @@ def require_known(found: History | None, kind: str, name: str, names: Sequence[s
 
 
 def history_page(history: History) -> RenderableType:
-    """For people: the present state, then the events, each with the id of its record."""
+    """The present state, then the events, each with the id of its record."""
     parts: list[RenderableType] = [
         Text.assemble((f"{history.kind} {history.name}", "bold"), f": {history.state}"),
         Text(),

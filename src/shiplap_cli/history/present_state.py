@@ -43,7 +43,7 @@ class PresentState(Printed, frozen=True):
 
 
 def present_state_of(name: str, inputs: LoadedInputs) -> PresentState | None:
-    """How the claim of that name, Node or instance stands; None when neither claims nor Nodes know it."""
+    """The present state of the claim of that name, Node or instance; None when neither claims nor Nodes have it."""
     nodes, claims = inputs.snapshot.view.nodes, _claims(inputs)
     paired, _ = pair(nodes, claims)
     claim = next((each for each in claims if name in (each.name, each.node_name, each.instance_id)), None)
@@ -79,7 +79,7 @@ def unreachable_state(name: str, reason: str) -> PresentState:
 
 
 def present_state_page(found: PresentState) -> RenderableType:
-    """For people."""
+    """The state as a page."""
     table = Table(box=None, show_header=False, pad_edge=False)
     moving = f"{len(found.moving)} would have to move: {summary(found.moving)}" if found.moving else "none would move"
     # As texts: messages of conditions may hold what Rich takes for markup.
@@ -94,7 +94,7 @@ def present_state_page(found: PresentState) -> RenderableType:
 
 
 def _claims(inputs: LoadedInputs) -> Sequence[NodeClaim]:
-    """Those of the install where its table could be read, else the cluster's own NodeClaims."""
+    """The claims of the install where its table could be read, else the cluster's own NodeClaims."""
     known = inputs.installed.claims if inputs.installed is not None else None
     return known if known is not None else inputs.snapshot.claims
 

@@ -1,1 +1,1 @@
-"""What commands decide on: files, a live cluster, AWS."""
+"""The inputs of decisions: files, a live cluster, AWS."""

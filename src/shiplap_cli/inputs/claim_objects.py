@@ -124,7 +124,7 @@ def claim_of(item: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
 def histories_of(
     items: Sequence[ClaimObject], claims: Sequence[NodeClaim], nodes: Sequence[Node]
 ) -> tuple[NodeHistory, ...]:
-    """What the claims of nodes say about when they changed; nothing of nodes without a claim."""
+    """The times at which nodes changed, from their claims; nodes without a claim have no history."""
     paired, _ = pair(nodes, claims)
     by_name = {item.metadata.name: item for item in items}
     histories = []

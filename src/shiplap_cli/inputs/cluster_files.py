@@ -95,7 +95,7 @@ class Admission:
 
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
-"""What `shiplap.manifests.files.loading` reads, where it stands among a cluster's objects."""
+"""The kinds that `shiplap.manifests.files.loading` reads, among a cluster's objects."""
 
 
 class ClusterState(msgspec.Struct, frozen=True):

@@ -112,7 +112,7 @@ def read_cluster_inputs(
 
 
 class _Region(msgspec.Struct, frozen=True):
-    """Of prices and zones, as `ClusterInputs` has it."""
+    """The Region of prices and zones, as in `ClusterInputs`."""
 
     name: str
     given: bool = False
@@ -153,7 +153,7 @@ _SETTINGS = {
 
 
 def _settings(sources: Sources, installed: InstalledCluster | None) -> ClusterSettings:
-    """Those of the install, and over them what the options say otherwise than they do by themselves."""
+    """The settings of the install, overridden by the options that differ from their defaults."""
     known = installed.settings if installed is not None else None
     if known is None:
         name = installed.cluster if installed is not None and installed.cluster else _FILES
@@ -176,7 +176,7 @@ _OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 
 def region_of(node: Node) -> str:
-    """By the node's label, else by the zone of its label, else by that of its `providerID`; empty when none says."""
+    """The Region of the node's label, else of its zone's label, else of its `providerID`'s zone; empty without any."""
     region = labels.value_of(node.metadata.labels, labels.REGION)
     return region or next(filter(None, map(_region_of_zone, _zones(node))), "")
 

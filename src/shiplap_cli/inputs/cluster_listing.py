@@ -62,7 +62,7 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class MissingPermission(Printed, frozen=True, order=True):
-    """What could not be listed. `namespace` is the only one that was seen, empty when nothing was.
+    """A kind that could not be listed. `namespace` is the only one that was listed, empty when none was.
 
     `consequence` says in which way the answer may be wrong.
     """
@@ -93,7 +93,7 @@ class ListedResource(msgspec.Struct, frozen=True):
     namespaced: bool = True
 
     def path(self, namespace: str = "") -> str:
-        """Of the whole cluster, or of one namespace."""
+        """The path of the whole cluster's list, or of one namespace's."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         return f"{root}{within}/{self.plural}"
@@ -192,7 +192,7 @@ _OBJECT_KINDS = {
 
 
 class ClusterListing(msgspec.Struct, frozen=True):
-    """What was seen. `manifests` and `node_claims` are objects as the API has them, with kind and version.
+    """The objects listed. `manifests` and `node_claims` are objects as the API has them, with kind and version.
 
     `kubernetes_version` as `1.34`, empty when the server does not say.
     """
@@ -301,7 +301,7 @@ class _Lister:
             return dict(zip((kind.plural for kind in kinds), pool.map(self._list_permitted, kinds), strict=True))
 
     def _list_permitted(self, kind: ListedResource) -> tuple[Any, ...]:
-        """What may be listed: of the cluster, else of the namespace at hand, else nothing. An unknown kind is empty."""
+        """The objects that may be listed: of the cluster, else of the namespace, else none; none of unknown kinds."""
         try:
             return self._list(kind, kind.path())
         except ObjectNotFound:
@@ -368,7 +368,7 @@ def _with_kind(kind: ListedResource, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LiveCluster(msgspec.Struct, frozen=True):
-    """What a cluster showed."""
+    """A cluster as listed."""
 
     access: Access
     state: ClusterState
@@ -377,7 +377,7 @@ class LiveCluster(msgspec.Struct, frozen=True):
 
 
 def access_of(kubeconfig: Path | None, context: str) -> Access:
-    """How a cluster is entered by a kubeconfig. Raises InvalidInput."""
+    """The access to a cluster by a kubeconfig. Raises InvalidInput."""
     from shiplap.cluster.kubeconfig import load  # noqa: PLC0415 - files need no client
 
     instead = ", or give the cluster's objects by --cluster-state"
@@ -425,7 +425,7 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _explained(error: ClusterError, access: Access) -> str:
-    """What happened and what to do about it."""
+    """The error and its remedy."""
     if isinstance(error, ClusterDenied) and error.status == 401:
         who = f"user {access.user}" if access.user else "the context, which names no user"
         return f"{error}; the credentials of {who} were refused: log in again, or renew them in the kubeconfig"

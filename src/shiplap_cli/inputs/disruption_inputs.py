@@ -1,4 +1,4 @@
-"""What a disruption decision is made on, from what was read of a cluster."""
+"""The inputs of a disruption decision, from what was read of a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
 
 def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnapshot:
-    """What was read of a cluster, for a disruption decision; `changes` are fields of its settings."""
+    """The snapshot of a disruption decision; `changes` are fields of its settings."""
     snapshot, state, installed = inputs.snapshot, inputs.state, inputs.installed
     known = installed.settings if installed is not None else None
     settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)

@@ -57,7 +57,7 @@ def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> t
 
 
 def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manifests) -> InstanceSupply:
-    """What can be bought: asked of AWS when that is wanted or possible, else the embedded catalogue.
+    """The supply of AWS where it is to be asked, or can be, else that of the embedded catalogue.
 
     Raises:
         InvalidInput: AWS was to be asked and does not answer, or the region is not known.

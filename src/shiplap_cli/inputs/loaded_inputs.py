@@ -1,4 +1,4 @@
-"""What `shiplap plan`, `explain` and `disrupt` decide on: a cluster or files for it, manifests, a catalogue."""
+"""The inputs of `shiplap plan`, `explain` and `disrupt`: a cluster or files for it, manifests, a catalogue."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from shiplap_cli.installs.installed import InstalledCluster
 
 _BUDGET = re.compile(r"spec\.disruption\.budgets\[\d+\](\.(nodes|schedule|duration))?")
-"""What of a budget may be unreadable: the decision then blocks every disruption of the pool, and says so."""
+"""Fields of a budget that may be unreadable: the decision then blocks every disruption of the pool, and says so."""
 
 
 class LoadedInputs(msgspec.Struct, frozen=True):
-    """What a decision is made on. `unseen` and `notes` say in which way it may differ from the cluster's truth.
+    """The inputs of a decision. `unseen` and `notes` say in which way they may differ from the cluster's truth.
 
     `live` when a cluster was asked; `region` is that of prices and zones, empty where a catalogue file gives them.
     """
@@ -121,7 +121,7 @@ def load_inputs_per_manifests(
 
 
 def _notes(cluster_inputs: ClusterInputs, supply: InstanceSupply | None) -> tuple[str, ...]:
-    """What a decision takes for granted, a line each."""
+    """The assumptions of a decision, a line each."""
     assumed = (cluster_inputs.region_assumed,) if supply is not None and cluster_inputs.region_assumed else ()
     others = (
         tuple(cluster_inputs.installed.notes) if cluster_inputs.installed is not None else _install_hint(cluster_inputs)
@@ -137,7 +137,7 @@ def _snapshot(
     learned: tuple[LearnedCapacity, ...] | None,
     moment: float,
 ) -> Snapshot:
-    """What is decided on under a set of manifests; either `types` or a `supply` is given."""
+    """The snapshot under a set of manifests; either `types` or a `supply` is given."""
     cluster = msgspec.structs.replace(cluster_inputs.cluster, manifests=written)
     installed = cluster_inputs.installed
     if installed is None:
@@ -204,7 +204,7 @@ def _snapshot_without_install(
 
 
 def _own_manifests(cluster_inputs: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
-    """Those that the install was deployed with, which are what its functions decide by; else those of the cluster."""
+    """The manifests that the install was deployed with and decides by, else those of the cluster."""
     if cluster_inputs.installed is not None and cluster_inputs.installed.settings is not None:
         return cluster_inputs.installed.settings.manifests
     return _manifests_in_cluster(cluster_inputs, sources, lax_budgets=lax_budgets)

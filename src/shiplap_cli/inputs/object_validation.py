@@ -197,7 +197,7 @@ def _reason_and_field(text: str) -> tuple[str, str]:
 
 
 def invalid_field(document: Document, field: str, reason: str) -> InvalidInput:
-    """What is wrong with a field of a document, with its line."""
+    """The error about a field of a document, with its line."""
     path = tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field))
     return InvalidInput(document.source, reason, document=document.name, field=field, line=document.line_of(path))
 

@@ -1,1 +1,1 @@
-"""What commands find of a deployed install: outputs, claims, records, queues, metrics."""
+"""The parts of a deployed install that commands read: outputs, claims, records, queues, metrics."""

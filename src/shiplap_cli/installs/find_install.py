@@ -33,7 +33,7 @@ Dev = Annotated[
     bool, typer.Option("--dev", help="The `shiplap dev` that runs on this machine.", rich_help_panel=_PANEL)
 ]
 STACK = "Shiplap"
-"""What the stack is called where nothing else is said."""
+"""The default name of the stack."""
 
 
 LIVE = "A live install: what its tables, bucket and settings hold"
@@ -60,7 +60,7 @@ class InstallOptions(Options, frozen=True, kw_only=True):
 
 
 class DeployedInstall(msgspec.Struct, frozen=True):
-    """What an install consists of, by the names of AWS resources; empty where it is not known.
+    """The names of an install's AWS resources; empty where they are not known.
 
     `outputs` are those of the stack, empty when the install was named by its bucket alone.
     """
@@ -101,7 +101,7 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         return BucketRecorder(client("s3"), self.bucket)
 
     def inspected(self) -> InstallStatus:
-        """What its last inspection found. Raises StoreError."""
+        """The result of its last inspection. Raises StoreError."""
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415 - as above
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
@@ -163,7 +163,7 @@ def sole_cluster(install: DeployedInstall) -> str:
 
 
 def install_finder(which: InstallOptions) -> Callable[[], tuple[DeployedInstall, str]]:
-    """What finds an install and the cluster's name in it: when it is first asked, and until it is found.
+    """A function that finds an install and the cluster's name in it: at its first call, and again until both are found.
 
     It raises InvalidInput and AwsError, as `find_install` and `sole_cluster` do.
     """

@@ -27,7 +27,7 @@ from shiplap_cli.output import Printed
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")
 """The queues, as the stack's outputs begin with."""
 WINDOW_S = 3600
-"""How far back failures are looked for, seconds."""
+"""The age of the oldest failures that are shown, seconds."""
 _OVERHEAD = 0.075
 _NODES = "nodes"
 _GIB = 1 << 30

@@ -52,18 +52,18 @@ class LearnedCapacityView:
         self._store, self._notes, self._given = store, notes, given
 
     def given(self, entries: Sequence[LearnedCapacity]) -> LearnedCapacityView:
-        """The same with entries of a file."""
+        """The view with the entries of a file instead of the table's."""
         return LearnedCapacityView(self._store, self._notes, entries)
 
     def all(self) -> tuple[LearnedCapacity, ...]:
-        """Of every AMI."""
+        """The entries of every AMI."""
         store = self._store
         if self._given is not None or store is None:
             return tuple(self._given or ())
         return read_or_note(self._notes, "learned capacity", _UNLEARNED, store.all, ())
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
-        """Of these AMIs."""
+        """The entries of these AMIs."""
         store = self._store
         if self._given is not None or store is None:
             return tuple(entry for entry in self._given or () if entry.ami in amis)
@@ -104,7 +104,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         supply: LaunchSupply,
         at: float,
     ) -> Snapshot:
-        """What the schedule function would decide on. `claims` count where table `state` could not be read."""
+        """The snapshot of the schedule function. `claims` count where table `state` could not be read."""
         state = self.state or DecisionState(0, tuple(claims))
         missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
         barred = blocked_launches(self.joins, _joining_types(state.claims), at)
@@ -129,7 +129,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         not_ready: Mapping[str, str],
         shifted: frozenset[str],
     ) -> LaunchSupply:
-        """What can be bought, with what the last inspection has found of each EC2NodeClass."""
+        """The types on offer, with the last inspection's problems of each EC2NodeClass."""
         supplies = {}
         for item in node_classes:
             name = item.metadata.name
@@ -155,7 +155,7 @@ _UNLEARNED = "estimates count instead"
 
 
 def read_or_note(notes: list[str], what: str, consequence: str, read: Callable[[], T], otherwise: T) -> T:
-    """What `read` returns; where it may not be read, `otherwise` and a note."""
+    """The result of `read`; where reading is refused, `otherwise` and a note."""
     try:
         return read()
     except (AwsError, StoreError) as error:
@@ -262,7 +262,7 @@ _DECODER = msgspec.json.Decoder(Settings)
 
 
 def settings_of(install: DeployedInstall) -> Settings:
-    """What the schedule function in service was deployed with.
+    """The settings that the schedule function in service was deployed with.
 
     Raises:
         AwsError: Lambda does not tell, or no layer holds settings that this version can read.

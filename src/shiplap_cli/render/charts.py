@@ -20,9 +20,7 @@ _TICKS = 7
 
 
 class ChartLine(msgspec.Struct, frozen=True):
-    """A curve that keeps each value until the next: (seconds, value). `style` is its class; `dashed` for what is not
-    there, as a bound.
-    """
+    """A curve that keeps each value until the next: (seconds, value). `style` is its class; a bound is `dashed`."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -116,7 +114,7 @@ def chart(
 
 
 def event_rows(events: Sequence[TimelineEvent], ends_s: float) -> str:
-    """What happened, a row for each kind; a mark stands for all of its kind within a hundredth of the time."""
+    """The events, a row for each kind; a mark stands for all events of its kind within a hundredth of the time."""
     kinds: dict[str, list[TimelineEvent]] = {}
     for event in events:
         kinds.setdefault(event.kind, []).append(event)

@@ -1,4 +1,4 @@
-"""Decisions in the fixed formats of the commands, and what an answer does not rest on."""
+"""Decisions in the fixed formats of the commands, and the caveats of an answer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def caveats_document(inputs: LoadedInputs) -> dict[str, Any]:
 
 
 def caveat_lines(inputs: LoadedInputs) -> list[RenderableType]:
-    """The same for people."""
+    """The caveats as lines of a page."""
     return [warning_line(line) for line in caveat_texts(inputs)]
 
 
 def caveat_texts(inputs: LoadedInputs) -> tuple[str, ...]:
-    """The same as plain lines."""
+    """The caveats as plain lines."""
     return (*(missing.text for missing in inputs.unseen), *inputs.notes)
 
 

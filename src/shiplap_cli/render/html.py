@@ -123,7 +123,7 @@ def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -
 
 
 def _lower_bound(snapshot: Snapshot, plan: Plan) -> float | None:
-    """What our nodes cost at least for the pods that are on them or get a place; daemons are no such pods."""
+    """The least cost of our nodes for the pods that are on them or get a place, without those of DaemonSets."""
     ours = {node.metadata.name for node in snapshot.view.nodes if labels.NODE_POOL in node.metadata.labels}
     placed = {ref.key for claim in plan.node_claims for ref in claim.pods}
     placed |= {ref.key for node in plan.existing_nodes if node.name in ours for ref in node.pods}
@@ -186,7 +186,7 @@ def _commands(decision: Decision, money: Money) -> str:
 
 
 def _by_reason(title: str, head: tuple[str, str, str], pairs: Iterable[tuple[str, str]]) -> str:
-    """Names by what is said of them, most first."""
+    """Names by their reason, the most frequent reason first."""
     reasons = grouped(pairs)
     if not reasons:
         return ""
@@ -209,7 +209,7 @@ def _title(snapshot: Snapshot) -> str:
 def diff_report(
     compared: PlanDifference, snapshots: Sequence[Snapshot], plans: Sequence[Plan], missing: tuple[str, ...] = ()
 ) -> str:
-    """What changes in numbers, then the nodes of both plans, drawn alike.
+    """The differences in numbers, then the nodes of both plans, drawn alike.
 
     Args:
         compared: the difference.

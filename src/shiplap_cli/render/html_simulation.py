@@ -47,11 +47,11 @@ def simulation_report(outcome: RunOutcome, timeline: Timeline) -> str:
 
 
 SIDES = ("its own manifests", "the others")
-"""What the two runs of a comparison are called."""
+"""The names of the two runs of a comparison."""
 
 
 def comparison_report(mine: ComparedRun, others: ComparedRun) -> str:
-    """What differs in numbers first, then both runs over the same time, one below the other."""
+    """The differences in numbers, then both runs over the same time, one below the other."""
     sides = (mine, others)
     pools = sorted({pool for side in sides for frame in side.timeline.frames for pool in frame.picture.pools})
     outcome = mine.outcome
@@ -99,7 +99,7 @@ def _faults(outcome: RunOutcome) -> str:
 
 
 MOST_BYTES = 4_000_000
-"""What all frames together may take; of more frames every other one is left out until they fit."""
+"""The largest size of all frames together; if they are larger, every other frame is left out until they fit."""
 
 _MOST_PODS = 3_000
 

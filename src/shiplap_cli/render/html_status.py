@@ -123,7 +123,7 @@ def _pools(metrics: InstallMetrics) -> str:
 
 
 def _learned(metrics: InstallMetrics) -> str:
-    """What measured nodes are worth beside the usual estimate."""
+    """The value of measured nodes compared with the usual estimate."""
     known = metrics.learned
     if known is None:
         return ""

@@ -31,7 +31,7 @@ _STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "runn
 def plan_page(
     snapshot: Snapshot, decided: Plan, solve_s: float, money: Money, rejected_overlays: Sequence[str] = ()
 ) -> RenderableType:
-    """What is added and why, what is used, what stays out and by how much, and the sum."""
+    """The launches and their reasons, the nodes used, the pods left out and by how much, and the sum."""
     accounts = ClaimAccounts(compile_snapshot(snapshot)) if decided.node_claims else None
     parts: list[RenderableType] = []
     for number, alike in enumerate(_alike(decided.node_claims)):
@@ -236,7 +236,7 @@ def _pod_keys(pods: Sequence[PodReference]) -> list[str]:
 
 
 def node_page(account: NodeAccount, money: Money) -> RenderableType:
-    """What it is, whom it serves, and what becomes of it."""
+    """The node's type and price, its pods, and its disruption."""
     table = Table(box=None, show_header=False, pad_edge=False)
     place = " ".join(
         filter(None, (account.instance_type, account.capacity_type, account.zone and f"in {account.zone}"))

@@ -25,7 +25,7 @@ class NodeTotal(Printed, frozen=True):
 
     @property
     def price(self) -> Price:
-        """As money is shown."""
+        """The sum, marked if it is an estimate."""
         return Price(self.hourly, self.estimated)
 
 
@@ -94,7 +94,7 @@ def _in_pool(node: Node) -> bool:
 
 
 def _pending(pod: Pod) -> Pod:
-    """As it was made: kube-scheduler has said nothing about it yet."""
+    """The pod as created: without a node and without conditions."""
     return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
 
 
@@ -103,7 +103,7 @@ def _goes_with_node(pod: Pod) -> bool:
 
 
 class Launches(Printed, frozen=True):
-    """What one side launches of a pool or of an instance type; `estimated` when any price of it is guessed."""
+    """The launches of one side in a pool or of an instance type; `estimated` when any price is guessed."""
 
     nodes: int
     hourly: float
@@ -111,7 +111,7 @@ class Launches(Printed, frozen=True):
 
     @property
     def price(self) -> Price:
-        """As money is shown."""
+        """The sum, marked if it is an estimate."""
         return Price(self.hourly, self.estimated)
 
 
@@ -132,7 +132,7 @@ class PlanSide(Printed, frozen=True):
 
     @property
     def price(self) -> Price:
-        """Of what it launches, as money is shown."""
+        """The sum of its launches, marked if it is an estimate."""
         return Price(self.hourly, self.estimated)
 
 
@@ -154,7 +154,7 @@ class PlanDifference(Printed, frozen=True):
 
     @property
     def counts(self) -> tuple[tuple[str, int, int], ...]:
-        """What is counted of both sides: old, new."""
+        """The counts of both sides: name, old, new."""
         old, new = self.old, self.new
         return (
             ("nodes to launch", old.nodes, new.nodes),

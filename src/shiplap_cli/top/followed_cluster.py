@@ -24,7 +24,7 @@ _KEPT = 200
 
 
 class FollowedCluster:
-    """What is known of a cluster.
+    """The nodes, pods, claims and decisions of a cluster, kept up to date by events.
 
     Args:
         cluster: how it is called.
@@ -59,11 +59,11 @@ class FollowedCluster:
         return "" if self._listed or self._claims or not self.ready else self._troubles["nodes"]
 
     def decisions(self, since: float) -> tuple[Headline, ...]:
-        """What was decided since then (epoch seconds), in order of time."""
+        """The decisions since then (epoch seconds), in order of time."""
         return tuple(line for line in self._decisions if line.at >= since)
 
     def apply(self, seen: ClusterEvent | ClaimsRead | DecisionsRead) -> None:
-        """Take note of what was seen."""
+        """Update the state by an event."""
         match seen:
             case ClaimsRead(claims):
                 self._to_pair = self._to_pair or claims != self._claims
@@ -88,7 +88,7 @@ class FollowedCluster:
                     self._keep(changed)
 
     def picture(self, now: float) -> ClusterPicture:
-        """The cluster as it is known, at `now` (epoch seconds)."""
+        """The known state of the cluster at `now` (epoch seconds)."""
         self._pair()
         for name in self._stale:
             node = self._nodes.get(name)
@@ -118,12 +118,12 @@ class FollowedCluster:
         return self._prices[region][0]
 
     def _assumed(self) -> Iterable[str]:
-        """What the prices of nodes that are there take for granted."""
+        """The assumptions behind the prices of the present nodes."""
         there = {region_of(node) for node in self._nodes.values()}
         return (self._prices[region][1] for region in sorted(there & self._prices.keys()) if self._prices[region][1])
 
     def _add_decisions(self, lines: Iterable[Headline]) -> None:
-        """A record may appear after one of a later look at the cluster: what is shown is in order of time."""
+        """Sorted by time, because a record may appear after that of a later decision."""
         decided = sorted((*self._decisions, *lines), key=lambda line: (line.at, line.record))
         self._decisions = tuple(decided[-_KEPT:])
 

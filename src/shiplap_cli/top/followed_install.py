@@ -57,7 +57,7 @@ class PolledSource(msgspec.Struct, frozen=True):
     read: Callable[[], ClaimsRead | DecisionsRead]
 
     def poll_once(self, put: Put) -> None:
-        """Once. Raises InvalidInput: there is no such install or cluster."""
+        """Read the source once. Raises InvalidInput: there is no such install or cluster."""
         try:
             put(self.read())
         except (AwsError, StoreError) as error:
@@ -66,7 +66,7 @@ class PolledSource(msgspec.Struct, frozen=True):
             put(SourceProblem(self.kind, ""))
 
     def keep_polling(self, put: Put, ended: Event) -> None:
-        """Again and again, in a thread that ends with the process at the latest."""
+        """Read the source again and again, in a thread that ends with the process at the latest."""
 
         def run() -> None:
             while not ended.wait(EVERY_S):
@@ -133,9 +133,9 @@ class RecordedDecisions:
         self._since = clock() - BACK_S
 
     def fresh(self) -> list[Headline]:
-        """Those that appeared since the last call; of the first call the newest. Raises StoreError."""
+        """The decisions recorded since the last call; the first call returns the newest. Raises StoreError."""
         now = self._clock()
-        # Clocks differ: what a function wrote a moment ago may be of a time that is still to come here.
+        # Clocks differ: a record that was just written may have a time that is in the future here.
         ids = self._records.ids(self._cluster, self._since, now + _LATE_S)
         known = self._known
         unread = [name for name in ids if name not in known][:_MOST] if known is not None else list(ids[-_MOST:])
@@ -149,7 +149,7 @@ class RecordedDecisions:
 LAUNCH, INTERRUPT, LIFECYCLE = "launch", "interrupt", "lifecycle"
 _NOTICES = frozenset(map(str, NoticeKind))
 _RECORDED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.DISRUPTING})
-"""States that a recorded decision tells of."""
+"""States that a recorded decision already shows."""
 
 
 def claim_steps(before: Sequence[NodeClaim] | None, after: Sequence[NodeClaim]) -> list[Headline]:

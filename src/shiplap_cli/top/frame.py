@@ -47,7 +47,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What there is to show: the cluster, and what was decided, in order of time; None without an install."""
+    """The cluster, and its decisions in order of time; None without an install."""
 
     picture: ClusterPicture
     decisions: tuple[Headline, ...] | None = None
@@ -80,7 +80,7 @@ def frame(scene: Scene, view: View, stream: Sequence[StreamLine], width: int, he
 
 
 def page_of(picture: ClusterPicture, height: int) -> int:
-    """How many rows a page of nodes has."""
+    """The number of rows on a page of nodes."""
     return max(height - len(list(_head(picture, 80))) - 2, 1)
 
 

@@ -65,6 +65,6 @@ def parse(text: str) -> list[str]:
 
 
 def _after_unknown(text: str) -> str:
-    """What follows a control sequence: parameters, then one final letter or tilde."""
+    """The text behind a control sequence, which is parameters and one final letter or tilde."""
     end = next((n for n, char in enumerate(text[2:], 2) if char.isalpha() or char == "~"), len(text) - 1)
     return text[end + 1 :]

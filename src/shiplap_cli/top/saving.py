@@ -1,4 +1,4 @@
-"""What packing could still save: the same pods on nodes of the kinds in use, without waste."""
+"""A bound on the saving of a better packing: the same pods on nodes of the kinds in use, without waste."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened between two pictures, in words: nodes that came, got ready, leave or are gone; pods that wait."""
+"""The differences between two pictures in words: nodes that join, become ready, leave or are gone; pods that wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shiplap.manifests.nodeclaim import ClaimState
 
 _MOST = 200
 _WITHOUT_NODE = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
-"""What is noted of a claim that has no Node yet."""
+"""The notes of claims that have no Node yet."""
 
 
 class StreamLine(msgspec.Struct, frozen=True):

@@ -95,11 +95,11 @@ def top(
 
 
 Source = Callable[[bool], Scene]
-"""The cluster now; told whether that is all that will be asked."""
+"""Gives the cluster now; its argument says whether it is asked for the last time."""
 
 
 class _TopDocument(ClusterPicture, frozen=True, kw_only=True, omit_defaults=True):
-    """What `-o json` prints."""
+    """The document of `-o json`."""
 
     decisions: tuple[Headline, ...] = ()
 
@@ -173,7 +173,7 @@ def _view(sort: str, words: str) -> View:
 
 
 def _region_prices(region: str) -> tuple[NodePrices, str]:
-    """Estimates for a Region, and what is assumed for them: who looks on need not have credentials of AWS."""
+    """Estimated prices of a Region and their assumption; they need no AWS credentials."""
     if region in embedded.regions():
         return catalog_prices(embedded.load(region)), ""
     default = embedded.DEFAULT_REGION

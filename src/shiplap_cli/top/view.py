@@ -1,4 +1,4 @@
-"""What the person at the terminal has chosen to see, and how keys change that."""
+"""The choices of the person at the terminal, and how keys change them."""
 
 from __future__ import annotations
 
