@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, StorageClass
+from shiplap.kubernetes.related_objects import PersistentVolumeClaim, StorageClass
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as case

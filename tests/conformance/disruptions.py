@@ -14,7 +14,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings, Disruptio
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
+from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolumeClaim
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot

@@ -15,7 +15,7 @@ from shiplap.flows.planning.fleet_offerings import FleetOptions, fleet_options
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
@@ -108,17 +108,17 @@ class Given:
 
 
 def test_an_expression_that_divides_by_zero_makes_the_class_not_ready() -> None:
-    """From the reference's conditions, not a numbered scenario."""
+    """From the reference's nodeclass_status, not a numbered scenario."""
     given = Given(kubelet={"maxPods": "10 / (vcpus - 2)"})
-    assert given.condition(conditions.VALIDATION) == ("False", "KubeletExpressionEvaluationFailed")
-    assert given.condition(conditions.READY) == ("False", "KubeletExpressionEvaluationFailed")
+    assert given.condition(nodeclass_status.VALIDATION) == ("False", "KubeletExpressionEvaluationFailed")
+    assert given.condition(nodeclass_status.READY) == ("False", "KubeletExpressionEvaluationFailed")
     assert "division by zero" in given.not_ready()
 
 
 def test_a_class_that_is_ready_has_every_condition_true() -> None:
-    """From the reference's conditions, not a numbered scenario."""
+    """From the reference's nodeclass_status, not a numbered scenario."""
     given = Given()
-    for name in (*conditions.DEPENDENCIES, conditions.VALIDATION, conditions.READY):
+    for name in (*nodeclass_status.DEPENDENCIES, nodeclass_status.VALIDATION, nodeclass_status.READY):
         assert given.condition(name) == ("True", "")
     assert given.not_ready() == ""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from shiplap.disruption.rescheduling import Simulator
-from shiplap.kubernetes.workloads import Scalable
+from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts

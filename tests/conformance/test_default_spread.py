@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod, TopologySpreadConstraint
-from shiplap.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from shiplap.kubernetes.related_objects import ReplicaSet, ReplicationController, StatefulSet
 from shiplap.manifests.scheduler_config import DefaultConstraint, PodTopologySpread
 from tests.conformance.catalogues import Z1, Z2, Z3, incrementing_types
 from tests.conformance.given import Around, Outcome, controller, given, node, pod, pods, pool, rule, service

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from shiplap.aws.ec2 import fleet_requests
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable
-from shiplap.instances.catalog.resolved_nodeclass import Subnet
-from shiplap.instances.offerings.subnets import emptiest_subnets
+from shiplap.instances.catalog.resolved_nodeclass import Subnet, emptiest_subnets
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult
 from tests.conformance.launches import ON_DEMAND, RESERVED, SPOT, A, B, C, claims, given, held, refuse, rule, sold

@@ -17,8 +17,14 @@ from shiplap.drawing.picture import ClusterPicture, NodePicture
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, Subnet
-from shiplap.instances.readiness.conditions import conditions, unknown_conditions
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    InstallStatus,
+    NodeClassStatus,
+    PoolStatus,
+    conditions,
+    unknown_conditions,
+)
 from shiplap_cli.commands import status as command
 from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, InstallMetrics, PoolUsage, QueueMetrics
 from shiplap_cli.main import run

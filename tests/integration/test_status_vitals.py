@@ -19,8 +19,13 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.instances.catalog.type_catalog import Observation
-from shiplap.instances.readiness.conditions import conditions
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    InstallStatus,
+    NodeClassStatus,
+    PoolStatus,
+    conditions,
+)
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure

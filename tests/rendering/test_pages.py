@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.drawing.packing_map import node_table, packing_map, pending_table, totals
-from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import ClusterPicture
+from shiplap.drawing.style import POOLS_DARK, POOLS_LIGHT
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
-from shiplap.instances.readiness.conditions import conditions
-from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
+from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus, conditions
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
@@ -65,7 +65,7 @@ def status(
     answer = msgspec.to_builtins(found) | msgspec.to_builtins(metrics)
     emit(answer, output, lambda: Group(_status_tables(found), *metrics_page(metrics)))
     classes = [item for each in found.clusters for item in each.node_classes]
-    return 0 if classes and all(item.ready.status == conditions.TRUE for item in classes) else 1
+    return 0 if classes and all(item.ready.status == nodeclass_status.TRUE for item in classes) else 1
 
 
 def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
@@ -173,8 +173,12 @@ def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
 
 def _reasons(status: NodeClassStatus) -> list[str]:
     """Every condition that is not True, by name and reason; what follows from another is left out."""
-    wrong = [item for item in status.conditions if item.status != conditions.TRUE and item.type != conditions.READY]
-    if any(item.status == conditions.UNKNOWN for item in wrong):
+    wrong = [
+        item
+        for item in status.conditions
+        if item.status != nodeclass_status.TRUE and item.type != nodeclass_status.READY
+    ]
+    if any(item.status == nodeclass_status.UNKNOWN for item in wrong):
         return [f"{wrong[0].reason}: {wrong[0].message}"]
     return [f"{item.type}: {item.reason}: {item.message}" for item in wrong if item.reason != "DependenciesNotReady"]
 

@@ -11,7 +11,7 @@ import msgspec
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ami_families import FAMILIES
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
 from shiplap_cli.doctor.check_results import (
     CheckReporter,
@@ -112,8 +112,8 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
             yield report.warning(cluster.cluster, says, "look at the log of the function catalog")
         for item in cluster.node_classes:
             subject = f"{cluster.cluster}/{item.name}"
-            wrong = [found for found in item.conditions if found.status != conditions.TRUE and found.message]
-            if item.ready.status == conditions.TRUE:
+            wrong = [found for found in item.conditions if found.status != nodeclass_status.TRUE and found.message]
+            if item.ready.status == nodeclass_status.TRUE:
                 groups = len(item.security_groups)
                 yield report.ok(
                     subject, f"{len(item.subnets)} subnets, {groups} security groups, {len(item.amis)} AMIs"

@@ -18,8 +18,18 @@ from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, PodSpec, Toleration
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
+from shiplap.kubernetes.related_objects import (
+    CSINode,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ReplicaSet,
+    ReplicationController,
+    Scalable,
+    Service,
+    StatefulSet,
+    StorageClass,
+)
 from shiplap.manifests.decoding import field_name
 from shiplap.manifests.files.documents import Document, read_documents
 from shiplap.manifests.nodeclaim import NodeClaim

@@ -30,23 +30,21 @@ from shiplap.errors import (
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Reader, Unreadable
-from shiplap.kubernetes.request_bodies import SCALE_UP_EVENTS
-from shiplap.kubernetes.storage_objects import (
+from shiplap.kubernetes.related_objects import (
     CSINode,
+    Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
-    StorageClass,
-    needs_storage_objects,
-)
-from shiplap.kubernetes.workloads import (
-    Namespace,
     ReplicaSet,
     ReplicationController,
     Scalable,
     Service,
     StatefulSet,
+    StorageClass,
     needs_namespaces,
+    needs_storage_objects,
 )
+from shiplap.kubernetes.request_bodies import SCALE_UP_EVENTS
 from shiplap.manifests.files.documents import Document
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs.cluster_files import ClusterState, state_of

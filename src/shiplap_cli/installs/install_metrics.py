@@ -16,7 +16,7 @@ from shiplap.instances.capacity import learned_capacity
 from shiplap.instances.capacity.described_capacity import estimated_memory, nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
-from shiplap.instances.readiness.launch_deaths import scope_text
+from shiplap.instances.readiness.joins import scope_text
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.current_prices import node_prices
-from shiplap.drawing import boxes, markup
+from shiplap.drawing import markup
 from shiplap.drawing.capture import picture_after_plan, picture_of_snapshot
 from shiplap.drawing.packing_map import (
     MOST_PODS,
+    detail_level,
     legend,
     missing_list,
     node_table,
@@ -20,8 +21,8 @@ from shiplap.drawing.packing_map import (
     sections,
     totals,
 )
-from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import ClusterPicture, NodePictureState
+from shiplap.drawing.style import colour_numbers
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES
@@ -83,7 +84,7 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
             replace(node, state=NodePictureState.LEAVING) if node.name in gone else node for node in before.nodes
         ),
     )
-    chosen = boxes.detail_level(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
+    chosen = detail_level(max(before.nodes, after.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*before.pools, *after.pools})
     saved = money.saved(decision.commands)
     new = sum(len(command.replacements) for command in decision.commands)
@@ -221,7 +222,7 @@ def diff_report(
         picture_after_plan(snapshot, plan, node_prices(snapshot))
         for snapshot, plan in zip(snapshots, plans, strict=True)
     )
-    chosen = boxes.detail_level(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
+    chosen = detail_level(max(old.nodes, new.nodes, key=len), most_pods=MOST_PODS // 2, zoom=0.85)
     colours = colour_numbers({*old.pools, *new.pools})
     lead = (
         f"{compared.new.manifests} instead of {compared.old.manifests}: "

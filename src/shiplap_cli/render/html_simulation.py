@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shiplap.drawing import boxes, markup
-from shiplap.drawing.boxes import DetailLevel
+from shiplap.drawing import markup, packing_map
 from shiplap.drawing.markup import counted, dollars, duration, text
 from shiplap.drawing.packing_map import (
+    DetailLevel,
     by_pool,
     fading,
     heading,
@@ -20,8 +20,8 @@ from shiplap.drawing.packing_map import (
     sections,
     totals,
 )
-from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import NodePicture
+from shiplap.drawing.style import colour_numbers
 from shiplap_cli.render.charts import charts
 from shiplap_cli.render.page import page
 from shiplap_lab.simulation.campaign import ComparedRun, differences
@@ -116,7 +116,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
         return ""
     pools = {pool for frame in frames for pool in frame.picture.pools}
     largest = max(frames, key=lambda frame: len(frame.picture.nodes))
-    chosen = boxes.detail_level(largest.picture.nodes, most_pods=_MOST_PODS)
+    chosen = packing_map.detail_level(largest.picture.nodes, most_pods=_MOST_PODS)
     colours = colour_numbers(pools)
     kept = list(frames)
     drawn: dict[NodePicture, str] = {}
@@ -174,7 +174,7 @@ class _Pieces:
         """Most nodes are in many frames as they were."""
         drawn = self._drawn.get(node)
         if drawn is None:
-            drawn = self._drawn[node] = boxes.box(node, self._chosen)
+            drawn = self._drawn[node] = packing_map.box(node, self._chosen)
         return drawn
 
     def _piece(self, markup: str) -> int:

@@ -9,7 +9,7 @@ from shiplap.drawing.markup import counted, dollars, duration, table, text
 from shiplap.drawing.packing_map import missing_list, node_table, packing_map, totals
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.installs.install_metrics import InstallMetrics
@@ -83,11 +83,11 @@ def _classes(status: StatusDocument) -> list[str]:
     return parts
 
 
-def _wrong(known: Sequence[conditions.Condition]) -> list[str]:
+def _wrong(known: Sequence[nodeclass_status.Condition]) -> list[str]:
     return [
         f"{condition.type}: {condition.reason}: {condition.message}"
         for condition in known
-        if condition.status != conditions.TRUE and condition.type != conditions.READY
+        if condition.status != nodeclass_status.TRUE and condition.type != nodeclass_status.READY
     ]
 
 

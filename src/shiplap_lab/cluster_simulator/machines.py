@@ -9,9 +9,8 @@ import msgspec
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.capacity.described_capacity import described_capacity, nominal_memory
+from shiplap.instances.capacity.estimate import eni_limited_pods, max_pods, overhead
 from shiplap.instances.capacity.kubelet_settings import read_kubelet_settings
-from shiplap.instances.capacity.max_pods import eni_limited_pods, max_pods
-from shiplap.instances.capacity.overhead import overhead
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
 from shiplap.instances.catalog.type_labels import architecture

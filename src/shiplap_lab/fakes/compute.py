@@ -23,7 +23,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     ResolvedNodeClass,
     Subnet,
 )
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
@@ -115,7 +115,7 @@ class FakeCompute:
         """As `resolve`; the error of a class that is not ready is told as the problem of its AMIs."""
         with self._faults.effect("compute.inspect"):
             refusal = self.not_ready.get(node_class.metadata.name)
-            problems = () if refusal is None else (NodeClassProblem(conditions.AMIS, refusal.code, str(refusal)),)
+            problems = () if refusal is None else (NodeClassProblem(nodeclass_status.AMIS, refusal.code, str(refusal)),)
             return msgspec.structs.replace(self._resolved(node_class), problems=problems)
 
     def _resolved(self, node_class: EC2NodeClass) -> ResolvedNodeClass:

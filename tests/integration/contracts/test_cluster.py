@@ -25,8 +25,7 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
-from shiplap.kubernetes.storage_objects import attached_volumes
-from shiplap.kubernetes.workloads import SCALABLE_PLURALS, ScalableName
+from shiplap.kubernetes.related_objects import SCALABLE_PLURALS, ScalableName, attached_volumes
 from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule

@@ -20,9 +20,15 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     SecurityGroup,
     Subnet,
 )
-from shiplap.instances.readiness.conditions import conditions
-from shiplap.instances.readiness.dry_runs import DryRun, DryRuns
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, PoolStatus
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    DryRun,
+    DryRuns,
+    InstallStatus,
+    NodeClassStatus,
+    PoolStatus,
+    conditions,
+)
 from shiplap.ports import DryRunStore, StatusStore
 from shiplap_lab.fakes.bucket import FakeDryRuns, FakeStatus
 from tests.integration.contracts.in_process_aws import aws_in_process

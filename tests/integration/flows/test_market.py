@@ -8,8 +8,14 @@ import pytest
 from shiplap.errors import AwsError, StoreThrottled
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.instances.catalog.ec2_catalog import PlacementGroupInfo
-from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
-from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
+from shiplap.instances.catalog.resolved_nodeclass import (
+    CapacityReservation,
+    PlacementGroup,
+    ResolvedNodeClass,
+    Subnet,
+    emptiest_subnets,
+    open_subnets,
+)
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
 from tests.integration.flows.stage import ZONES, Stage, pool

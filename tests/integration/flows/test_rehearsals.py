@@ -10,9 +10,8 @@ from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.messages import Sweep
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
-from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.dry_runs import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns
-from shiplap.instances.readiness.nodeclass_status import NodeClassStatus
+from shiplap.instances.readiness import nodeclass_status
+from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap_lab.fakes.bucket import FakeDryRuns, FakeStatus
@@ -20,7 +19,7 @@ from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class
 
 DENIED = NodeClassProblem(
-    conditions.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
+    nodeclass_status.VALIDATION, "CreateFleetAuthCheckFailed", "with an explicit deny in a service control policy"
 )
 
 

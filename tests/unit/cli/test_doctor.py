@@ -22,8 +22,7 @@ from shiplap.aws.bucket import STATUS_KEY
 from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
-from shiplap.instances.readiness.conditions import conditions
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, conditions
 from shiplap_cli.doctor import check_results, cluster_checks, doctor
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.main import run

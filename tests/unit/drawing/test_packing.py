@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.drawing import boxes
-from shiplap.drawing.packing_map import node_table, packing_map, pending_table, totals
+from shiplap.drawing.packing_map import box, detail_level, node_table, packing_map, pending_table, side, totals
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
@@ -62,30 +61,30 @@ def pieces(markup: str, kind: str) -> list[tuple[float, float]]:
 def test_equal_areas_are_equal_amounts() -> None:
     pod = PodPicture("shop", "api", 2000, 4 * GIB)
     small, large = node(8000, 32, pod), node(32000, 64, pod)
-    chosen = boxes.detail_level([small, large], most_pods=100)
-    (of_small,), (of_large,) = (pieces(boxes.box(each, chosen), "pod") for each in (small, large))
+    chosen = detail_level([small, large], most_pods=100)
+    (of_small,), (of_large,) = (pieces(box(each, chosen), "pod") for each in (small, large))
     for left, right in zip(of_small, of_large, strict=True):
         assert abs(left - right) < 0.03 * left
-    assert abs(boxes.side(small, chosen) ** 2 / boxes.side(large, chosen) ** 2 - 16 / 48) < 1e-9
+    assert abs(side(small, chosen) ** 2 / side(large, chosen) ** 2 - 16 / 48) < 1e-9
     assert of_small[0] / of_small[1] > 1.8  # two processors are twice what four GiB are
 
 
 def test_what_is_used_and_not_listed_is_drawn_in_one_piece() -> None:
     pods = tuple(PodPicture("shop", f"p{place}", 100, GIB // 4) for place in range(30))
     full = node(8000, 32, *pods, used=Amounts(4000, 16 * GIB, 33))
-    chosen = replace(boxes.detail_level([full], most_pods=100), pods=10)
-    drawn = boxes.box(full, chosen)
+    chosen = replace(detail_level([full], most_pods=100), pods=10)
+    drawn = box(full, chosen)
     assert len(pieces(drawn, "pod")) == 10
     assert "20 further pods" in drawn
     covered = sum(high for kind in ("pod", "rest") for high, _ in pieces(drawn, kind))
     (room,) = pieces(drawn, "room")
     assert abs(covered / room[0] - 0.5) < 0.02
-    assert "DaemonSets, and pods that are not listed" in boxes.box(full, replace(chosen, pods=100))
+    assert "DaemonSets, and pods that are not listed" in box(full, replace(chosen, pods=100))
 
 
 def test_more_than_there_is_fills_the_box_and_not_more() -> None:
     over = node(1000, 4, PodPicture("a", "b", 3000, 4 * GIB), PodPicture("a", "c", 1000, 4 * GIB))
-    drawn = boxes.box(over, boxes.detail_level([over], most_pods=10))
+    drawn = box(over, detail_level([over], most_pods=10))
     (room,) = pieces(drawn, "room")
     assert abs(sum(cpu for cpu, _ in pieces(drawn, "pod")) / room[0] - 1) < 0.03
 
@@ -118,9 +117,9 @@ def test_tiers_and_states_are_more_than_colours() -> None:
         '"n planned"': node(1000, 4, state=NodePictureState.PLANNED),
     }
     for mark, drawn in known.items():
-        chosen = boxes.detail_level([drawn], most_pods=1)
-        assert mark in boxes.box(drawn, chosen), mark
-        assert mark not in boxes.box(node(1000, 4), chosen)
+        chosen = detail_level([drawn], most_pods=1)
+        assert mark in box(drawn, chosen), mark
+        assert mark not in box(node(1000, 4), chosen)
 
 
 def test_names_are_text_whatever_they_are() -> None:

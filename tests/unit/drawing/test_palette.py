@@ -7,7 +7,7 @@ from math import dist
 
 import pytest
 
-from shiplap.drawing.palette import NEUTRAL, POOLS_DARK, POOLS_LIGHT, colour_numbers, variables
+from shiplap.drawing.style import NEUTRAL, POOLS_DARK, POOLS_LIGHT, colour_numbers, variables
 
 # Matrices in linear RGB for complete colour blindness: G. M. Machado et al., 2009, doi 10.1109/TVCG.2009.113, table 1.
 _SIGHT = {

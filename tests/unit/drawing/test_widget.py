@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from shiplap.drawing.capture import picture_of_claims
 from shiplap.drawing.dashboard_widget import MOST_BYTES, WidgetCluster, WidgetLooks, problem_html, widget_html
-from shiplap.drawing.palette import POOLS_DARK, POOLS_LIGHT
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePictureState
+from shiplap.drawing.style import POOLS_DARK, POOLS_LIGHT
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.pictures import HOSTILE, cluster
 from tests.unit.drawing.test_capture import GIB, NOW, claim

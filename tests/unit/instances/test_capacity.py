@@ -6,8 +6,7 @@ import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, careful_capacity, estimated_memory
-from shiplap.instances.capacity.max_pods import recommended_max_pods
-from shiplap.instances.capacity.overhead import reserved_cpu
+from shiplap.instances.capacity.estimate import recommended_max_pods, reserved_cpu
 from tests.unit.instances.given_instances import (
     GIB,
     MIB,

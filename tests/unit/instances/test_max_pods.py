@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
+from shiplap.instances.capacity.estimate import cni_max_pods, eni_limited_pods, max_pods, recommended_max_pods
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings
-from shiplap.instances.capacity.max_pods import cni_max_pods, eni_limited_pods, max_pods, recommended_max_pods
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.manifests.custom_resources import NetworkInterface
 from tests.unit.instances.given_instances import kind

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.price_annotations import NO_RULES, PriceRules, price_rules
+from shiplap.manifests.shiplap_annotations import NO_RULES, PriceRules, price_rules
 from tests.unit.manifests.manifest_samples import NODE_POOL, changed, problems_of
 
 

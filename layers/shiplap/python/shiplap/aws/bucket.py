@@ -15,8 +15,7 @@ from shiplap.aws.failures import code_of, store_errors
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.dry_runs import DryRuns
-from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shiplap.drawing import boxes
+from shiplap.drawing import packing_map
 from shiplap.drawing.markup import counted, dollars, percent, text
 from shiplap.drawing.packing_map import legend, sections
-from shiplap.drawing.palette import colour_numbers
 from shiplap.drawing.picture import ClusterPicture
-from shiplap.drawing.style import style_sheet
+from shiplap.drawing.style import colour_numbers, style_sheet
 
 MOST_BYTES = 1_000_000
 _MOST_PODS = 1_500
@@ -67,7 +66,7 @@ def problem_html(looks: WidgetLooks, why: str) -> str:
 def _drawn(subjects: Sequence[WidgetCluster], looks: WidgetLooks, most_nodes: int, endpoint: str) -> str:
     nodes = [node for subject in subjects for node in subject.picture.nodes]
     zoom = min(max(looks.width / _FULL_WIDTH, _SMALLEST_ZOOM), 1.0)
-    chosen = msgspec.structs.replace(boxes.detail_level(nodes, most_pods=_MOST_PODS, zoom=zoom), listed=-1)
+    chosen = msgspec.structs.replace(packing_map.detail_level(nodes, most_pods=_MOST_PODS, zoom=zoom), listed=-1)
     colours = colour_numbers(node.pool for node in nodes)
     parts = [legend(nodes)] if nodes else []
     for subject in subjects:

@@ -19,16 +19,16 @@ from typing import NamedTuple
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, node_class_setting
 from shiplap.instances.capacity.described_capacity import nominal_memory
-from shiplap.instances.capacity.estimate import CapacityEstimator
-from shiplap.instances.capacity.kubelet_formulas import with_max_pods, with_values
+from shiplap.instances.capacity.estimate import CapacityEstimator, default_max_pods, max_pods
 from shiplap.instances.capacity.kubelet_settings import (
     FormulaValues,
     KubeletSettings,
     kubelet_hash,
     read_kubelet_settings,
+    with_max_pods,
+    with_values,
 )
 from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
-from shiplap.instances.capacity.max_pods import default_max_pods, max_pods
 from shiplap.instances.catalog import type_labels
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType

@@ -1,11 +1,18 @@
-"""Shiplap's annotations of manifests, for settings that Karpenter's fields do not have. Unknown ones are refused."""
+"""Shiplap's annotations of manifests, for settings that Karpenter's fields do not have. Unknown ones are refused.
+
+`price_rules` reads those of a NodePool that are about money: ceilings, discounts, and the share of on-demand nodes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.decoding import Path, Problem
 
 PREFIX = "shiplap.dev/"
@@ -146,3 +153,73 @@ def zone_named(name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         pass
     raise ValueError(f"{name!r} is not a time zone, such as Europe/Berlin")
+
+
+MICROS = 1_000_000
+"""Millionths of a dollar in a dollar: sums of money are whole numbers of these, so that they are exact."""
+
+
+class PriceRules(msgspec.Struct, frozen=True):
+    """Prices in USD per hour, None for no ceiling; discounts are fractions.
+
+    `max_hourly_micros` bounds the sum over the pool's nodes, in millionths of a dollar. `min_on_demand` is the share of
+    nodes that must not be spot, `min_on_demand_vcpus` that of their vCPUs, both in hundredths of a per cent; None
+    without a rule.
+    """
+
+    max_hourly_micros: int | None = None
+    max_node_price: float | None = None
+    max_vcpu_price: float | None = None
+    on_demand_discount: float = 0.0
+    spot_discount: float = 0.0
+    min_on_demand: int | None = None
+    min_on_demand_vcpus: int | None = None
+
+    @property
+    def changes_types(self) -> bool:
+        """Whether the pool sees other prices, or fewer offerings, than its EC2NodeClass has."""
+        ceilings = (self.max_node_price, self.max_vcpu_price)
+        return bool(self.on_demand_discount or self.spot_discount) or any(price is not None for price in ceilings)
+
+
+NO_RULES = PriceRules()
+
+
+def price_rules(pool: NodePool) -> PriceRules:
+    """The rules of a pool. Raises ValueError if an annotation is not as validation wants it."""
+    written = pool.metadata.annotations
+    if not any(key in written for key in _KEYS):
+        return NO_RULES
+    for key in _KEYS:
+        if key in written and (wrong := node_pool_problem(key, written[key])):
+            raise ValueError(f"NodePool {pool.metadata.name}: {key}: {wrong}")
+    total = written.get(MAX_HOURLY_PRICE)
+    return PriceRules(
+        max_hourly_micros=None if total is None else int(Decimal(total) * MICROS),
+        max_node_price=_number(written.get(MAX_NODE_PRICE)),
+        max_vcpu_price=_number(written.get(MAX_VCPU_PRICE)),
+        on_demand_discount=float(written.get(ON_DEMAND_DISCOUNT, 0)),
+        spot_discount=float(written.get(SPOT_DISCOUNT, 0)),
+        min_on_demand=_share(written.get(MIN_ON_DEMAND)),
+        min_on_demand_vcpus=_share(written.get(MIN_ON_DEMAND_VCPUS)),
+    )
+
+
+_KEYS = (
+    MAX_HOURLY_PRICE,
+    MAX_NODE_PRICE,
+    MAX_VCPU_PRICE,
+    ON_DEMAND_DISCOUNT,
+    SPOT_DISCOUNT,
+    MIN_ON_DEMAND,
+    MIN_ON_DEMAND_VCPUS,
+)
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _share(text: str | None) -> int | None:
+    """Hundredths of a per cent."""
+    return None if text is None else int(Decimal(text.removesuffix("%")) * 100)

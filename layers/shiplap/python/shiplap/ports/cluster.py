@@ -9,8 +9,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Event, Node, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment
-from shiplap.kubernetes.workloads import Scalable, ScalableName
+from shiplap.kubernetes.related_objects import PersistentVolumeClaim, Scalable, ScalableName, VolumeAttachment
 from shiplap.scheduling.model.snapshot import ClusterView
 
 

@@ -110,7 +110,7 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     `subnet` is the id of the one that has no addresses left, `group` that of the placement group that was launched
     into, `reservation` that of the capacity reservation: another one of the same type may well have room. The instance
     type and the capacity type are `*` when the group is full in the zone. `node_class` is the name under which an
-    EC2NodeClass is left alone, see `launch_deaths`, when it is to blame.
+    EC2NodeClass is left alone, see `readiness/joins.py`, when it is to blame.
     """
 
     instance_type: str

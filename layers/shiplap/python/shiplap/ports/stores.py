@@ -10,8 +10,7 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
-from shiplap.instances.readiness.dry_runs import DryRuns
-from shiplap.instances.readiness.nodeclass_status import InstallStatus
+from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.storage_objects import has_claims
+from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model import planned_pods

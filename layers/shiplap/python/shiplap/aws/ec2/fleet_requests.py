@@ -19,8 +19,7 @@ from shiplap.aws import tags
 from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template
 from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.failures import FAILURES
-from shiplap.instances.catalog.resolved_nodeclass import Subnet
-from shiplap.instances.offerings.subnets import emptiest_subnets
+from shiplap.instances.catalog.resolved_nodeclass import Subnet, emptiest_subnets
 from shiplap.instances.offerings.unavailability import ANY
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure

@@ -17,7 +17,7 @@ from shiplap.aws.ec2_errors import THROTTLED, TRANSIENT, UNKNOWN, aws_error, cla
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.kubernetes import labels
 
 if TYPE_CHECKING:
@@ -125,5 +125,5 @@ def _refusal(action: str, ask: Callable[[], object]) -> str:
 def _problem(reason: str, refusal: str) -> NodeClassProblem:
     # The encoded message is thousands of characters long, and says the same to those who may decode it.
     return NodeClassProblem(
-        conditions.VALIDATION, reason, refusal.partition(" Encoded authorization failure message")[0]
+        nodeclass_status.VALIDATION, reason, refusal.partition(" Encoded authorization failure message")[0]
     )

@@ -23,7 +23,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     SecurityGroup,
     Subnet,
 )
-from shiplap.instances.readiness import conditions
+from shiplap.instances.readiness import nodeclass_status
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
 
@@ -98,7 +98,7 @@ class NodeClassResolver:
             else f"; deploying the stack makes it for role {node_class.spec.role}"
         )
         text = f"there is no instance profile {found.instance_profile}{made}"
-        missing = NodeClassProblem(conditions.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
+        missing = NodeClassProblem(nodeclass_status.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
         return msgspec.structs.replace(found, problems=(*found.problems, missing))
 
     def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
@@ -107,7 +107,7 @@ class NodeClassResolver:
         family = _family(node_class, problems)
         plane = self._control_plane.get(self._settings.name, lambda: control_plane(self._settings, self._eks))
         amis = _part(
-            conditions.AMIS,
+            nodeclass_status.AMIS,
             lambda: self._amis.get(
                 _key(name, spec.ami_selector_terms, plane.version),
                 lambda: self._images.resolve(node_class, plane.version),
@@ -115,21 +115,21 @@ class NodeClassResolver:
             problems,
         )
         subnets = _part(
-            conditions.SUBNETS,
+            nodeclass_status.SUBNETS,
             lambda: self._subnets.get(
                 _key(name, spec.subnet_selector_terms), lambda: network.subnets(self._ec2, node_class)
             ),
             problems,
         )
         groups = _part(
-            conditions.SECURITY_GROUPS,
+            nodeclass_status.SECURITY_GROUPS,
             lambda: self._groups.get(
                 _key(name, spec.security_group_selector_terms), lambda: network.security_groups(self._ec2, node_class)
             ),
             problems,
         )
         placement = _part(
-            conditions.PLACEMENT_GROUP,
+            nodeclass_status.PLACEMENT_GROUP,
             lambda: self._placement.get(
                 _key(name, spec.placement_group_selector),
                 lambda: capacity_reservations.placement_group(self._ec2, node_class),
@@ -169,7 +169,7 @@ def _family(node_class: EC2NodeClass, problems: list[NodeClassProblem]) -> str:
     try:
         return family_of(node_class).name
     except InvalidInput as error:
-        problems.append(NodeClassProblem(conditions.VALIDATION, "AMIFamilyUnknown", str(error)))
+        problems.append(NodeClassProblem(nodeclass_status.VALIDATION, "AMIFamilyUnknown", str(error)))
         return ""
 
 

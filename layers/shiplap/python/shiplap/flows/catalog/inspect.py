@@ -16,9 +16,14 @@ from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass, SecurityGroup
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.dry_runs import DryRuns
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, NodeClassStatus, PoolStatus, manifest_digest
+from shiplap.instances.readiness import nodeclass_status
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    DryRuns,
+    NodeClassStatus,
+    PoolStatus,
+    manifest_digest,
+)
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
@@ -49,7 +54,7 @@ def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
     name = pool.spec.template.spec.node_class_ref.name
     status = known.get(name)
     if status is None:
-        ready, reason = conditions.FALSE, f"there is no EC2NodeClass {name!r}"
+        ready, reason = nodeclass_status.FALSE, f"there is no EC2NodeClass {name!r}"
     else:
         ready, reason = status.ready.status, status.ready.message
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
@@ -74,7 +79,9 @@ def _status(
         found = context.compute.inspect(node_class)
     except AwsError as error:
         _LOG.warning("node class cannot be inspected: %s", error, extra={"cluster": settings.name, "code": error.code})
-        return NodeClassStatus(name, manifest, conditions.unknown_conditions(error.code or "NoAnswer", str(error)))
+        return NodeClassStatus(
+            name, manifest, nodeclass_status.unknown_conditions(error.code or "NoAnswer", str(error))
+        )
     problems = [*found.problems]
     types: tuple[InstanceType, ...] = ()
     size = 0
@@ -90,7 +97,7 @@ def _status(
     return NodeClassStatus(
         name=name,
         manifest=manifest,
-        conditions=conditions.conditions(problems),
+        conditions=nodeclass_status.conditions(problems),
         family=found.family,
         subnets=found.subnets,
         security_groups=tuple(map(SecurityGroup, found.security_groups, found.security_group_names)),
@@ -116,10 +123,10 @@ def _types(
     except InvalidInput as error:
         of_kubelet = error.field.startswith("spec.kubelet")
         reason = "KubeletExpressionEvaluationFailed" if of_kubelet else "InvalidAnnotations"
-        return (), [NodeClassProblem(conditions.VALIDATION, reason, error.what)]
+        return (), [NodeClassProblem(nodeclass_status.VALIDATION, reason, error.what)]
     if not types:
         text = f"none of the {len(catalog.types)} instance types of {catalog.region} meets the requirements of an AMI"
-        return (), [NodeClassProblem(conditions.AMIS, "NoInstanceTypes", text)]
+        return (), [NodeClassProblem(nodeclass_status.AMIS, "NoInstanceTypes", text)]
     return types, []
 
 
@@ -135,7 +142,7 @@ def _kubelet_problem(node_class: EC2NodeClass) -> NodeClassProblem | None:
         reason = "KubeletExpressionInvalid" if is_expression(value) else "InvalidKubeletConfiguration"
         if (path, text) not in wrong_anyway:
             reason = "UnsupportedKubeletConfiguration"
-        return NodeClassProblem(conditions.VALIDATION, reason, f"{field_name(path)}: {text}")
+        return NodeClassProblem(nodeclass_status.VALIDATION, reason, f"{field_name(path)}: {text}")
     return None
 
 
@@ -146,7 +153,7 @@ def _user_data(
     try:
         return max(len(text.encode()) for text in _texts(settings, node_class, found, types)), []
     except NodeClassNotReady as error:
-        return 0, [NodeClassProblem(conditions.VALIDATION, error.code, str(error))]
+        return 0, [NodeClassProblem(nodeclass_status.VALIDATION, error.code, str(error))]
 
 
 def _texts(

@@ -25,7 +25,7 @@ from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import is_ready, update_node
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
-from shiplap.kubernetes.storage_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
+from shiplap.kubernetes.related_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
 from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim

@@ -21,7 +21,7 @@ from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
 from shiplap.flows.lifecycle.registration import is_ready
 from shiplap.flows.pod_events import publish_for_pods
-from shiplap.instances.readiness.launch_deaths import node_class_scope, with_advice
+from shiplap.instances.readiness.joins import node_class_scope, with_advice
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim

@@ -17,8 +17,8 @@ from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
+from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.selectors import node_affinity_allows
-from shiplap.kubernetes.storage_objects import has_claims
 from shiplap.kubernetes.taints import untolerated
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.planned_pods import owner_kind

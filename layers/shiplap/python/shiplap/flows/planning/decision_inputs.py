@@ -27,15 +27,21 @@ from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
-from shiplap.instances.offerings.impaired_zones import without_zones
-from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, blocked_launches, without_blocked
-from shiplap.instances.readiness.launch_deaths import node_class_scope, with_advice
+from shiplap.instances.offerings.offerings import without_zones
+from shiplap.instances.readiness.joins import (
+    BlockedLaunches,
+    JoinHistory,
+    blocked_launches,
+    node_class_scope,
+    with_advice,
+    without_blocked,
+)
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.instances.resolve import remembered_types
 from shiplap.kubernetes.compact_pods import decode_pods, lean_pod
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.related_objects import ScalableName
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.kubernetes.workloads import ScalableName
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, Meter, UnavailableOffering, WatchEvent

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
+from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, emptiest_subnets, open_subnets
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.instances.offerings.subnets import emptiest_subnets, open_subnets
 from shiplap.instances.offerings.unavailability import ANY, in_placement_group, launch_budget, quota_of
-from shiplap.instances.readiness.launch_deaths import is_left_alone, is_node_class, node_class_scope
+from shiplap.instances.readiness.joins import is_left_alone, is_node_class, node_class_scope
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim

@@ -23,7 +23,7 @@ from shiplap.flows.planning.decision_inputs import (
     read_supply,
 )
 from shiplap.flows.planning.fleet_offerings import fleet_options
-from shiplap.instances.readiness.dry_runs import DryRun, dry_run, untried_dry_run
+from shiplap.instances.readiness.nodeclass_status import DryRun, dry_run, untried_dry_run
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements, Toleration

@@ -194,3 +194,11 @@ def _fabric_adapters(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> int:
         return sum(1 for nic in spec.network_interfaces if nic.interface_type == "efa-only")
     efa = kind.network_info.efa_info
     return efa.maximum_efa_interfaces if efa else 0
+
+
+def default_card_interfaces(kind: Ec2InstanceType) -> int:
+    """Network interfaces of the default network card, the only one pods get addresses from."""
+    network = kind.network_info
+    if network.default_network_card_index < len(network.network_cards):
+        return network.network_cards[network.default_network_card_index].maximum_network_interfaces
+    return network.maximum_network_interfaces

@@ -1,25 +1,184 @@
-"""The capacity of a node of one type, by the best source there is, and how far that can be trusted."""
+"""The capacity of a node of one type, by the best source there is, and how far that can be trusted.
+
+The number of pods is Karpenter's formula, bounded by the VPC CNI's ceilings and by the kubelet's settings. The ceilings
+are those of max-pods-calculator.sh (awslabs/amazon-eks-ami), quirks included: only the default network card counts,
+bare metal is not taken to delegate prefixes, and the recommended ceiling holds without prefixes too. The overhead is
+the part that kubelet keeps back: kube-reserved, system-reserved and the eviction thresholds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import ceil
+
 import msgspec
 
-from shiplap.instances.capacity.capacity_setting import CapacitySetting
+from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.described_capacity import (
     BRANCH_INTERFACES,
+    MIB,
     careful_capacity,
+    default_card_interfaces,
     described_capacity,
     nominal_memory,
 )
-from shiplap.instances.capacity.kubelet_settings import KubeletSettings
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold
 from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
-from shiplap.instances.capacity.max_pods import eni_limited_pods
-from shiplap.instances.capacity.overhead import overhead, overhead_fraction
 from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.instances.catalog.type_catalog import huge_pages
-from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, PODS
-from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from shiplap.manifests.custom_resources import EC2NodeClass, NetworkInterface
+
+_HOST_NETWORK_PODS = 2
+_ADDRESSES_PER_PREFIX = 16
+_WITHOUT_ENI_LIMIT = 110
+
+
+def eni_limited_pods(kind: Ec2InstanceType, reserved_enis: int = 0) -> int:
+    """Pods by secondary addresses, as Karpenter counts them; 0 when no interface is left for pods."""
+    usable = max(default_card_interfaces(kind) - reserved_enis, 0)
+    return _secondary(kind, usable) if usable else 0
+
+
+def cni_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
+    """Pods the VPC CNI can give addresses to: max-pods-calculator.sh with --show-max-allowed.
+
+    Custom networking keeps the first interface from pods. It is also what `reserved_enis` of 1 is commonly set for,
+    so the two do not add up.
+    """
+    usable = default_card_interfaces(kind)
+    if cni.max_eni is not None:
+        usable = min(usable, cni.max_eni)
+    usable = max(usable - max(reserved_enis, int(cni.custom_networking)), 0)
+    if cni.delegates_prefixes and kind.hypervisor == "nitro":
+        return (
+            usable * (kind.network_info.ipv4_addresses_per_interface - 1) * _ADDRESSES_PER_PREFIX + _HOST_NETWORK_PODS
+        )
+    return _secondary(kind, usable)
+
+
+def recommended_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> int:
+    """The figure of max-pods-calculator.sh: the ceiling, but at most 110, or 250 on more than 30 vCPUs."""
+    return min(cni_max_pods(kind, cni, reserved_enis), 250 if kind.v_cpu_info.default_v_cpus > 30 else 110)
+
+
+def max_pods(
+    kind: Ec2InstanceType,
+    family: AmiFamily,
+    kubelet: KubeletSettings,
+    setting: CapacitySetting,
+    network_interfaces: tuple[NetworkInterface, ...] = (),
+) -> int:
+    """Pods a node of this type is told to take; planned with, and written to its user data.
+
+    By default Karpenter's formula, or what the calculator recommends once the CNI is known to depart from plain
+    secondary addresses. `maxPods` replaces the default but never exceeds the addresses the CNI can give out; while
+    nothing is known about the CNI, prefix delegation is allowed for. `podsPerCore` lowers the result.
+    """
+    reserved = _reserved(setting, network_interfaces)
+    pods = default_max_pods(kind, family, setting, network_interfaces)
+    if kubelet.max_pods is not None:
+        pods = kubelet.max_pods
+        if family.eni_limited_density:
+            pods = min(pods, cni_max_pods(kind, setting.cni or VpcCni(prefix_delegation=True), reserved))
+    if kubelet.pods_per_core > 0 and family.pods_per_core:
+        pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
+    return pods
+
+
+def default_max_pods(
+    kind: Ec2InstanceType,
+    family: AmiFamily,
+    setting: CapacitySetting,
+    network_interfaces: tuple[NetworkInterface, ...] = (),
+) -> int:
+    """Pods a node of this type takes when its EC2NodeClass says nothing about it."""
+    if not family.eni_limited_density:
+        return _WITHOUT_ENI_LIMIT
+    return _default(kind, setting.cni, _reserved(setting, network_interfaces))
+
+
+def _reserved(setting: CapacitySetting, network_interfaces: tuple[NetworkInterface, ...]) -> int:
+    """Interfaces of the default card that pods cannot use: those set aside, and those for elastic fabric alone."""
+    return setting.reserved_enis + sum(
+        1 for nic in network_interfaces if nic.network_card_index == 0 and nic.interface_type == "efa-only"
+    )
+
+
+def _default(kind: Ec2InstanceType, cni: VpcCni | None, reserved_enis: int) -> int:
+    if cni is not None and (cni.delegates_prefixes or cni.custom_networking or cni.max_eni is not None):
+        return recommended_max_pods(kind, cni, reserved_enis)
+    return eni_limited_pods(kind, reserved_enis)
+
+
+def _secondary(kind: Ec2InstanceType, usable: int) -> int:
+    return usable * (kind.network_info.ipv4_addresses_per_interface - 1) + _HOST_NETWORK_PODS
+
+
+_GIB = 2**30
+_CPU_BANDS = ((1, 600), (2, 100), (4, 50))
+"""Up to so many vCPUs, hundredths of a per cent of each core that are kept back; 25 beyond."""
+
+_DEFAULT_EVICTION = {MEMORY: Threshold(amount=100 * MIB), EPHEMERAL_STORAGE: Threshold(percent=10)}
+
+
+def reserved_cpu(v_cpus: int) -> int:
+    """Millicores kept back by default: 6 % of the first core, 1 % of the second, 0.5 % of two more, 0.25 % of the rest.
+
+    Each band is cut to whole millicores before they are added, as on EKS.
+    """
+    total, below = 0, 0
+    for upper, share in (*_CPU_BANDS, (v_cpus, 25)):
+        cores = min(v_cpus, upper) - below
+        if cores > 0:
+            total += cores * 1000 * share // 10_000
+            below += cores
+    return total
+
+
+def reserved_memory(pods: int) -> int:
+    """Bytes kept back by default: 11 MiB for each pod and 255 MiB."""
+    return (11 * pods + 255) * MIB
+
+
+def overhead(capacity: Mapping[str, int], v_cpus: int, counted_pods: int, kubelet: KubeletSettings) -> dict[str, int]:
+    """The amount kept back of each resource, canonical units.
+
+    `counted_pods` is the number of pods the memory reserve is sized for; it depends on the AMI family (see
+    `AmiFamily.eni_limited_overhead`). Percentages are of `capacity`, so a better estimate of that changes them.
+    """
+    kept = {
+        CPU: reserved_cpu(v_cpus),
+        MEMORY: reserved_memory(counted_pods),
+        EPHEMERAL_STORAGE: _GIB,
+    }
+    if kubelet.kube_reserved:
+        kept.update(kubelet.kube_reserved)
+    for resource, amount in kubelet.system_reserved.items():
+        kept[resource] += amount
+    for resource, default in _DEFAULT_EVICTION.items():
+        threshold = kubelet.eviction.get(resource, default)
+        kept[resource] += threshold_bytes(threshold, capacity[resource])
+    return kept
+
+
+def overhead_fraction(kubelet: KubeletSettings) -> dict[str, float]:
+    """The share of further capacity that is kept back too, per resource: eviction thresholds written in per cent."""
+    thresholds = {resource: kubelet.eviction.get(resource, default) for resource, default in _DEFAULT_EVICTION.items()}
+    return {
+        resource: threshold.percent / 100
+        for resource, threshold in thresholds.items()
+        if threshold.percent is not None and 0 < threshold.percent < 100
+    }
+
+
+def threshold_bytes(threshold: Threshold, capacity: int) -> int:
+    """Bytes below which kubelet evicts. 100 % means that the signal is off."""
+    if threshold.percent is None:
+        return threshold.amount
+    return 0 if threshold.percent >= 100 else ceil(capacity / 100 * threshold.percent)
+
 
 _FORMULA = (EPHEMERAL_STORAGE, MEMORY, PODS, BRANCH_INTERFACES)
 """Resources whose amount a formula gives; EC2 states the others as they are."""

@@ -2,6 +2,8 @@
 
 The rules are Karpenter's, with one freedom more: `capacity` may name any resource, memory, CPU and pods included. An
 overlay that conflicts with another of equal weight is dropped as a whole.
+
+A NodePool's price rules come after them: discounts, and no offerings above a ceiling.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.instances.catalog.type_labels import OFFERING_LABELS, meets
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.quantity import MEMORY, parse_resources
+from shiplap.kubernetes.quantity import CPU, MEMORY, parse_resources
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement
 from shiplap.manifests.custom_resources import NodeOverlay, NodePool
+from shiplap.manifests.shiplap_annotations import PriceRules
 
 
 def apply(types: Sequence[InstanceType], pool: NodePool, overlays: Sequence[NodeOverlay]) -> tuple[InstanceType, ...]:
@@ -193,3 +197,25 @@ def _label_of(offering: Offering, key: str) -> Requirement | None:
     }
     value = known.get(key)
     return requirement(key, "In", (value,)) if value else None
+
+
+def with_price_rules(types: Sequence[InstanceType], rules: PriceRules) -> tuple[InstanceType, ...]:
+    """The types with discounts taken off; offerings above a ceiling after that are not available. Order is kept.
+
+    Ceilings with_price_rules to the price that is paid, so to discounted prices, those of NodeOverlays included.
+    """
+    if not rules.changes_types:
+        return tuple(types)
+    return tuple(
+        replace(item, offerings=tuple(_priced(item, offering, rules) for offering in item.offerings)) for item in types
+    )
+
+
+def _priced(item: InstanceType, offering: Offering, rules: PriceRules) -> Offering:
+    discounts = {labels.ON_DEMAND: rules.on_demand_discount, labels.SPOT: rules.spot_discount}
+    price = offering.price * (1 - discounts.get(offering.capacity_type, 0.0))
+    v_cpus = item.capacity.get(CPU, 0) / 1000
+    dear = (rules.max_node_price is not None and price > rules.max_node_price) or (
+        rules.max_vcpu_price is not None and price > rules.max_vcpu_price * v_cpus
+    )
+    return replace(offering, price=price, available=offering.available and not dear)

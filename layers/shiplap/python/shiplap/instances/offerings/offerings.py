@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec.structs import replace
 
 from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType, TypePrices
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass
-from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, Offering
+from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, InstanceType, Offering
 from shiplap.instances.offerings import estimated_prices
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.labels import ON_DEMAND, RESERVED, SPOT
@@ -123,3 +125,18 @@ def _unattachable(kind: Ec2InstanceType, wanted: Collection[NetworkInterface]) -
     if adapters > (efa.maximum_efa_interfaces if efa else 0):
         return f"{adapters} elastic fabric adapters are more than it supports"
     return None
+
+
+def without_zones(types: Iterable[InstanceType], zones: Collection[str]) -> tuple[InstanceType, ...]:
+    """The same types with no offering available in some zones, given by id or by name.
+
+    The offerings stay: pods may still be spread over the zone, only nothing can be launched in it.
+    """
+    if not zones:
+        return tuple(types)
+
+    def closed(offering: Offering) -> Offering:
+        hit = offering.available and (offering.zone_id in zones or offering.zone in zones)
+        return replace(offering, available=False) if hit else offering
+
+    return tuple(replace(item, offerings=tuple(closed(offering) for offering in item.offerings)) for item in types)

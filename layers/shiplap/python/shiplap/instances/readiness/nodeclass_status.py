@@ -1,20 +1,86 @@
-"""The status of EC2NodeClasses and NodePools: conditions, and the resources that their selectors match."""
+"""The status of EC2NodeClasses and NodePools: conditions, dry runs, and the resources that their selectors match.
+
+Conditions have the names and reasons that Karpenter gives them. A dry run asks EC2 whether it would launch from an
+EC2NodeClass before pods depend on it: a missing permission, or an organisation's policy, shows only in EC2's own
+answer. It takes a few requests, so its answer is kept while the EC2NodeClass is unchanged; not for ever, because
+policies change, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
 
-from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation, PlacementGroup, SecurityGroup, Subnet
-from shiplap.instances.readiness import conditions
-from shiplap.instances.readiness.conditions import Condition
+from shiplap.instances.catalog.resolved_nodeclass import (
+    Ami,
+    CapacityReservation,
+    NodeClassProblem,
+    PlacementGroup,
+    SecurityGroup,
+    Subnet,
+)
 from shiplap.manifests.custom_resources import EC2NodeClass
+
+AMIS = "AMIsReady"
+SUBNETS = "SubnetsReady"
+SECURITY_GROUPS = "SecurityGroupsReady"
+INSTANCE_PROFILE = "InstanceProfileReady"
+PLACEMENT_GROUP = "PlacementGroupReady"
+CAPACITY_RESERVATIONS = "CapacityReservationsReady"
+VALIDATION = "ValidationSucceeded"
+READY = "Ready"
+
+DEPENDENCIES = (AMIS, SUBNETS, SECURITY_GROUPS, INSTANCE_PROFILE, PLACEMENT_GROUP, CAPACITY_RESERVATIONS)
+"""What must hold before the rest can be validated."""
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As in the status of a Kubernetes object; `status` is True, False or Unknown."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+def conditions(problems: Iterable[NodeClassProblem]) -> tuple[Condition, ...]:
+    """Every condition, Ready last: False with the first problem of its type, else True.
+
+    While a dependency is missing, what needs it cannot be validated, and ValidationSucceeded says so.
+    """
+    first: dict[str, NodeClassProblem] = {}
+    for problem in problems:
+        first.setdefault(problem.condition, problem)
+    missing = [name for name in DEPENDENCIES if name in first]
+    if missing:
+        waits = NodeClassProblem(VALIDATION, "DependenciesNotReady", f"not validated: {', '.join(missing)} first")
+        first.setdefault(VALIDATION, waits)
+    found = [_condition(name, first.get(name)) for name in (*DEPENDENCIES, VALIDATION)]
+    wrong = [condition for condition in found if condition.status != TRUE]
+    if not wrong:
+        return (*found, Condition(READY, TRUE))
+    return (*found, Condition(READY, FALSE, wrong[0].reason, wrong[0].message))
+
+
+def unknown_conditions(reason: str, message: str) -> tuple[Condition, ...]:
+    """Every condition when AWS could not be asked."""
+    return tuple(Condition(name, UNKNOWN, reason, message) for name in (*DEPENDENCIES, VALIDATION, READY))
+
+
+def _condition(name: str, problem: NodeClassProblem | None) -> Condition:
+    if problem is None:
+        return Condition(name, TRUE)
+    return Condition(name, FALSE, problem.reason, problem.message)
+
 
 _TRUSTED_S = 2 * 3600.0
 """A problem found longer ago than this, seconds, no longer counts: the EC2NodeClass has not been inspected since."""
 
-_FOUND_BY_INSPECTION = (conditions.INSTANCE_PROFILE, conditions.VALIDATION)
+_FOUND_BY_INSPECTION = (INSTANCE_PROFILE, VALIDATION)
 """Conditions that a decision does not look into itself."""
 
 
@@ -45,7 +111,7 @@ class NodeClassStatus(_Shown, frozen=True):
     @property
     def ready(self) -> Condition:
         """The condition Ready."""
-        return next(condition for condition in self.conditions if condition.type == conditions.READY)
+        return next(condition for condition in self.conditions if condition.type == READY)
 
 
 class PoolStatus(_Shown, frozen=True):
@@ -94,10 +160,70 @@ def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, 
 
 
 def _first_problem(status: NodeClassStatus) -> str:
-    if any(item.status != conditions.TRUE for item in status.conditions if item.type in _LOOKED_INTO):
+    if any(item.status != TRUE for item in status.conditions if item.type in _LOOKED_INTO):
         return ""  # what depends on it could not be validated; the decision sees the cause itself
     wrong = (item for item in status.conditions if item.type in _FOUND_BY_INSPECTION)
-    return next((f"{item.reason}: {item.message}" for item in wrong if item.status == conditions.FALSE), "")
+    return next((f"{item.reason}: {item.message}" for item in wrong if item.status == FALSE), "")
 
 
-_LOOKED_INTO = tuple(name for name in conditions.DEPENDENCIES if name not in _FOUND_BY_INSPECTION)
+_LOOKED_INTO = tuple(name for name in DEPENDENCIES if name not in _FOUND_BY_INSPECTION)
+
+
+ALLOWED_FOR_S = 6 * 3600.0
+"""How long a permission is taken to hold, in seconds."""
+REFUSED_FOR_S = 300.0
+"""How long a refusal is taken to hold, in seconds: people may be fixing it."""
+
+
+class DryRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """EC2's answer to launching from an EC2NodeClass whose content has the digest `manifest`.
+
+    `reason` and `message` are those of the condition ValidationSucceeded, empty when there is nothing against it.
+    From `again_at` on, epoch seconds, EC2 is asked again.
+    """
+
+    node_class: str
+    manifest: str
+    again_at: float
+    reason: str = ""
+    message: str = ""
+
+
+class DryRuns(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Those of a cluster, sorted by EC2NodeClass."""
+
+    items: tuple[DryRun, ...] = ()
+
+    def of(self, node_class: EC2NodeClass) -> DryRun | None:
+        """What is known of an EC2NodeClass as it is written now."""
+        name, manifest = node_class.metadata.name, manifest_digest(node_class)
+        return next((item for item in self.items if (item.node_class, item.manifest) == (name, manifest)), None)
+
+    def problem(self, node_class: EC2NodeClass) -> NodeClassProblem | None:
+        """Why EC2 would not launch from it, as far as is known."""
+        known = self.of(node_class)
+        if known is None or not known.reason:
+            return None
+        return NodeClassProblem(VALIDATION, known.reason, known.message)
+
+    def due(self, node_classes: Iterable[EC2NodeClass], now: float) -> tuple[EC2NodeClass, ...]:
+        """Those to be tried out again at `now`, epoch seconds."""
+        return tuple(item for item in node_classes if (known := self.of(item)) is None or now >= known.again_at)
+
+    def with_news(self, fresh: Iterable[DryRun], node_classes: Iterable[EC2NodeClass]) -> DryRuns:
+        """The same with new answers in the place of old ones, and without EC2NodeClasses that no longer exist."""
+        names = {item.metadata.name for item in node_classes}
+        merged = {item.node_class: item for item in (*self.items, *fresh)}
+        return DryRuns(tuple(merged[name] for name in sorted(names & merged.keys())))
+
+
+def dry_run(node_class: EC2NodeClass, now: float, problem: NodeClassProblem | None = None) -> DryRun:
+    """EC2's answer `now`, epoch seconds."""
+    known_until = now + (ALLOWED_FOR_S if problem is None else REFUSED_FOR_S)
+    reason, message = ("", "") if problem is None else (problem.reason, problem.message)
+    return DryRun(node_class.metadata.name, manifest_digest(node_class), known_until, reason, message)
+
+
+def untried_dry_run(node_class: EC2NodeClass, now: float) -> DryRun:
+    """Nothing can be tried now, because the EC2NodeClass is not ready or its pools launch nothing."""
+    return DryRun(node_class.metadata.name, manifest_digest(node_class), now + REFUSED_FOR_S)

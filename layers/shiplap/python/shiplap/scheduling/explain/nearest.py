@@ -15,7 +15,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.manifests.price_annotations import MICROS, price_rules
+from shiplap.manifests.shiplap_annotations import MICROS, price_rules
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.scheduling_plan import NearestMiss

@@ -16,8 +16,7 @@ import msgspec
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import Node, NodeSelectorTerm, Pod, Volume
-from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
-from shiplap.kubernetes.storage_objects import (
+from shiplap.kubernetes.related_objects import (
     BIND_COMPLETED,
     DEFAULT_CLASS,
     CSINode,
@@ -27,6 +26,7 @@ from shiplap.kubernetes.storage_objects import (
     StorageClass,
     is_claim,
 )
+from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
 from shiplap.scheduling.model.resources import PLENTY
 from shiplap.scheduling.model.snapshot import ClusterView
 

@@ -16,8 +16,18 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Unreadable
-from shiplap.kubernetes.storage_objects import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shiplap.kubernetes.workloads import Namespace, ReplicaSet, ReplicationController, Scalable, Service, StatefulSet
+from shiplap.kubernetes.related_objects import (
+    CSINode,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ReplicaSet,
+    ReplicationController,
+    Scalable,
+    Service,
+    StatefulSet,
+    StorageClass,
+)
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import NodeClaim

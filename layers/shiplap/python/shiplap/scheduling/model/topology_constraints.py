@@ -25,8 +25,8 @@ from shiplap.kubernetes.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from shiplap.kubernetes.related_objects import NAMESPACE_NAME, selects_by_name_only
 from shiplap.kubernetes.selectors import matches
-from shiplap.kubernetes.workloads import NAMESPACE_NAME, selects_by_name_only
 from shiplap.scheduling.model.snapshot import ClusterView
 
 

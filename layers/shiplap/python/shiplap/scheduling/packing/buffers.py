@@ -15,7 +15,7 @@ import msgspec
 from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodTemplateSpec
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.kubernetes.workloads import Scalable
+from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer
 from shiplap.scheduling.model.scheduling_plan import BufferState, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot

@@ -9,9 +9,9 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.storage_objects import has_claims
+from shiplap.kubernetes.related_objects import has_claims
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.price_annotations import price_rules
+from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model import planned_pods as pods
 from shiplap.scheduling.model import pod_classes as classes
 from shiplap.scheduling.model.claim_nodes import leaving, pair

@@ -20,7 +20,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, NodeClaim
-from shiplap.manifests.price_annotations import price_rules
+from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import PLENTY, Axis, Ints

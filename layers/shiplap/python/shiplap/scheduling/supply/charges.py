@@ -12,7 +12,7 @@ from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, NodeClaim
-from shiplap.manifests.price_annotations import MICROS, price_rules
+from shiplap.manifests.shiplap_annotations import MICROS, price_rules
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits

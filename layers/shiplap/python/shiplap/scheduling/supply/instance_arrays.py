@@ -15,7 +15,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS
 from shiplap.kubernetes.requirements import Requirement, Requirements
-from shiplap.manifests.price_annotations import MICROS
+from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Axis, Bools, Floats, Ints
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS

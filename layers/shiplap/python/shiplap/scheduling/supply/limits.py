@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from shiplap.kubernetes.quantity import parse_amount
-from shiplap.manifests.price_annotations import PriceRules
+from shiplap.manifests.shiplap_annotations import PriceRules
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints
 
 NODES = "nodes"

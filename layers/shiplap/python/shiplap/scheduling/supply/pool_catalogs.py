@@ -9,7 +9,7 @@ from shiplap.instances.catalog.memory_probes import probes
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodeOverlay, NodePool
-from shiplap.manifests.price_annotations import PriceRules, price_rules
+from shiplap.manifests.shiplap_annotations import PriceRules, price_rules
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
@@ -62,9 +62,9 @@ def as_seen_by(
         types = with_stated_memory(types)
     rules: PriceRules = price_rules(pool)
     if rules.changes_types:
-        from shiplap.instances.catalog import price_adjustments as prices  # noqa: PLC0415 - as above
+        from shiplap.instances.catalog import overlays  # noqa: PLC0415 - as above
 
-        types = prices.apply(types, rules)
+        types = overlays.with_price_rules(types, rules)
     return types
 
 
