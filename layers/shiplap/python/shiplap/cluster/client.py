@@ -16,6 +16,23 @@ from shiplap.kubernetes.compact_pods import merged_pods
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Page, Reader, Unreadable
+from shiplap.kubernetes.related_objects import (
+    SCALABLE_PLURALS,
+    CSINode,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ReplicaSet,
+    ReplicationController,
+    Scalable,
+    ScalableName,
+    Service,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+    needs_namespaces,
+    needs_storage_objects,
+)
 from shiplap.kubernetes.request_bodies import (
     BOUND_PODS,
     PENDING_PODS,
@@ -28,25 +45,6 @@ from shiplap.kubernetes.request_bodies import (
     pending_pod,
     pods_on,
     registration_patch,
-)
-from shiplap.kubernetes.storage_objects import (
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-    needs_storage_objects,
-)
-from shiplap.kubernetes.workloads import (
-    SCALABLE_PLURALS,
-    Namespace,
-    ReplicaSet,
-    ReplicationController,
-    Scalable,
-    ScalableName,
-    Service,
-    StatefulSet,
-    needs_namespaces,
 )
 from shiplap.ports import KnownPods, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
