@@ -235,7 +235,7 @@ class Simulation:
 
     def _watch(self, kube: Kube) -> None:
         """Send the hints that the watch function would send."""
-        if self.faults.active_of("api-down"):
+        if not kube.changed_objects or self.faults.active_of("api-down"):
             return
         seen = self._seen[kube.name]
         pods: list[Pod] = []

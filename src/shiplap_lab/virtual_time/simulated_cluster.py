@@ -76,6 +76,7 @@ class Kube:
         self._to_run: set[str] = set()
         self._starting: set[str] = set()
         self._ending: set[str] = set()
+        self._at_rest: tuple[str, dict[str, int]] = ("", {})
         loop.every(STEP_S, self.step, first_s=0.5)
 
     # What users do
@@ -214,11 +215,17 @@ class Kube:
         """ReplicaSets, kube-scheduler and kubelets do what is to do."""
         if self._down():
             return
+        version = self.server.resource_version
+        if self._at_rest == (version, self.wanted):
+            return
         self.informer.refresh()
         self._replicate()
         self._scheduler.step(self._loop.now())
         self.informer.refresh()
         self._run_pods()
+        if self.server.resource_version == version:
+            # A step that wrote nothing: the same step on the same objects writes nothing again.
+            self._at_rest = (version, dict(self.wanted))
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""
