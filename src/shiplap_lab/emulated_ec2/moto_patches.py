@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from moto.core.constants import MISSING
 from moto.core.responses import ActionResult
+from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
+from moto.core.utils import get_value
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.models.core import TaggedEC2Resource
@@ -59,6 +62,7 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         (AmiBackend, "_load_amis", _load_nothing),
         (TaggedEC2Resource, "get_tags", _tags_of),
+        (XFormedAttributePicker, "__call__", _picked),
     ]
     changes += [(EC2Response, name, made) for name, made in _replacements(behaviour, original).items()]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
@@ -73,6 +77,41 @@ def installed(behaviour: Behaviour) -> Iterator[None]:
 
 def _load_nothing(_backend: Any) -> None:
     """In place of moto's stored images."""
+
+
+_NAMES: dict[tuple[object, ...], tuple[str, ...]] = {}
+"""Under which names moto looks for a member of an answer, by all that these names depend on."""
+
+_TRANSFORMERS: dict[tuple[object, ...], str] = {}
+"""The path of the transformer for a member of an answer, empty if there is none."""
+
+
+def _picked(picker: Any, context: AttributePickerContext) -> Any:
+    """A member of an answer. Moto works out names and transformer for each anew: most of the time an answer takes."""
+    shape, model, value = context.shape, context.service_model, None
+    parent = getattr(shape, "parent", None)
+    service = model and model.service_name
+    asked = (
+        service,
+        parent and parent.name,
+        context.key,
+        shape.name,
+        shape.serialization.get("name"),
+        type(context.obj),
+    )
+    if asked not in _NAMES:
+        _NAMES[asked] = tuple(dict.fromkeys(picker.get_possible_keys(context)))
+    for name in _NAMES[asked]:
+        found = get_value(context.obj, name, MISSING)
+        if found is not MISSING:
+            value = found
+            break
+    transformers, path = picker.response_transformers, f"{context.key_path}.{context.key}"
+    place = (service, len(transformers), path)
+    if place not in _TRANSFORMERS:
+        _TRANSFORMERS[place] = next((suffix for suffix in transformers if path.endswith(suffix)), "")
+    transformer = _TRANSFORMERS[place]
+    return transformers[transformer](value) if transformer else value
 
 
 def _tags_of(resource: Any) -> list[dict[str, str]]:
