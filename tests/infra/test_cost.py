@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
-from shiplap.errors import ShiplapError
-from shiplap_lab.emulated_aws import cdk
-
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from benchmarks.cost import (
     FREE_METRICS_PER_DASHBOARD,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,18 +12,9 @@ from typing import Any
 import pytest
 
 from shiplap.disruption.progress import CommandState
-from shiplap.errors import ShiplapError
 from shiplap.flows.schedule.launch import CAUSES
-from shiplap_lab.emulated_aws import cdk
 
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk.assertions import Template
 

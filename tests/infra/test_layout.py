@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from shiplap.errors import ShiplapError
-from shiplap_lab.emulated_aws import cdk
-
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from infra import quotas
 from infra.app import build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,17 +9,8 @@ import pytest
 import yaml
 
 from infra.settings import read
-from shiplap.errors import ShiplapError
-from shiplap_lab.emulated_aws import cdk
 
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from infra.access import CLUSTER_FUNCTIONS
 from infra.cluster_stack import KUBERNETES_GROUP

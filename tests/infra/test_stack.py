@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -15,20 +14,11 @@ import pytest
 from shiplap.aws import tags
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.instance_profiles import profile_name
-from shiplap.errors import ShiplapError
 from shiplap.flows.claim_events import disruption_due
 from shiplap.flows.messages import Sweep, decode
 from shiplap.settings import ResourceNames
-from shiplap_lab.emulated_aws import cdk
 
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_scheduler as scheduler

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,12 @@ from typing import Any
 import pytest
 
 from shiplap.drawing.dashboard_widget import WidgetCluster, WidgetLooks, widget_html
-from shiplap.errors import ShiplapError
-from shiplap_lab.emulated_aws import cdk
 from tests.browser import Browser, running
 from tests.infra.dashboard_page import page
 from tests.pictures import cluster
 from tests.rendering.test_pages import shades
 
-try:
-    NODE = cdk.executable()
-except ShiplapError as error:
-    pytest.skip(f"the CDK cannot run: {error}", allow_module_level=True)
-
-# Read when the CDK's binding is imported.
-os.environ.setdefault("JSII_NODE", str(NODE))
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from infra.app import build
 from tests.infra.synthesised import INSTALL
