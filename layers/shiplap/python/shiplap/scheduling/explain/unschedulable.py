@@ -99,6 +99,7 @@ class Explainer:
         self._facts: dict[tuple[int, int], _Facts] = {}
         self.asked = 0
         self._domains_to_ask = 0
+        self._told = frozenset[str]().union(*(template.table.told for template in compiled.templates))
         self._topology_keys: dict[int, frozenset[str]] = {}
         self._topology_words: dict[int, str] = {}
         self._open_domains: dict[tuple[int, str, frozenset[str]], list[str]] = {}
@@ -217,7 +218,7 @@ class Explainer:
 
     def _keys(self, pod_class: PodClass) -> frozenset[str]:
         if pod_class.index not in self._topology_keys:
-            self._topology_keys[pod_class.index] = bound_keys(pod_class, self._packing.counts)
+            self._topology_keys[pod_class.index] = bound_keys(pod_class, self._packing.counts, self._told)
         return self._topology_keys[pod_class.index]
 
     def _left_open(self, pod_class: PodClass, key: str, values: frozenset[str]) -> list[str]:

@@ -23,15 +23,15 @@ def has_binding_constraints(pod_class: PodClass, counts: TopologyCounts) -> bool
     """Whether any topology constraint can keep pods of this class out of a domain; others are merely counted."""
     demands = pod_class.constraints
     own = demands.spreads or demands.affinity or demands.anti
-    return bool(own or pod_class.selected & counts.terms.anti or counts.joined(pod_class))
+    return bool(own or not pod_class.selected.isdisjoint(counts.terms.anti) or counts.joined(pod_class))
 
 
-def bound_keys(pod_class: PodClass, counts: TopologyCounts) -> frozenset[str]:
-    """The labels, hostname aside, whose domains a class is bound by."""
-    demands, terms = pod_class.constraints, counts.terms
-    own = terms.keys(frozenset({*demands.affinity, *demands.anti}))
-    others = terms.keys((pod_class.selected & terms.anti) | counts.joined(pod_class))
-    return (own | others | {spread.key for spread in demands.spreads}) - {HOSTNAME}
+def bound_keys(pod_class: PodClass, counts: TopologyCounts, among: frozenset[str]) -> frozenset[str]:
+    """Those labels `among` these, hostname aside, whose domains a class is bound by."""
+    demands, selected = pod_class.constraints, pod_class.selected
+    binding = selected & counts.terms.anti | counts.joined(pod_class) | {*demands.affinity, *demands.anti}
+    spread_over = among.intersection(spread.key for spread in demands.spreads)
+    return (counts.terms.keys_among(among, binding) | spread_over) - {HOSTNAME}
 
 
 def domains_left_open(pod_class: PodClass, key: str, values: Iterable[str], counts: TopologyCounts) -> list[str]:

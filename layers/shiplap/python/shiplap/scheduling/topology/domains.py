@@ -17,7 +17,7 @@ import numpy as np
 from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
-from shiplap.scheduling.model.resources import PLENTY, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints, Spread
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
@@ -82,10 +82,16 @@ class Domains:
             *(template.label_keys for template in openings.templates), (HOSTNAME,)
         )
         self._known_options: dict[object, list[DomainOption]] = {}
+        self._known_launchable: dict[tuple[int, str], list[int]] = {}
         self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._dead_ends: dict[int, str] = {}
-        self._kept_out: dict[int, frozenset[str]] = {}
+        self._counted_over: dict[int, frozenset[str]] = {}
+        self._anti_over: dict[str, set[int]] = {}
+        self._repelling: dict[tuple[int, str], list[int]] = {}
+        self._counting: dict[tuple[int, str], list[int]] = {}
+        self._nodes_inside: dict[tuple[str, int], Bools] = {}
+        self._claims_inside: dict[tuple[str, int], Bools] = {}
         self._nowhere = frozenset(
             number for number, term in enumerate(counts.terms.all) if term.key not in self._labels
         )
@@ -179,15 +185,32 @@ class Domains:
         inside = np.ones(existing, np.bool_)
         claims = np.ones(len(self._openings.open), np.bool_)
         for key, option, binds in zip(keys, chosen, binding, strict=True):
-            if binds:
-                inside &= self._counts.node_codes(key)[:existing] == option.code
-            codes = self._counts.claim_codes(key)
-            claims &= (codes == option.code) | (codes == OPEN)
+            if binds and existing:
+                inside &= self._nodes_in(key, option.code)
+            if len(claims):
+                claims &= self._claims_in(key, option.code)
         pins = map(_pin, keys, chosen)
         most = min((option.most for option in chosen), default=PLENTY)
         return DomainChoice(
             self._attempts.pinned(attempt, pins), inside, most, any(option.pull for option in chosen), claims
         )
+
+    def _nodes_in(self, key: str, code: int) -> Bools:
+        """The nodes [nodes] in a domain."""
+        known = self._nodes_inside.get((key, code))
+        if known is None:
+            known = self._counts.node_codes(key)[: self._counts.base.existing] == code
+            self._nodes_inside[key, code] = known
+        return known
+
+    def _claims_in(self, key: str, code: int) -> Bools:
+        """The claims [claims] that are in a domain or may still be; remembered until a claim changes."""
+        self._forget_if_changed()
+        known = self._claims_inside.get((key, code))
+        if known is None:
+            codes = self._counts.claim_codes(key)
+            known = self._claims_inside[key, code] = (codes == code) | (codes == OPEN)
+        return known
 
     def _ways(self, attempt: PlacementAttempt, keys: Sequence[str]) -> dict[tuple[str, str], int]:
         """Per label and value, with how many values of the other labels a new node could have it.
@@ -293,7 +316,7 @@ class Domains:
                 claims = np.minimum(claims, _pods_under(on_claims, spread.max_skew, own=own))
                 new = min(new, spread.max_skew if own else PLENTY)
         avoided = [(term, False) for term in self._of_key(attempt.constraints.anti, HOSTNAME)]
-        avoided += [(term, True) for term in self._of_key(pod_class.selected & self._terms.anti, HOSTNAME)]
+        avoided += [(term, True) for term in self._repelling_terms(pod_class, HOSTNAME)]
         for term, keeping in avoided:
             most = 1 if term in pod_class.selected and not keeping else PLENTY
             on_nodes, on_claims = self._on_hosts(term, keeping=keeping)
@@ -327,9 +350,7 @@ class Domains:
             spreads.setdefault(spread.key, []).append(spread)
         affinity, anti = self._by_key(self._followed(attempt)), self._by_key(constraints.anti)
         matter = (
-            affinity.keys()
-            | spreads.keys()
-            | ((anti.keys() | self._terms.keys(attempt.pod_class.selected)) & self._labels)
+            affinity.keys() | spreads.keys() | (anti.keys() & self._labels) | self._counting_keys(attempt.pod_class)
         )
         keys = sorted(matter - {HOSTNAME})
         demands = {
@@ -347,8 +368,8 @@ class Domains:
         anti = tuple(self._of_key(constraints.anti, key))
         if spreads or affinity:
             return _Demand(spreads, affinity, anti)
-        counted = anti or key in self._terms.keys(attempt.pod_class.selected)
-        return _Demand((), (), anti) if counted and key in self._labels else None
+        counts = (anti and key in self._labels) or key in self._counting_keys(attempt.pod_class)
+        return _Demand((), (), anti) if counts else None
 
     def _followed(self, attempt: PlacementAttempt) -> tuple[int, ...]:
         """The affinity terms that an attempt has to satisfy: its own, and those of groups that this packing started."""
@@ -378,14 +399,29 @@ class Domains:
 
     def _binds(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> bool:
         """Whether pods of this class may be kept out of a domain; others are only counted."""
-        return demand != _NOTHING or key in self._kept_out_over(attempt.pod_class)
+        return demand != _NOTHING or bool(self._repelling_terms(attempt.pod_class, key))
 
-    def _kept_out_over(self, pod_class: PodClass) -> frozenset[str]:
-        """The labels over which other pods demand that pods of a class stay away from them."""
-        known = self._kept_out.get(pod_class.index)
+    def _counting_keys(self, pod_class: PodClass) -> frozenset[str]:
+        """The labels that nodes can have and over which pods of a class are counted."""
+        known = self._counted_over.get(pod_class.index)
         if known is None:
-            known = self._terms.keys(pod_class.selected & self._terms.anti)
-            self._kept_out[pod_class.index] = known
+            known = self._counted_over[pod_class.index] = self._terms.keys_among(self._labels, pod_class.selected)
+        return known
+
+    def _counting_terms(self, pod_class: PodClass, key: str) -> list[int]:
+        """The terms over a label that count pods of a class."""
+        known = self._counting.get((pod_class.index, key))
+        if known is None:
+            known = self._counting[pod_class.index, key] = self._of_key(pod_class.selected, key)
+        return known
+
+    def _repelling_terms(self, pod_class: PodClass, key: str) -> list[int]:
+        """The terms over a label by which other pods demand that pods of a class stay away from them."""
+        known = self._repelling.get((pod_class.index, key))
+        if known is None:
+            if key not in self._anti_over:
+                self._anti_over[key] = self._terms.over(key, self._terms.anti)
+            known = self._repelling[pod_class.index, key] = sorted(self._anti_over[key] & pod_class.selected)
         return known
 
     def _options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
@@ -401,6 +437,8 @@ class Domains:
         version = (self._counts.version, self._openings.open.changes)
         if version != self._options_version:
             self._known_options.clear()
+            self._known_launchable.clear()
+            self._claims_inside.clear()
             self._reach.forget()
             self._options_version = version
 
@@ -422,7 +460,7 @@ class Domains:
         for term in demand.anti:
             own = 1 if term in pod_class.selected else PLENTY
             most = np.minimum(most, np.where(counts.totals(term, key) == 0, own, 0))
-        for term in self._of_key(pod_class.selected & self._terms.anti, key) if most.any() else ():
+        for term in self._repelling_terms(pod_class, key) if most.any() else ():
             most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
         for term in demand.affinity if most.any() else ():
             if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
@@ -450,7 +488,7 @@ class Domains:
             most = np.minimum(most, np.where(present, left, 0))
             counted += per_domain
         if not spreads and most.any():
-            for term in self._of_key(pod_class.selected, key):
+            for term in self._counting_terms(pod_class, key):
                 counted += counts.totals(term, key, certain=True)
         return most, counted
 
@@ -479,12 +517,16 @@ class Domains:
         A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
         """
         self._forget_if_changed()
-        found: set[int] = set()
-        for template in self._openings.templates:
-            codes = self._codes_of(template, key)
-            if len(codes):
-                found.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
-        return sorted(found)
+        identity = (self._reach.profile(attempt.pod_class), key)
+        known = self._known_launchable.get(identity)
+        if known is None:
+            found: set[int] = set()
+            for template in self._openings.templates:
+                codes = self._codes_of(template, key)
+                if len(codes):
+                    found.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
+            known = self._known_launchable[identity] = sorted(found)
+        return known
 
     def _codes_of(self, template: NodeClaimTemplate, key: str) -> Ints:
         """The domains [values] of the values of a label that nodes of a template may have."""

@@ -80,15 +80,13 @@ class EvenSpread:
     def _only_spread(self, attempt: PlacementAttempt) -> Spread | None:
         """The one constraint over another label than the hostname, if it counts the class's own pods."""
         terms, pod_class = self._counts.terms, attempt.pod_class
-        keys = {
-            terms.all[term].key
-            for term in (*attempt.constraints.affinity, *attempt.constraints.anti, *(pod_class.selected & terms.anti))
-        }
         spreads = [spread for spread in attempt.constraints.spreads if spread.key != HOSTNAME]
-        if len(spreads) != 1 or keys - {HOSTNAME} or spreads[0].term not in pod_class.selected:
+        if len(spreads) != 1 or spreads[0].term not in pod_class.selected:
             return None
-        counted = {terms.all[term].key for term in pod_class.selected} - {HOSTNAME, spreads[0].key}
-        return spreads[0] if not counted else None
+        if terms.keys(pod_class.selected) - {HOSTNAME, spreads[0].key}:
+            return None
+        binding = {*attempt.constraints.affinity, *attempt.constraints.anti, *(pod_class.selected & terms.anti)}
+        return None if terms.keys(frozenset(binding)) - {HOSTNAME} else spreads[0]
 
     def _choice(self, attempt: PlacementAttempt, key: str, code: int) -> DomainChoice:
         value = self._counts.values(key)[code]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from shiplap.kubernetes.requirements import Requirement
+from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
@@ -32,6 +32,9 @@ class ReachableDomains:
         self._entries: dict[tuple[int, int], list[tuple[PlacementAttempt, ClaimGroup | RefusalKind]]] = {}
         self._launching: dict[tuple[int, Requirement], bool] = {}
         self._suiting: dict[int, list[NodeClaimTemplate]] = {}
+        self._profiles: dict[int, int] = {}
+        self._numbers: dict[tuple[tuple[int, ...], bytes], int] = {}
+        self._leaving: dict[tuple[int, Requirement, Requirement | None], bool] = {}
 
     def forget(self) -> None:
         """Claims or limits have changed."""
@@ -53,11 +56,21 @@ class ReachableDomains:
             templates = self._suiting[attempt.constraint] = [
                 template for template in self._openings.templates if suits(template, attempt)
             ]
-        return any(_suits(template, attempt, pin) for template in templates)
+        wanted = attempt.term.get(pin.key)
+        return any(self._leaves(template, wanted, pin) for template in templates)
+
+    def profile(self, pod_class: PodClass) -> int:
+        """A number that classes share which can open the same claims: equal attempts of what they require."""
+        known = self._profiles.get(pod_class.index)
+        if known is None:
+            attempts = self._attempts.relaxed(pod_class)
+            identity = (tuple(attempt.constraint for attempt in attempts), attempts[0].requests.tobytes())
+            known = self._profiles[pod_class.index] = self._numbers.setdefault(identity, len(self._numbers))
+        return known
 
     def opening(self, pod_class: PodClass, template: NodeClaimTemplate, key: str) -> Bools:
         """With which values [values] of a label a claim could be opened in a template for what a class requires."""
-        identity = (pod_class.index, template.index, key)
+        identity = (self.profile(pod_class), template.index, key)
         known = self._opening.get(identity)
         if known is None:
             known = np.zeros(len(self.values_of(template, key)), np.bool_)
@@ -111,7 +124,8 @@ class ReachableDomains:
         identity = (attempt.constraint if key in attempt.term else -1, template.index, key)
         known = self._suiting_values.get(identity)
         if known is None:
-            suits = [_suits(template, attempt, _pin(key, value)) for value in self.values_of(template, key)]
+            wanted = attempt.term.get(key)
+            suits = [self._leaves(template, wanted, _pin(key, value)) for value in self.values_of(template, key)]
             known = self._suiting_values[identity] = np.array(suits, np.bool_)
         return known
 
@@ -123,9 +137,18 @@ class ReachableDomains:
         A pin narrows what a claim may become, so it opens nothing that is closed without it; but where counts decide
         what a claim may be bought as, it may choose what is still open.
         """
-        known = self._entries.get((pod_class.index, template.index))
+        identity = (self.profile(pod_class), template.index)
+        known = self._entries.get(identity)
         if known is None:
-            known = self._entries[pod_class.index, template.index] = list(self._asked(pod_class, template))
+            known = self._entries[identity] = list(self._asked(pod_class, template))
+        return known
+
+    def _leaves(self, template: NodeClaimTemplate, wanted: Requirement | None, pin: Requirement) -> bool:
+        """Whether a template that suits what is wanted of a label does so with it pinned: no other label can differ."""
+        identity = (template.index, pin, wanted)
+        known = self._leaving.get(identity)
+        if known is None:
+            known = self._leaving[identity] = _leaves(template, wanted, pin)
         return known
 
     def _asked(
@@ -142,11 +165,9 @@ def _pin(key: str, value: str) -> Requirement:
     return Requirement(key, False, frozenset((value,)))
 
 
-def _suits(template: NodeClaimTemplate, attempt: PlacementAttempt, pin: Requirement) -> bool:
-    """Whether a template that suits an attempt does so with a label pinned: nothing but this label can differ."""
-    wanted = attempt.term.get(pin.key)
+def _leaves(template: NodeClaimTemplate, wanted: Requirement | None, pin: Requirement) -> bool:
     if wanted is None:
         return template.requirements.compatible({pin.key: pin}, template.allow_undefined)
-    if not attempt.term.compatible({pin.key: pin}):
+    if not Requirements((wanted,)).compatible({pin.key: pin}):
         return False
     return template.requirements.compatible({pin.key: wanted.intersection(pin)}, template.allow_undefined)
