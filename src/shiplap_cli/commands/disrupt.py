@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shiplap.disruption.commands import Decision
@@ -18,7 +17,7 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, emit, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import disrupt_report
 from shiplap_cli.render.pages import command_page
@@ -82,10 +81,8 @@ def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
     for command in decided.commands:
         parts += [command_page(command, money), Text()]
     if decided.blocked:
-        table = Table("node", "stays because", box=None, pad_edge=False)
-        for entry in decided.blocked:
-            table.add_row(entry.node, entry.reason)
-        parts += [table, Text()]
+        blocked = ((entry.node, entry.reason) for entry in decided.blocked)
+        parts += [plain_table("node", "stays because", rows=blocked), Text()]
     nodes = sum(len(command.nodes) for command in decided.commands)
     new = sum(len(command.replacements) for command in decided.commands)
     parts.append(

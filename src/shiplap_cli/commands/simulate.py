@@ -11,17 +11,15 @@ import msgspec
 import typer
 from msgspec.structs import replace
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
-from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, facts_table, plain_table, write_page
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap_lab.simulation.campaign import (
     MutantResult,
-    RunFigures,
     compare_manifests,
     differences,
     hunt_mutants,
@@ -117,15 +115,12 @@ def _compare_manifests(
     value = {"scenario": play.name, "seed": seed, "own": mine.figures, "other": others.figures}
     if html is not None:
         write_page(html, comparison_report(mine, others))
-    emit(msgspec.to_builtins(value), output, lambda: _side_by_side(mine.figures, others.figures))
+    emit(
+        msgspec.to_builtins(value),
+        output,
+        lambda: plain_table("", *SIDES, "difference", rows=differences(mine.figures, others.figures)),
+    )
     return 0 if mine.figures.kept and others.figures.kept else 1
-
-
-def _side_by_side(mine: RunFigures, others: RunFigures) -> Table:
-    table = Table("", *SIDES, "difference", box=None, pad_edge=False)
-    for row in differences(mine, others):
-        table.add_row(*row)
-    return table
 
 
 def document(outcome: RunOutcome) -> dict[str, Any]:
@@ -197,26 +192,24 @@ def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
 
 
 def _mutant_table(found: list[MutantResult], most: int, seconds: float) -> RenderableType:
-    table = Table("defect", "found after seeds", "in", "by the invariant", box=None, pad_edge=False)
-    for item in found:
-        table.add_row(item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise)
+    rows = ((item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise) for item in found)
+    table = plain_table("defect", "found after seeds", "in", "by the invariant", rows=rows)
     return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))
 
 
 def _page(outcome: RunOutcome) -> RenderableType:
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    facts.add_row("seed", str(outcome.seed))
-    facts.add_row("trace", outcome.trace)
-    facts.add_row("placement", outcome.placement)
-    facts.add_row("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never")
-    facts.add_row("instances", f"{outcome.launched} launched, {outcome.ended} ended, {outcome.most_nodes} at once")
-    facts.add_row("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s")
-    facts.add_row("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim")
-    facts.add_row("steps", str(outcome.steps))
-    parts: list[RenderableType] = [
-        Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold"),
-        facts,
-    ]
+    facts = (
+        ("seed", str(outcome.seed)),
+        ("trace", outcome.trace),
+        ("placement", outcome.placement),
+        ("settled after", f"{outcome.settled_at / 60:.1f} min" if outcome.settled_at >= 0 else "never"),
+        ("instances", f"{outcome.launched} launched, {outcome.ended} ended, {outcome.most_nodes} at once"),
+        ("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s"),
+        ("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim"),
+        ("steps", str(outcome.steps)),
+    )
+    head = Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold")
+    parts: list[RenderableType] = [head, facts_table(facts)]
     parts += [
         Text(f"BROKEN after {item.at:.0f} s: {item.promise}: {item.detail}", style="red") for item in outcome.violations
     ]

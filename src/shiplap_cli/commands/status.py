@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -24,7 +24,7 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
-from shiplap_cli.output import Format, HtmlFile, Output, emit, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600
@@ -84,15 +84,9 @@ def _redrive(install: DeployedInstall, output: Format, *, ask: bool) -> int:
         typer.confirm(f"Put dead letters back ({listed})?", abort=True, err=True)
     moved = {name.lower(): dead_letter_queues.redrive(dead, queue) for name, (dead, queue) in urls.items()}
     answer = {name: {"moved": done, "malformed": left} for name, (done, left) in moved.items()}
-    emit(answer, output, lambda: _redrive_table(moved))
+    rows = [(name, str(done), str(left)) for name, (done, left) in moved.items()]
+    emit(answer, output, lambda: plain_table("queue", "put back", "malformed, left alone", rows=rows))
     return 1 if any(left for _, left in moved.values()) else 0
-
-
-def _redrive_table(moved: Mapping[str, tuple[int, int]]) -> RenderableType:
-    table = Table("queue", "put back", "malformed, left alone", box=None, pad_edge=False)
-    for name, (done, left) in moved.items():
-        table.add_row(name, str(done), str(left))
-    return table
 
 
 def _read_status(install: DeployedInstall, cluster: str) -> tuple[StatusDocument, InstallMetrics]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from shiplap.errors import AwsError, ClusterGone, InvalidInput
 from shiplap_cli.installs.find_install import aws_client
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, emit, plain_table
 
 _RBAC = Path(__file__).resolve().parents[3] / "docs" / "rbac.yaml"
 """In a checkout; an installed package has none and needs --rbac."""
@@ -213,8 +213,12 @@ def _counts_by_verdict(found: Sequence[Any]) -> dict[str, int]:
 
 
 def _table(found: Sequence[Any]) -> Table:
-    table = Table("", "check", "what", "found", "fix", box=None, pad_edge=False)
-    for item in found:
-        verdict = Text(str(item.verdict), style=_STYLES[item.verdict])
-        table.add_row(verdict, item.check, Text(item.subject), Text(item.says), Text(item.fix))
-    return table
+    rows = (
+        (
+            Text(str(item.verdict), style=_STYLES[item.verdict]),
+            item.check,
+            *map(Text, (item.subject, item.says, item.fix)),
+        )
+        for item in found
+    )
+    return plain_table("", "check", "what", "found", "fix", rows=rows)

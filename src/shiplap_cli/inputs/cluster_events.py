@@ -17,12 +17,12 @@ from shiplap.cluster.transport import Transport, error_of
 from shiplap.errors import ClusterDenied, ClusterError, ResourceVersionGone
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.reading import Reader
+from shiplap_cli.inputs.cluster_listing import UNFINISHED, list_pages
 
 _PAGE = 500
 _WINDOW_S = 300.0
 _PAUSE_S = 2.0
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-_KINDS = {"nodes": ("/api/v1/nodes", ""), "pods": ("/api/v1/pods", _UNFINISHED)}
+_KINDS = {"nodes": ("/api/v1/nodes", ""), "pods": ("/api/v1/pods", UNFINISHED)}
 
 
 class ObjectsListed(msgspec.Struct, frozen=True):
@@ -113,16 +113,8 @@ def follow_kind(kind: str, transport: Transport, put: Callable[[ClusterEvent], A
 def _list(kind: str, transport: Transport) -> tuple[Any, str]:
     path, selector = _KINDS[kind]
     query: dict[str, str | int] = {"limit": _PAGE} | ({"fieldSelector": selector} if selector else {})
-    objects: list[Node | Pod] = []
-    while True:
-        try:
-            page = _READERS[kind].page(transport.get(path, query))
-        except msgspec.DecodeError as error:
-            raise ClusterError(f"list of {kind}: the answer is not what an API server sends: {error}") from error
-        objects.extend(page.items)
-        if not page.token:
-            return tuple(objects), page.version
-        query["continue"] = page.token
+    pages = list(list_pages(transport, _READERS[kind], path, query))
+    return tuple(found for page in pages for found in page.items), pages[-1].version
 
 
 def _watch(kind: str, transport: Transport, version: str) -> Iterator[tuple[ObjectChanged | None, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.cluster.transport import Transport
 from shiplap.errors import (
@@ -29,7 +30,7 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.reading import Reader, Unreadable
+from shiplap.kubernetes.reading import Page, Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     CSINode,
     Namespace,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 _PAGE = 5000
 """Objects a page holds at most, where the server does not answer from its cache in one piece."""
 
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class MissingPermission(Printed, frozen=True, order=True):
@@ -80,15 +81,20 @@ class MissingPermission(Printed, frozen=True, order=True):
 
 
 class ListedResource(msgspec.Struct, frozen=True):
-    """A list to ask for: what its items are read as, and what follows where it is not permitted."""
+    """A list, by its field of `ClusterView`: what its items are read as, and what follows where it is not permitted."""
 
-    plural: str
+    field: str
     group: str
     version: str
     typed: Any
     consequence: str
     selector: str = ""
     namespaced: bool = True
+
+    @property
+    def plural(self) -> str:
+        """The name in paths."""
+        return self.field.replace("_", "")
 
     def path(self, namespace: str = "") -> str:
         """The path of the whole cluster's list, or of one namespace's."""
@@ -98,12 +104,12 @@ class ListedResource(msgspec.Struct, frozen=True):
 
 
 _PODS = ListedResource(
-    "pods", "", "v1", Pod, "pods that are not seen are not planned for, and take no room on nodes", _UNFINISHED
+    "pods", "", "v1", Pod, "pods that are not seen are not planned for, and take no room on nodes", UNFINISHED
 )
 _NODES = ListedResource(
     "nodes", "", "v1", Node, "no room on nodes that exist is known, so new ones are planned", namespaced=False
 )
-_DAEMON_SETS = ListedResource("daemonsets", "apps", "v1", DaemonSet, "no room is kept for them on new nodes")
+_DAEMON_SETS = ListedResource("daemon_sets", "apps", "v1", DaemonSet, "no room is kept for them on new nodes")
 _EVENTS = ListedResource(
     "events",
     "",
@@ -113,7 +119,7 @@ _EVENTS = ListedResource(
     SCALE_UP_EVENTS,
 )
 _BUDGETS = ListedResource(
-    "poddisruptionbudgets",
+    "pod_disruption_budgets",
     "policy",
     "v1",
     PodDisruptionBudget,
@@ -123,11 +129,11 @@ _ALWAYS = (_PODS, _NODES, _DAEMON_SETS, _EVENTS, _BUDGETS)
 
 _PODS_IGNORED = "pods with volumes of them are left alone"
 _STORAGE = (
-    ListedResource("persistentvolumeclaims", "", "v1", PersistentVolumeClaim, _PODS_IGNORED),
-    ListedResource("persistentvolumes", "", "v1", PersistentVolume, _PODS_IGNORED, namespaced=False),
-    ListedResource("storageclasses", "storage.k8s.io", "v1", StorageClass, _PODS_IGNORED, namespaced=False),
+    ListedResource("persistent_volume_claims", "", "v1", PersistentVolumeClaim, _PODS_IGNORED),
+    ListedResource("persistent_volumes", "", "v1", PersistentVolume, _PODS_IGNORED, namespaced=False),
+    ListedResource("storage_classes", "storage.k8s.io", "v1", StorageClass, _PODS_IGNORED, namespaced=False),
     ListedResource(
-        "csinodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False
+        "csi_nodes", "storage.k8s.io", "v1", CSINode, "the volumes a node takes are not counted", namespaced=False
     ),
 )
 _NAMESPACES = ListedResource(
@@ -136,24 +142,24 @@ _NAMESPACES = ListedResource(
 _NO_SPREAD = "default spread constraints do not reach their pods"
 _WORKLOADS = (
     ListedResource("services", "", "v1", Service, _NO_SPREAD),
-    ListedResource("replicationcontrollers", "", "v1", ReplicationController, _NO_SPREAD),
-    ListedResource("replicasets", "apps", "v1", ReplicaSet, _NO_SPREAD),
-    ListedResource("statefulsets", "apps", "v1", StatefulSet, _NO_SPREAD),
+    ListedResource("replication_controllers", "", "v1", ReplicationController, _NO_SPREAD),
+    ListedResource("replica_sets", "apps", "v1", ReplicaSet, _NO_SPREAD),
+    ListedResource("stateful_sets", "apps", "v1", StatefulSet, _NO_SPREAD),
 )
 _NO_ROOM_KEPT = "CapacityBuffers keep no room for them"
 _SCALABLES = (
     ListedResource("deployments", "apps", "v1", Scalable, _NO_ROOM_KEPT),
-    ListedResource("replicasets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
-    ListedResource("statefulsets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    ListedResource("replica_sets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
+    ListedResource("stateful_sets", "apps", "v1", Scalable, _NO_ROOM_KEPT),
 )
 
 _NODE_POOLS = ListedResource(
-    "nodepools", "karpenter.sh", "v1", dict[str, Any], "give them by --manifests", namespaced=False
+    "node_pools", "karpenter.sh", "v1", dict[str, Any], "give them by --manifests", namespaced=False
 )
 _MANIFESTS = (
     _NODE_POOLS,
     ListedResource(
-        "ec2nodeclasses",
+        "ec2_node_classes",
         "karpenter.k8s.aws",
         "v1",
         dict[str, Any],
@@ -161,18 +167,18 @@ _MANIFESTS = (
         namespaced=False,
     ),
     ListedResource(
-        "nodeoverlays",
+        "node_overlays",
         "karpenter.sh",
         "v1alpha1",
         dict[str, Any],
         "prices and capacity they set do not count",
         namespaced=False,
     ),
-    ListedResource("capacitybuffers", "autoscaling.x-k8s.io", "v1beta1", dict[str, Any], "no room is kept for them"),
-    ListedResource("podtemplates", "", "v1", dict[str, Any], "CapacityBuffers made of them keep no room"),
+    ListedResource("capacity_buffers", "autoscaling.x-k8s.io", "v1beta1", dict[str, Any], "no room is kept for them"),
+    ListedResource("pod_templates", "", "v1", dict[str, Any], "CapacityBuffers made of them keep no room"),
 )
 _NODE_CLAIMS = ListedResource(
-    "nodeclaims",
+    "node_claims",
     "karpenter.sh",
     "v1",
     dict[str, Any],
@@ -180,12 +186,12 @@ _NODE_CLAIMS = ListedResource(
     namespaced=False,
 )
 _OBJECT_KINDS = {
-    "nodepools": "NodePool",
-    "ec2nodeclasses": "EC2NodeClass",
-    "nodeoverlays": "NodeOverlay",
-    "capacitybuffers": "CapacityBuffer",
-    "podtemplates": "PodTemplate",
-    "nodeclaims": "NodeClaim",
+    "node_pools": "NodePool",
+    "ec2_node_classes": "EC2NodeClass",
+    "node_overlays": "NodeOverlay",
+    "capacity_buffers": "CapacityBuffer",
+    "pod_templates": "PodTemplate",
+    "node_claims": "NodeClaim",
 }
 
 
@@ -249,29 +255,13 @@ class _Lister:
         wanted += (_NAMESPACES,) if needs_namespaces(pods) else ()
         found |= self._list_each(wanted)
         scalables: tuple[Scalable, ...] = ()
-        if found.get("capacitybuffers"):
+        if found.get("capacity_buffers"):
             scalables = tuple(item for kind in _SCALABLES for item in self._list_permitted(kind))
+        view = ClusterView(scalables=scalables, unreadable=tuple(sorted(self._unreadable)))
         return ClusterListing(
-            view=ClusterView(
-                pods=pods,
-                nodes=nodes,
-                daemon_sets=found["daemonsets"],
-                events=found["events"],
-                pod_disruption_budgets=found["poddisruptionbudgets"],
-                persistent_volume_claims=found.get("persistentvolumeclaims", ()),
-                persistent_volumes=found.get("persistentvolumes", ()),
-                storage_classes=found.get("storageclasses", ()),
-                csi_nodes=found.get("csinodes", ()),
-                namespaces=found.get("namespaces", ()),
-                services=found.get("services", ()),
-                replica_sets=found.get("replicasets", ()),
-                stateful_sets=found.get("statefulsets", ()),
-                replication_controllers=found.get("replicationcontrollers", ()),
-                scalables=scalables,
-                unreadable=tuple(sorted(self._unreadable)),
-            ),
-            manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in found[kind.plural]),
-            node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in found["nodeclaims"]),
+            view=replace(view, **{field: items for field, items in found.items() if field in view.__struct_fields__}),
+            manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in found[kind.field]),
+            node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in found["node_claims"]),
             kubernetes_version=version,
             unseen=tuple(sorted(set(self._unseen))),
         )
@@ -290,13 +280,13 @@ class _Lister:
         return f"{found.major}.{minor}" if minor else ""
 
     def _list_each(self, kinds: Sequence[ListedResource]) -> dict[str, Any]:
-        """Each kind's items by plural name; lists wait for the network side by side."""
+        """Each kind's items by field; lists wait for the network side by side."""
         if not kinds:
             return {}
         for kind in kinds:
             _reader(kind)  # before there are threads: two that meet a type for the first time at once crash msgspec
         with ThreadPoolExecutor(4, "survey") as pool:
-            return dict(zip((kind.plural for kind in kinds), pool.map(self._list_permitted, kinds), strict=True))
+            return dict(zip((kind.field for kind in kinds), pool.map(self._list_permitted, kinds), strict=True))
 
     def _list_permitted(self, kind: ListedResource) -> tuple[Any, ...]:
         """The objects that may be listed: of the cluster, else of the namespace, else none; none of unknown kinds."""
@@ -330,19 +320,9 @@ class _Lister:
         query: dict[str, str | int] = {"limit": _PAGE, "resourceVersion": "0"}
         if kind.selector:
             query["fieldSelector"] = kind.selector
-        items: list[Any] = []
-        while True:
-            body = self._transport.get(path, query)
-            try:
-                page = reader.page(body)
-            except msgspec.DecodeError as error:
-                raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
-            items.extend(page.items)
-            self._unreadable.update(page.unreadable)
-            if not page.token:
-                return tuple(items)
-            query = {key: value for key, value in query.items() if key != "resourceVersion"}
-            query["continue"] = page.token
+        pages = list(list_pages(self._transport, reader, path, query))
+        self._unreadable.update(each for page in pages for each in page.unreadable)
+        return tuple(item for page in pages for item in page.items)
 
     def _require_pods(self) -> None:
         """Raises ClusterDenied when not one pod may be seen: there is nothing to decide on."""
@@ -354,15 +334,30 @@ class _Lister:
             )
 
 
+def list_pages(
+    transport: Transport, reader: Reader[Any], path: str, query: Mapping[str, str | int]
+) -> Iterator[Page[Any]]:
+    """The pages of a list. Raises ClusterError."""
+    while True:
+        try:
+            page = reader.page(transport.get(path, dict(query)))
+        except msgspec.DecodeError as error:
+            raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
+        yield page
+        if not page.token:
+            return
+        query = {key: value for key, value in query.items() if key != "resourceVersion"} | {"continue": page.token}
+
+
 @cache
 def _reader(kind: ListedResource) -> Reader[Any]:
-    return Reader(kind.typed, _OBJECT_KINDS.get(kind.plural, ""))
+    return Reader(kind.typed, _OBJECT_KINDS.get(kind.field, ""))
 
 
 def _with_kind(kind: ListedResource, item: Mapping[str, Any]) -> dict[str, Any]:
     """Items of a list do not say what they are."""
     version = f"{kind.group}/{kind.version}" if kind.group else kind.version
-    return {**item, "apiVersion": version, "kind": _OBJECT_KINDS[kind.plural]}
+    return {**item, "apiVersion": version, "kind": _OBJECT_KINDS[kind.field]}
 
 
 class LiveCluster(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.node_account import NodeAccount
 from shiplap_cli.explain.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
-from shiplap_cli.output import counted, grouped, summary
+from shiplap_cli.output import counted, grouped, plain_table, summary
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -38,10 +38,8 @@ def plan_page(
         account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None
         parts.append(_claim_table(alike, account, money))
     if decided.existing_nodes:
-        table = Table("node", "pods", box=None, pad_edge=False)
-        for node in decided.existing_nodes:
-            table.add_row(node.name, summary(_pod_keys(node.pods)))
-        parts += [Text("Used as they are", style="italic"), table, Text()]
+        used = ((node.name, summary(_pod_keys(node.pods))) for node in decided.existing_nodes)
+        parts += [Text("Used as they are", style="italic"), plain_table("node", "pods", rows=used), Text()]
     parts += _message_table("Without a place", decided.unschedulable, "red")
     parts += _message_table("Left alone", decided.ignored, "yellow")
     if decided.static_pools:
