@@ -13,8 +13,7 @@ from typing import Any
 from shiplap.aws import tags
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.labels import ZONE
-from shiplap_lab.cluster_simulator.kubelet import node_object
-from shiplap_lab.cluster_simulator.machines import Hardware, Machine
+from shiplap_lab.cluster_simulator.machines import Hardware, Machine, node_object
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedInstance
 from tests.e2e.api import RealApi
 

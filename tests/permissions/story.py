@@ -22,7 +22,7 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
-from shiplap_lab.cluster_simulator.simulation_steps import SimulatedCluster
+from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
@@ -103,7 +103,7 @@ spec:
 class Story:
     """The cluster, its EC2 and its functions, with a clock that the story moves."""
 
-    def __init__(self, recording: Recording, server: ApiServer, ec2: Ec2Emulator, cluster: SimulatedCluster) -> None:
+    def __init__(self, recording: Recording, server: ApiServer, ec2: Ec2Emulator, cluster: PolledCluster) -> None:
         self.recording = recording
         self.server = server
         self.ec2 = ec2
@@ -324,7 +324,7 @@ def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folde
             clock=clock,
         )
         recording.make_resources()
-        cluster = SimulatedCluster(
+        cluster = PolledCluster(
             server, hardware, lambda: [_machine(item) for item in ec2.control.instances()], version=f"v{VERSION}.0"
         )
         Story(recording, server, ec2, cluster).tell()

@@ -19,14 +19,18 @@ Listener = Callable[[str, str, Kept | None, Kept | None], object]
 
 
 class Informer:
-    """`pods` and `daemon_sets` by `namespace/name`, `nodes` by name; all of them as of the last `refresh`."""
+    """`pods` and `daemon_sets` by `namespace/name`, `nodes` by name; all of them as of the last `refresh`.
 
-    def __init__(self, server: ApiServer, listener: Listener | None = None) -> None:
+    Attributes:
+        listeners: called with each change, in their order.
+    """
+
+    def __init__(self, server: ApiServer, *listeners: Listener) -> None:
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.daemon_sets: dict[str, DaemonSet] = {}
+        self.listeners = list(listeners)
         self._server = server
-        self._listener = listener
         self._versions = dict.fromkeys(_KINDS, "")
 
     def refresh(self) -> bool:
@@ -62,10 +66,10 @@ class Informer:
             return
         before, now = store.get(key), self._server.typed(change.object, _KINDS[plural])
         store[key] = now  # type: ignore[assignment]
-        if self._listener is not None:
-            self._listener(plural, key, before, now)
+        for tell in self.listeners:
+            tell(plural, key, before, now)
 
     def _forget(self, plural: str, store: Store, key: str) -> None:
         before = store.pop(key, None)
-        if self._listener is not None and before is not None:
-            self._listener(plural, key, before, None)
+        for tell in self.listeners if before is not None else ():
+            tell(plural, key, before, None)

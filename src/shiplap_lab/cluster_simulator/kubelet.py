@@ -1,202 +1,228 @@
 """Kubelets: instances become Nodes, Nodes become Ready, their pods run, and ended instances take both with them.
 
 The parts of the cloud controller, the node lifecycle controller and pod garbage collection that go with that are
-played here, too: zone labels and provider ids, the not-ready taint, and the end of pods whose node is gone.
+played here, too: the not-ready taint is taken away, and the pods of a node that is gone end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from shiplap.errors import InvalidInput, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.quantity import format_resources
-from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
-from shiplap_lab.cluster_simulator.booted_user_data import registration
-from shiplap_lab.cluster_simulator.informer import Informer
-from shiplap_lab.cluster_simulator.machines import Hardware, Machine
+from shiplap_lab.cluster_simulator.event_queue import EventQueue
+from shiplap_lab.cluster_simulator.informer import Informer, Kept
 
-_NEVER = float("inf")
-
-
-class Delays(msgspec.Struct, frozen=True):
-    """Seconds: launch until the Node appears, from then until it is Ready; binding until the pod runs."""
-
-    join_s: float = 1.0
-    ready_s: float = 0.5
-    pod_start_s: float = 0.0
+_RETRY_S = 5.0
+"""When a kubelet or controller tries again that could not reach the API server, or whose Node's name is taken."""
 
 
-class Kubelets:
-    """All kubelets of one cluster.
+class Bootable(Protocol):
+    """An instance as far as its kubelet identifies itself by it."""
 
-    `joins` may replace the join delay of single machines: seconds, or None for a machine that never joins.
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def provider_id(self) -> str: ...
+
+
+M = TypeVar("M", bound=Bootable)
+M_contra = TypeVar("M_contra", bound=Bootable, contravariant=True)
+
+
+class NodeSource(Protocol[M_contra]):
+    """What becomes of machines: the Node each registers, and how many seconds everything takes.
+
+    `join_s` counts from the boot until the Node appears, None for a machine that never joins; `ready_s` from then until
+    the Node is Ready; `pod_start_s` from binding until a pod runs; `pod_end_s` from its deletion until a pod has ended;
+    `node_gone_s` from the end of a machine until its Node is removed.
+    """
+
+    pod_start_s: float
+    node_gone_s: float
+
+    def node_object(self, machine: M_contra, now: float) -> dict[str, Any]:
+        """Raises InvalidInput when the machine's boot script would fail."""
+
+    def join_s(self, machine: M_contra) -> float | None: ...
+
+    def ready_s(self, machine: M_contra) -> float: ...
+
+    def pod_end_s(self, uid: str) -> float: ...
+
+
+class Kubelets(Generic[M]):
+    """All kubelets of one cluster. Nothing reaches the API server while `is_down`.
 
     Attributes:
         broken: why machines could not boot, by instance id; they never join, as real ones would not.
+        on_join: called with each machine whose Node appears.
+        on_gone: called with each machine whose Node is removed.
     """
 
     def __init__(
         self,
         server: ApiServer,
-        hardware: Hardware,
-        *,
-        delays: Delays = Delays(),  # noqa: B008 - frozen
-        joins: Callable[[Machine], float | None] | None = None,
-        version: str = "v1.34.0",
+        informer: Informer,
+        events: EventQueue,
+        nodes: NodeSource[M],
+        is_down: Callable[[], bool],
     ) -> None:
         self.broken: dict[str, str] = {}
-        self._server = server
-        self._hardware = hardware
-        self._delays = delays
-        self._joins = joins
-        self._version = version
-        self._informer = Informer(server)
-        self._registered_at: dict[str, float] = {}
-        self._starting: dict[str, float] = {}
+        self.on_join: list[Callable[[M], object]] = []
+        self.on_gone: list[Callable[[M], object]] = []
+        self._server, self._informer, self._events, self._nodes = server, informer, events, nodes
+        self._is_down = is_down
+        self._ended: set[str] = set()
+        self._node_of: dict[str, str] = {}
+        self._on_node: dict[str, dict[str, Pod]] = {}
+        self._to_visit: set[str] = set()
+        self._starting: set[str] = set()
+        self._ending: set[str] = set()
+        informer.listeners.append(self._changed)
 
-    def step(self, now: float, machines: Sequence[Machine]) -> None:
-        """Let every kubelet do what is due at `now` (epoch seconds), given all instances of the cluster."""
-        changed = self._informer.refresh()
-        by_provider = {node.spec.provider_id: node for node in self._informer.nodes.values()}
-        running = {machine.id for machine in machines if machine.running}
-        for machine in sorted(machines, key=lambda item: item.id):
-            if machine.running:
-                self._live(machine, by_provider.get(machine.provider_id), now)
-        for machine_id in sorted(self._registered_at.keys() - running):
-            del self._registered_at[machine_id]
-            for provider_id, node in by_provider.items():
-                if provider_id.endswith(f"/{machine_id}"):
-                    self._end(node)
-        changed |= self._informer.refresh()
-        if changed or self._starting:
-            self._run_pods(now)
+    def boot(self, machine: M, *, since: float) -> None:
+        """A machine runs since a moment; after a while its kubelet registers a Node, unless something is wrong."""
+        delay = self._nodes.join_s(machine)
+        if delay is not None:
+            ready_s = self._nodes.ready_s(machine)
+            self._events.at(since + delay, partial(self._register, machine, ready_s))
 
-    def _live(self, machine: Machine, node: Node | None, now: float) -> None:
-        registered_at = self._registered_at.get(machine.id)
-        if registered_at is None:
-            delay = self._joins(machine) if self._joins else self._delays.join_s
-            if node is None and now >= machine.launched_at + (_NEVER if delay is None else delay):
-                self._register(machine, now)
-            elif node is not None:
-                self._registered_at[machine.id] = now
-        elif node is not None and not is_ready(node) and now >= registered_at + self._delays.ready_s:
-            self._become_ready(node, now)
+    def end(self, machine: M) -> None:
+        """A machine has ended; the cloud's controller notices after a while."""
+        self._ended.add(machine.provider_id)
+        self._events.after(self._nodes.node_gone_s, partial(self._remove_node, machine))
 
-    def _register(self, machine: Machine, now: float) -> None:
-        if machine.id in self.broken:
+    def pods_of(self, node: str) -> list[Pod]:
+        """Pods bound to a node, by name, as of the last look."""
+        return [pod for _, pod in sorted(self._on_node.get(node, {}).items())]
+
+    def step(self) -> None:
+        """Pods that were bound start after a moment, and pods that are to end do so within their grace period."""
+        for key in sorted(self._to_visit & self._informer.pods.keys()):
+            pod = self._informer.pods[key]
+            uid = pod.metadata.uid
+            if pod.metadata.deletion_timestamp:
+                if uid not in self._ending:
+                    self._ending.add(uid)
+                    ends_at = self._events.now() + self._nodes.pod_end_s(uid)
+                    self._events.at(
+                        min(epoch(pod.metadata.deletion_timestamp), ends_at), partial(self._end_pod, key, uid)
+                    )
+            elif pod.status.phase == "Pending" and uid not in self._starting:
+                self._starting.add(uid)
+                self._events.after(self._nodes.pod_start_s, partial(self._start_pod, key, uid))
+        self._to_visit.clear()
+
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+        if plural == "pods":
+            if isinstance(before, Pod) and before.spec.node_name:
+                self._on_node[before.spec.node_name].pop(key, None)
+            if isinstance(after, Pod) and after.spec.node_name:
+                self._on_node.setdefault(after.spec.node_name, {})[key] = after
+                self._to_visit.add(key)
+        elif isinstance(after, Node):
+            self._node_of[after.spec.provider_id] = key
+            if before is None:
+                self._to_visit.update(self._on_node.get(key, ()))
+        elif isinstance(before, Node) and self._node_of.get(before.spec.provider_id) == key:
+            del self._node_of[before.spec.provider_id]
+
+    def _postponed(self, act: Callable[[], None]) -> bool:
+        """Whether the API server does not answer; then the act is tried again later."""
+        down = self._is_down()
+        if down:
+            self._events.after(_RETRY_S, act)
+        return down
+
+    def _register(self, machine: M, ready_s: float) -> None:
+        again = partial(self._register, machine, ready_s)
+        if machine.provider_id in self._ended or self._postponed(again):
             return
         try:
-            self._server.create("nodes", node_object(machine, self._hardware, self._version, now))
-        except ObjectConflict:
-            return  # a node of this name is still there; kubelet tries again
+            node = self._server.create("nodes", self._nodes.node_object(machine, self._events.now()))
         except InvalidInput as error:
             self.broken[machine.id] = str(error)
             return
-        self._registered_at[machine.id] = now
+        except ObjectConflict:
+            self._events.after(_RETRY_S, again)  # a node of this name is still there
+            return
+        for tell in self.on_join:
+            tell(machine)
+        self._events.after(ready_s, partial(self._become_ready, machine, node["metadata"]["name"]))
 
-    def _become_ready(self, node: Node, now: float) -> None:
-        name = node.metadata.name
-        ready = condition("Ready", "True", rfc3339(now), "KubeletReady", "kubelet is posting ready status")
-        self._server.patch("nodes", name, {"status": {"conditions": [ready]}}, strategic=True, subresource="status")
-        taints = [
-            taint
-            for taint in self._server.get("nodes", name)["spec"].get("taints", [])
-            if taint["key"] != labels.NOT_READY_TAINT
-        ]
-        self._server.patch("nodes", name, {"spec": {"taints": taints}})
+    def _become_ready(self, machine: M, name: str) -> None:
+        if machine.provider_id in self._ended or self._postponed(partial(self._become_ready, machine, name)):
+            return
+        moment = rfc3339(self._events.now())
+        ready = condition("Ready", "True", moment, "KubeletReady", "kubelet is posting ready status")
+        try:
+            node = self._server.patch(
+                "nodes", name, {"status": {"conditions": [ready]}}, strategic=True, subresource="status"
+            )
+        except ObjectNotFound:
+            return  # somebody removed the Node already
+        taints = node["spec"].get("taints", [])
+        left = [taint for taint in taints if taint["key"] != labels.NOT_READY_TAINT]
+        if left != taints:
+            self._server.patch("nodes", name, {"spec": {"taints": left}})
 
-    def _end(self, node: Node) -> None:
-        """The instance is gone: so is the Node, and so are its pods."""
-        self._delete("nodes", node.metadata.name)
-        for pod in self._pods_of(node.metadata.name):
+    def _remove_node(self, machine: M) -> None:
+        if self._postponed(partial(self._remove_node, machine)):
+            return
+        self._informer.refresh()
+        name = self._node_of.get(machine.provider_id)
+        if name is None:
+            return
+        for tell in self.on_gone:
+            tell(machine)
+        self._delete("nodes", name)
+        for pod in self.pods_of(name):
             self._delete("pods", pod.metadata.name, pod.metadata.namespace)
 
-    def _pods_of(self, node: str) -> Iterable[Pod]:
-        return [pod for _, pod in sorted(self._informer.pods.items()) if pod.spec.node_name == node]
+    def _pod_of(self, key: str, uid: str) -> Pod | None:
+        """The pod, if it is still the same one and the machine under it runs."""
+        pod = self._informer.pods.get(key)
+        node = self._informer.nodes.get(pod.spec.node_name) if pod is not None and pod.metadata.uid == uid else None
+        return pod if node is not None and node.spec.provider_id not in self._ended else None
 
-    def _run_pods(self, now: float) -> None:
-        """Pods on nodes start after a moment, and pods that are to end do so within their grace period."""
-        bound = [pod for _, pod in sorted(self._informer.pods.items()) if pod.spec.node_name in self._informer.nodes]
-        starting: dict[str, float] = {}
-        for pod in bound:
-            metadata = pod.metadata
-            if metadata.deletion_timestamp:
-                self._delete("pods", metadata.name, metadata.namespace)
-            elif pod.status.phase == "Pending":
-                bound_at = self._starting.get(metadata.uid, now)
-                if now >= bound_at + self._delays.pod_start_s:
-                    self._start(pod, rfc3339(now))
-                else:
-                    starting[metadata.uid] = bound_at
-        self._starting = starting
+    def _end_pod(self, key: str, uid: str) -> None:
+        if self._postponed(partial(self._end_pod, key, uid)):
+            return
+        self._ending.discard(uid)
+        pod = self._pod_of(key, uid)
+        if pod is not None:
+            self._delete("pods", pod.metadata.name, pod.metadata.namespace)
 
-    def _start(self, pod: Pod, now: str) -> None:
+    def _start_pod(self, key: str, uid: str) -> None:
+        if self._postponed(partial(self._start_pod, key, uid)):
+            return
+        self._starting.discard(uid)
+        pod = self._pod_of(key, uid)
+        if pod is None:
+            return
+        now = rfc3339(self._events.now())
         conditions = [condition(kind, "True", now) for kind in ("Initialized", "ContainersReady", "Ready")]
         status = {"phase": "Running", "startTime": now, "conditions": conditions}
-        patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+        patch = {"metadata": {"uid": uid}, "status": status}
+        name, namespace = pod.metadata.name, pod.metadata.namespace
         try:
-            self._server.patch(
-                "pods", pod.metadata.name, patch, pod.metadata.namespace, strategic=True, subresource="status"
-            )
+            self._server.patch("pods", name, patch, namespace, strategic=True, subresource="status")
         except (ObjectConflict, ObjectNotFound):
-            pass  # deleted or recreated since this step began
+            return  # deleted or recreated while it was starting
 
     def _delete(self, plural: str, name: str, namespace: str = "") -> None:
         try:
             self._server.delete(plural, name, namespace, grace_s=0)
         except ObjectNotFound:
-            pass  # already deleted
-
-
-def node_object(machine: Machine, hardware: Hardware, version: str, now: float) -> dict[str, Any]:
-    """The Node that a machine's kubelet registers: labels and taints of its user data, and what the hardware yields.
-
-    Not ready yet; with what a cloud controller adds, zone labels and provider id. `now` in epoch seconds.
-
-    Raises:
-        InvalidInput: the machine's boot script would fail on its user data.
-    """
-    moment = rfc3339(now)
-    registered = registration(machine.user_data)
-    found = hardware(machine, registered)
-    not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": moment}
-    return {
-        "metadata": {
-            "name": machine.node_name,
-            "labels": {
-                **registered.labels,
-                labels.HOSTNAME: machine.node_name,
-                labels.INSTANCE_TYPE: machine.instance_type,
-                labels.ZONE: machine.zone,
-                labels.REGION: machine.region,
-                labels.ARCH: found.architecture,
-                labels.OS: found.os,
-            },
-        },
-        "spec": {
-            "providerID": machine.provider_id,
-            "taints": [*msgspec.to_builtins(registered.taints), not_ready],
-        },
-        "status": {
-            "capacity": format_resources(found.capacity),
-            "allocatable": format_resources(found.allocatable),
-            "conditions": [condition("Ready", "False", moment, "KubeletNotReady", "container network is not ready")],
-            "addresses": [{"type": "Hostname", "address": machine.node_name}],
-            "nodeInfo": {
-                "kubeletVersion": version,
-                "architecture": found.architecture,
-                "operatingSystem": found.os,
-                "osImage": registered.family,
-            },
-        },
-    }
+            return  # somebody else was faster
 
 
 def is_ready(node: Node) -> bool:

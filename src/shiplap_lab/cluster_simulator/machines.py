@@ -1,8 +1,9 @@
-"""The instances that simulated kubelets run on, and what the hardware under them really yields."""
+"""Machines that boot from their user data: what their hardware really yields, and what Node each registers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -14,10 +15,13 @@ from shiplap.instances.capacity.kubelet_settings import read_kubelet_settings
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.catalog.ec2_catalog import Catalog, Ec2InstanceType
 from shiplap.instances.catalog.type_labels import architecture
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
-from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY
+from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, format_resources
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
-from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration
+from shiplap_lab.api_server.stored_pods import condition
+from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
 
 _MIB = 2**20
 
@@ -93,3 +97,82 @@ class CatalogHardware:
         kept = overhead(found, kind.v_cpu_info.default_v_cpus, counted, kubelet)
         allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in found.items()}
         return NodeResources(found, allocatable, architecture(kind), family.os)
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """Seconds: launch until the Node appears, from then until it is Ready; binding until the pod runs."""
+
+    join_s: float = 1.0
+    ready_s: float = 0.5
+    pod_start_s: float = 0.0
+
+
+class BootedMachines:
+    """A NodeSource: Nodes as user data and hardware have them; an ended machine and a deleted pod are gone at once.
+
+    `joins` may replace the join delay of single machines: seconds, or None for a machine that never joins.
+    """
+
+    node_gone_s = 0.0
+
+    def __init__(
+        self, hardware: Hardware, delays: Delays, joins: Callable[[Machine], float | None] | None, version: str
+    ) -> None:
+        self.pod_start_s = delays.pod_start_s
+        self._hardware, self._delays, self._joins, self._version = hardware, delays, joins, version
+
+    def node_object(self, machine: Machine, now: float) -> dict[str, Any]:
+        return node_object(machine, self._hardware, self._version, now)
+
+    def join_s(self, machine: Machine) -> float | None:
+        return self._joins(machine) if self._joins else self._delays.join_s
+
+    def ready_s(self, machine: Machine) -> float:  # noqa: ARG002 - all take the same time
+        return self._delays.ready_s
+
+    def pod_end_s(self, uid: str) -> float:  # noqa: ARG002 - all end at once
+        return 0.0
+
+
+def node_object(machine: Machine, hardware: Hardware, version: str, now: float) -> dict[str, Any]:
+    """The Node that a machine's kubelet registers: labels and taints of its user data, and what the hardware yields.
+
+    Not ready yet; with what a cloud controller adds, zone labels and provider id. `now` in epoch seconds.
+
+    Raises:
+        InvalidInput: the machine's boot script would fail on its user data.
+    """
+    moment = rfc3339(now)
+    registered = registration(machine.user_data)
+    found = hardware(machine, registered)
+    not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": moment}
+    return {
+        "metadata": {
+            "name": machine.node_name,
+            "labels": {
+                **registered.labels,
+                labels.HOSTNAME: machine.node_name,
+                labels.INSTANCE_TYPE: machine.instance_type,
+                labels.ZONE: machine.zone,
+                labels.REGION: machine.region,
+                labels.ARCH: found.architecture,
+                labels.OS: found.os,
+            },
+        },
+        "spec": {
+            "providerID": machine.provider_id,
+            "taints": [*msgspec.to_builtins(registered.taints), not_ready],
+        },
+        "status": {
+            "capacity": format_resources(found.capacity),
+            "allocatable": format_resources(found.allocatable),
+            "conditions": [condition("Ready", "False", moment, "KubeletNotReady", "container network is not ready")],
+            "addresses": [{"type": "Hostname", "address": machine.node_name}],
+            "nodeInfo": {
+                "kubeletVersion": version,
+                "architecture": found.architecture,
+                "operatingSystem": found.os,
+                "osImage": registered.family,
+            },
+        },
+    }

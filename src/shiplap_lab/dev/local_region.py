@@ -33,7 +33,7 @@ from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
-from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
+from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.dev.dev_scenario import DevScenario, NodeMemoryRule, Outage, ScenarioCluster
 from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.running import announce_session
@@ -260,7 +260,7 @@ class LocalRegion:
             for item in cluster.objects:
                 self.apply(cluster.name, item)
             simulated.append(
-                SimulatedCluster(
+                PolledCluster(
                     self._servers[cluster.name],
                     hardware,
                     self._machines_of(cluster.name),

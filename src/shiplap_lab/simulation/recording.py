@@ -22,12 +22,13 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS
 from shiplap.manifests.custom_resources import Manifests
+from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
+from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.scenario import Fault, Play
-from shiplap_lab.virtual_time.simulated_cluster import Kube
 from shiplap_lab.virtual_time.supply import REGION, catalog
 
 _MOST_SAMPLES = 2000
@@ -127,7 +128,7 @@ class Recording:
 
     def _sample(self) -> Sample:
         """Nodes count as soon as they are paid for: by instance, whether or not they have joined."""
-        many = len(self._simulation.kubes) > 1
+        many = len(self._simulation.clusters) > 1
         nodes: dict[str, int] = {}
         hourly = listed = 0.0
         paid = (
@@ -143,7 +144,7 @@ class Recording:
             listed += self._prices.listed(instance.instance_type) or price
         return Sample(
             at_s=self._passed(),
-            pending=sum(len(kube.pending()) for kube in self._simulation.kubes.values()),
+            pending=sum(len(cluster.pending()) for cluster in self._simulation.clusters.values()),
             nodes={pool: nodes[pool] for pool in sorted(nodes)},
             hourly=round(hourly, 6),
             list_hourly=round(listed, 6),
@@ -154,8 +155,8 @@ class Recording:
         if self._offers is None:
             return None
         millicores = memory = count = 0
-        for kube in self._simulation.kubes.values():
-            for pod in kube.informer.pods.values():
+        for cluster in self._simulation.clusters.values():
+            for pod in cluster.informer.pods.values():
                 if pod.spec.node_name:
                     cpu, more = self._requested(pod)
                     millicores, memory, count = millicores + cpu, memory + more, count + 1
@@ -171,16 +172,16 @@ class Recording:
         return known
 
     def _frame(self) -> Frame:
-        kubes = self._simulation.kubes
-        pictures = [self._picture(kube) for _, kube in sorted(kubes.items())]
+        clusters = self._simulation.clusters
+        pictures = [self._picture(cluster) for _, cluster in sorted(clusters.items())]
         return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
 
-    def _picture(self, kube: Kube) -> ClusterPicture:
+    def _picture(self, cluster: SimulatedCluster[Instance]) -> ClusterPicture:
         known = (claim for checker in self._simulation.checkers for claim in checker.claims.values())
-        claims = [claim for claim in known if claim.cluster == kube.name]
-        nodes, pods = kube.informer.nodes, kube.informer.pods
+        claims = [claim for claim in known if claim.cluster == cluster.name]
+        nodes, pods = cluster.informer.nodes, cluster.informer.pods
         return picture_of_cluster(
-            kube.name,
+            cluster.name,
             self._simulation.loop.now(),
             [nodes[name] for name in sorted(nodes)],
             [pods[key] for key in sorted(pods)],

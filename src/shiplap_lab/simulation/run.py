@@ -20,6 +20,8 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
 from shiplap.settings import ClusterSettings
+from shiplap_lab.cluster_simulator.kubelet import is_ready
+from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
@@ -28,8 +30,14 @@ from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
 from shiplap_lab.virtual_time.invariants import InvariantChecker, Violation
 from shiplap_lab.virtual_time.scenario import Fault, Play, Wave
-from shiplap_lab.virtual_time.simulated_cluster import STEP_S, Kube
 from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext, settings_of
+from shiplap_lab.virtual_time.simulated_machines import (
+    STEP_S,
+    ClusterChanges,
+    ReplicaGroups,
+    SimulatedMachines,
+    cluster_in_virtual_time,
+)
 from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog
 from shiplap_lab.virtual_time.trace import Trace
 
@@ -111,10 +119,13 @@ class Simulation:
                 self.compute if name == self.compute.install else self.compute.of(name, self._new_checker())
             ]
         }
-        self.kubes = {name: self._kube(name) for name in scenario.clusters}
+        machines = SimulatedMachines(self.faults, self.trace, self._truth, self._class_of, seed)
+        self.clusters = {name: self._cluster(name, machines) for name in scenario.clusters}
+        self._groups = {name: ReplicaGroups(made, scenario.groups) for name, made in self.clusters.items()}
+        self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
-            install.connect(self.kubes)
-        self._seen: dict[str, set[str]] = {name: set() for name in self.kubes}
+            install.connect(self.clusters)
+        self._seen: dict[str, set[str]] = {name: set() for name in self.clusters}
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
         self._bound = 0
@@ -137,7 +148,7 @@ class Simulation:
         )
         made.is_held_up = self._is_held_up
         made.was_in_service = self._was_in_service
-        made.pods_of = lambda claim: self.kubes[claim.cluster].pods_of(claim.node_name)
+        made.pods_of = lambda claim: self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
         return made
 
     @property
@@ -163,10 +174,8 @@ class Simulation:
 
     def play(self) -> RunOutcome:
         """Run until all is settled, or until it should have been."""
-        for kube in self.kubes.values():
-            for group in self._play.scenario.groups:
-                kube.apply(group)
-            self.loop.every(STEP_S, partial(self._watch, kube), first_s=0.7)
+        for name in self.clusters:
+            self.loop.every(STEP_S, partial(self._watch, name), first_s=0.7)
         for wave in self._waves:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
@@ -207,7 +216,7 @@ class Simulation:
     # Periodic checks
 
     def _unrest(self) -> list[str]:
-        pending = [f"pod {pod.key} is pending" for kube in self.kubes.values() for pod in kube.pending()]
+        pending = [f"pod {pod.key} is pending" for cluster in self.clusters.values() for pod in cluster.pending()]
         return pending + [line for checker in self.checkers for line in checker.unfinished()]
 
     def _look(self) -> None:
@@ -217,7 +226,7 @@ class Simulation:
             install.checker.look(calm=calm)
             if install.dead_letters.letters:
                 self._violated("every message can be read", str(install.dead_letters.letters[0])[:300])
-        pending = {uid for kube in self.kubes.values() for uid in kube.pending_uids()}
+        pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
@@ -233,51 +242,48 @@ class Simulation:
         for observe in self.observers:
             observe()
 
-    def _watch(self, kube: Kube) -> None:
+    def _watch(self, cluster: str) -> None:
         """Send the hints that the watch function would send."""
         if not kube.changed_objects or self.faults.active_of("api-down"):
             return
-        seen = self._seen[kube.name]
+        seen = self._seen[cluster]
         pods: list[Pod] = []
         joined: list[Node] = []
         ready: list[Node] = []
-        for _, item in sorted(kube.changed_objects.items()):
+        for item in self._changes[cluster].take():
             if isinstance(item, Pod):
                 if not item.spec.node_name and item.metadata.uid not in seen and _is_unschedulable(item):
                     pods.append(item)
                 continue
             if item.metadata.uid not in seen:
                 joined.append(item)
-            if _is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
+            if is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
                 ready.append(item)
-        kube.changed_objects.clear()
         seen.update(pod.metadata.uid for pod in pods)
         seen.update(node.metadata.uid for node in joined)
         seen.update(f"{node.metadata.uid}/ready" for node in ready)
         fresh = ChangeBatch(tuple(pods), tuple(joined), tuple(ready))
-        for event in hints_of(kube.name, fresh, self.loop.now()) if fresh else ():
+        for event in hints_of(cluster, fresh, self.loop.now()) if fresh else ():
             for install in self.installs.values():
                 install.functions.route(event)
 
     # Events
 
-    def _kube(self, name: str) -> Kube:
-        return Kube(
-            name,
-            self.loop,
-            self.faults,
-            self.trace,
-            self._truth,
-            seed=self._seed,
-            node_class_of=self._class_of.__getitem__,
-            alive=lambda instance_id: instance_id not in self._checker_of(instance_id).ended,
-            joined=lambda instance, allocatable: self._checker_of(instance.id).joined(instance, allocatable),
-        )
+    def _cluster(self, name: str, machines: SimulatedMachines) -> SimulatedCluster[Instance]:
+        cluster = cluster_in_virtual_time(name, self.loop, self.faults, machines)
+
+        def joined(machine: Instance) -> None:
+            self.trace.record("node joined", node=machine.private_dns, instance=machine.id)
+            self._checker_of(machine.id).joined(machine, machines.resources(machine)[1])
+
+        cluster.kubelets.on_join.append(joined)
+        cluster.kubelets.on_gone.append(lambda machine: self.trace.record("node gone", node=machine.private_dns))
+        return cluster
 
     def _wave(self, wave: Wave) -> None:
-        for name, kube in self.kubes.items():
+        for name, groups in self._groups.items():
             if wave.cluster in ("", name):
-                kube.wanted[wave.group] = wave.replicas
+                groups.scale(wave.group, wave.replicas)
         self.trace.record("wave", group=wave.group, replicas=wave.replicas)
 
     def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
@@ -285,7 +291,7 @@ class Simulation:
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
         self.installs[instance.install].checker.launched(instance, request)
-        self.kubes[instance.cluster].boot(instance)
+        self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     def _instance_ended(self, instance_id: str) -> None:
         checker = self._checker_of(instance_id)
@@ -294,7 +300,7 @@ class Simulation:
         instance = checker.instances[instance_id]
         self.trace.record("instance ended", instance=instance_id)
         checker.instance_ended(instance_id)
-        self.kubes[instance.cluster].end(instance)
+        self.clusters[instance.cluster].kubelets.end(instance)
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
 
     def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
@@ -308,18 +314,17 @@ class Simulation:
             self._instance_ended(instance_id)
 
     def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
-        kube = self.kubes[cluster]
-        kube.informer.refresh()
-        node = kube.informer.nodes.get(self._checker_of(instance_id).instances[instance_id].private_dns)
-        return kube.pods_of(node.metadata.name) if node is not None and _is_ready(node) else ()
+        observed = self.clusters[cluster]
+        observed.informer.refresh()
+        node = observed.informer.nodes.get(self._checker_of(instance_id).instances[instance_id].private_dns)
+        return observed.kubelets.pods_of(node.metadata.name) if node is not None and is_ready(node) else ()
 
     def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
-        kube = self.kubes[claim.cluster]
-        kube.informer.refresh()
-        return kube.in_service.get(claim.node_name, 0.0) >= at
+        self.clusters[claim.cluster].informer.refresh()
+        return self._changes[claim.cluster].in_service.get(claim.node_name, 0.0) >= at
 
     def _is_held_up(self, claim: NodeClaim) -> bool:
-        pods = self.kubes[claim.cluster].pods_of(claim.node_name)
+        pods = self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
         now = self.loop.now()
         return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
 
@@ -414,7 +419,7 @@ class Simulation:
                 ami="ami-twin",
                 state="running",
                 launched_at=self.loop.now(),
-                cluster=min(self.kubes),
+                cluster=min(self.clusters),
                 claim=f"{pools[0]}-forgotten-{number}-{index}",
                 node_pool=pools[0],
                 private_dns=f"ip-10-9-{number}-{index}.internal",
@@ -424,7 +429,7 @@ class Simulation:
             self.trace.record("stray", instance=instance.id)
             self.compute.add(instance)
             self.compute.checker.instances[instance.id] = instance
-            self.kubes[instance.cluster].boot(instance)
+            self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     # The end
 
@@ -490,10 +495,6 @@ def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
     """Each EC2NodeClass has its own AMI; `default` has that of the fake."""
     names = (item.metadata.name for item in play.manifests.node_classes)
     return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
-
-
-def _is_ready(node: Node) -> bool:
-    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
 
 
 def _is_unschedulable(pod: Pod) -> bool:

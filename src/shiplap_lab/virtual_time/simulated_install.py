@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.bucket import FakeCatalog, FakeMemory, FakeRecorder
 from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.clock import FakeMeter
@@ -21,7 +23,6 @@ from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
 from shiplap_lab.virtual_time.invariants import InvariantChecker
-from shiplap_lab.virtual_time.simulated_cluster import Kube
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 
@@ -58,15 +59,15 @@ class SimulatedInstall:
             dead_letters=self.dead_letters,
         )
 
-    def connect(self, kubes: Mapping[str, Kube]) -> None:
+    def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
         loop, faults, _, sold, meter = self._stage
         capacity, joins = FakeCapacity(faults), FakeJoins(faults)
-        for name, kube in kubes.items():
+        for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
             self.functions.contexts[name] = FlowContext(
                 clock=loop.clock,
-                cluster=CheckedCluster(kube.server, faults, self.checker),
+                cluster=CheckedCluster(cluster.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
                 capacity=capacity,

@@ -19,9 +19,9 @@ from shiplap.instances.catalog.ec2_catalog import (
 )
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-from shiplap_lab.cluster_simulator.kubelet import Delays, Kubelets, is_ready
-from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine, NodeResources
-from shiplap_lab.cluster_simulator.simulation_steps import Runner, SimulatedCluster
+from shiplap_lab.cluster_simulator.kubelet import is_ready
+from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Machine, NodeResources
+from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 
@@ -68,7 +68,7 @@ class World:
         self.server = ApiServer(FakeClock(1000.0))
         self.machines: list[Machine] = []
         options.setdefault("delays", Delays(join_s=5.0, ready_s=2.0))
-        self.cluster = SimulatedCluster(self.server, ample, lambda: self.machines, **options)
+        self.cluster = PolledCluster(self.server, ample, lambda: self.machines, **options)
 
     def pod(self, name: str) -> Pod:
         return msgspec.convert(self.server.get("pods", name), Pod)
@@ -185,14 +185,14 @@ def test_the_runner_steps_clusters_and_hands_over_their_failure() -> None:
         return []
 
     server = ApiServer(FakeClock())
-    runner = Runner([SimulatedCluster(server, ample, machines)], FakeClock(), step_s=0.001).start()
+    runner = Runner([PolledCluster(server, ample, machines)], FakeClock(), step_s=0.001).start()
     assert stepped.wait(10.0)
     runner.stop()
 
     def broken() -> list[Machine]:
         raise RuntimeError("no instances")
 
-    failing = Runner([SimulatedCluster(server, ample, broken)], FakeClock(), step_s=0.0).start()
+    failing = Runner([PolledCluster(server, ample, broken)], FakeClock(), step_s=0.0).start()
     failing._thread.join(10.0)
     with pytest.raises(RuntimeError, match="no instances"):
         failing.stop()
@@ -232,12 +232,12 @@ def test_user_data_no_boot_script_understands_registers_nothing() -> None:
 
 def test_a_machine_with_broken_user_data_never_joins() -> None:
     server = ApiServer(FakeClock())
-    kubelets = Kubelets(server, ample)
     broken = [machine(1, user_data="[settings"), machine(2, user_data="kind: [node.eks.aws/v1alpha1")]
+    cluster = PolledCluster(server, ample, lambda: broken)
     for now in (10.0, 20.0):
-        kubelets.step(now, broken)
+        cluster.step(now)
     assert server.list("nodes").items == []
-    assert sorted(kubelets.broken) == ["i-1", "i-2"]
+    assert sorted(cluster.broken) == ["i-1", "i-2"]
 
 
 class TestHardware:
@@ -266,6 +266,7 @@ class TestHardware:
 
     def test_an_unknown_type_never_joins(self) -> None:
         server = ApiServer(FakeClock())
-        kubelets = Kubelets(server, CatalogHardware(Catalog(region="eu-west-1", types=())))
-        kubelets.step(10.0, [machine()])
-        assert "m5.large" in kubelets.broken["i-1"]
+        hardware = CatalogHardware(Catalog(region="eu-west-1", types=()))
+        cluster = PolledCluster(server, hardware, lambda: [machine()])
+        cluster.step(10.0)
+        assert "m5.large" in cluster.broken["i-1"]

@@ -1,0 +1,156 @@
+"""A simulated cluster: scheduler, kubelets and controllers over one API server's store.
+
+The simulation drives it in virtual time. `PolledCluster` and `Runner` drive it in real time for `shiplap dev`, by lists
+of the machines that EC2 runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from typing import Generic
+
+from shiplap.kubernetes.objects import Pod
+from shiplap.ports import Clock
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.controllers import DaemonSetController, ReplicaController
+from shiplap_lab.cluster_simulator.event_queue import EventQueue, SteppedEvents
+from shiplap_lab.cluster_simulator.informer import Informer, Kept
+from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
+from shiplap_lab.cluster_simulator.kubelet import Kubelets, M, NodeSource
+from shiplap_lab.cluster_simulator.machines import BootedMachines, Delays, Hardware, Machine
+
+_STEP_S = 0.05
+
+
+class SimulatedCluster(Generic[M]):
+    """One cluster. Its controllers look for changes at each `step`; machines act when their events are due.
+
+    While `is_down` the API server answers nobody. `most` and `scheduling_events` are for the Scheduler.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: ApiServer,
+        events: EventQueue,
+        nodes: NodeSource[M],
+        *,
+        is_down: Callable[[], bool] = lambda: False,
+        most: int = 0,
+        scheduling_events: bool = True,
+        recreate_pods: bool = True,
+    ) -> None:
+        self.name = name
+        self.server = server
+        self.informer = Informer(server, self._changed)
+        self.kubelets = Kubelets(server, self.informer, events, nodes, is_down)
+        self.replicas = ReplicaController(server, self.informer, adopts=recreate_pods)
+        self._daemon_sets = DaemonSetController(server, self.informer)
+        self._scheduler = Scheduler(server, most=most, events=scheduling_events)
+        self._events, self._is_down = events, is_down
+        self._waiting: dict[str, Pod] = {}
+
+    def step(self) -> None:
+        """Controllers, kube-scheduler and kubelets do what is to do, in a fixed order."""
+        if self._is_down():
+            return
+        self.informer.refresh()
+        self._daemon_sets.step()
+        self.replicas.step()
+        self._scheduler.step(self._events.now())
+        self.informer.refresh()
+        self.kubelets.step()
+
+    def pending(self) -> list[Pod]:
+        """Pods without a node, as of the last look."""
+        return [pod for _, pod in sorted(self._waiting.items())]
+
+    def pending_uids(self) -> list[str]:
+        """Of the same pods, in any order."""
+        return [pod.metadata.uid for pod in self._waiting.values()]
+
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:  # noqa: ARG002
+        if plural != "pods":
+            return
+        if isinstance(after, Pod) and not after.spec.node_name:
+            self._waiting[key] = after
+        else:
+            self._waiting.pop(key, None)
+
+
+class PolledCluster:
+    """A SimulatedCluster whose machines are read from lists. `machines` may hold the ended ones or leave them out.
+
+    `recreate_pods`: pods of ReplicaSets and StatefulSets come back when they are deleted.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        hardware: Hardware,
+        machines: Callable[[], Sequence[Machine]],
+        *,
+        delays: Delays = Delays(),  # noqa: B008 - frozen
+        joins: Callable[[Machine], float | None] | None = None,
+        recreate_pods: bool = True,
+        version: str = "v1.34.0",
+    ) -> None:
+        self._events = SteppedEvents()
+        self._machines = machines
+        self._running: dict[str, Machine] = {}
+        nodes = BootedMachines(hardware, delays, joins, version)
+        self._cluster = SimulatedCluster("", server, self._events, nodes, recreate_pods=recreate_pods)
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Why machines could not boot, by instance id."""
+        return self._cluster.kubelets.broken
+
+    def step(self, now: float) -> None:
+        """Do what is due at `now` (epoch seconds) and nothing else."""
+        running = {machine.id: machine for machine in self._machines() if machine.running}
+        for name in sorted(self._running.keys() - running.keys()):
+            self._cluster.kubelets.end(self._running.pop(name))
+        for name in sorted(running.keys() - self._running.keys()):
+            self._running[name] = running[name]
+            self._cluster.kubelets.boot(running[name], since=running[name].launched_at)
+        self._events.advance(now)
+        self._cluster.step()
+
+
+class Runner:
+    """Steps clusters in a thread, every 50 ms of real time.
+
+    Attributes:
+        failure: the error that ended the thread, None while all is well.
+    """
+
+    def __init__(self, clusters: Sequence[PolledCluster], clock: Clock, *, step_s: float = _STEP_S) -> None:
+        self.failure: Exception | None = None
+        self._clusters = clusters
+        self._clock = clock
+        self._step_s = step_s
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="simulated-clusters", daemon=True)
+
+    def start(self) -> Runner:
+        """Begin; returns itself."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End after the current step. Raises the error that a step ended with, if any."""
+        self._stopping.set()
+        self._thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._step_s):
+            try:
+                for cluster in self._clusters:
+                    cluster.step(self._clock.now())
+            except Exception as error:  # noqa: BLE001 - kept for `stop` and whoever looks: a thread has no caller
+                self.failure = error
+                return

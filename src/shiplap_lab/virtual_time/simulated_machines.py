@@ -1,0 +1,185 @@
+"""How machines behave in the simulation: how long they take by chance, the Nodes they register, and their faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import inf
+from random import Random
+from typing import Any
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import label_value_of
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import format_resources
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.ports import Instance
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.api_server.stored_pods import condition
+from shiplap_lab.cluster_simulator.controllers import NewPod
+from shiplap_lab.cluster_simulator.informer import Informer, Kept
+from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
+from shiplap_lab.virtual_time.scenario import ReplicaGroup
+from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
+from shiplap_lab.virtual_time.trace import Trace
+
+STEP_S = 2.0
+"""How often the controllers look whether anything has changed, in seconds."""
+
+SCHEDULED_PER_S = 300
+"""Pods that the kube-scheduler tries in a second; one in its default configuration does a few hundred."""
+
+_NEIGHBOUR_TAINT = {"key": "neighbour.example.com/claimed", "effect": "NoSchedule"}
+"""What a hostile neighbour puts on every new node."""
+
+_BOOT_S = (25.0, 55.0)
+_READY_S = (2.0, 8.0)
+_POD_END_S = (1.0, 20.0)
+
+
+class SimulatedMachines:
+    """The NodeSource of the simulation, for the clusters of one run."""
+
+    pod_start_s = 2.0
+    node_gone_s = 30.0
+
+    def __init__(
+        self, faults: FaultInjector, trace: Trace, hardware: SimulatedHardware, class_of: Mapping[str, str], seed: int
+    ) -> None:
+        self._faults, self._trace, self._hardware = faults, trace, hardware
+        self._class_of, self._seed = class_of, seed
+        self._tainted: set[str] = set()
+
+    def join_s(self, machine: Instance) -> float | None:
+        """Seconds until the Node registers; faults that are active at the boot count."""
+        if self._faults.hits("never-join"):
+            self._trace.record("will not join", instance=machine.id)
+            return None
+        if self._faults.active_of("taint"):
+            self._tainted.add(machine.id)
+        late = sum(fault.amount for _, fault in self._faults.active_of("late-join"))
+        return self._chance("boot", machine.id).uniform(*_BOOT_S) + late
+
+    def ready_s(self, machine: Instance) -> float:
+        return self._chance("ready", machine.id).uniform(*_READY_S)
+
+    def pod_end_s(self, uid: str) -> float:
+        return self._chance("end", uid).uniform(*_POD_END_S)
+
+    def _chance(self, what: str, name: str) -> Random:
+        return Random(f"{self._seed}:{what}:{name}")  # noqa: S311 - repeatable chance
+
+    def resources(self, machine: Instance) -> tuple[dict[str, int], dict[str, int]]:
+        """Capacity and allocatable of a machine, canonical units."""
+        return self._hardware.resources(self._class_of[machine.node_pool], machine.instance_type, machine.ami)
+
+    def node_object(self, machine: Instance, now: float) -> dict[str, Any]:
+        """The Node with the labels that Shiplap's user data would give it."""
+        capacity, allocatable = self.resources(machine)
+        taints = [{"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}]
+        taints += [_NEIGHBOUR_TAINT] if machine.id in self._tainted else []
+        not_ready = condition("Ready", "False", rfc3339(now), "KubeletNotReady", "container network is not ready")
+        return {
+            "metadata": {
+                "name": machine.private_dns,
+                "labels": {
+                    labels.NODE_POOL: label_value_of(machine.node_pool),
+                    labels.HOSTNAME: machine.private_dns,
+                    labels.INSTANCE_TYPE: machine.instance_type,
+                    labels.ZONE: machine.zone,
+                    labels.REGION: REGION,
+                    labels.ARCH: "amd64",
+                    labels.OS: "linux",
+                },
+            },
+            "spec": {"providerID": machine.provider_id, "taints": taints},
+            "status": {
+                "capacity": format_resources(capacity),
+                "allocatable": format_resources(allocatable),
+                "conditions": [not_ready],
+            },
+        }
+
+
+class ClusterChanges:
+    """What has changed in a cluster since it was last taken, and until when each initialised Node was in service."""
+
+    def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
+        self.in_service: dict[str, float] = {}
+        self._objects: dict[tuple[str, str], Pod | Node] = {}
+        self._now = now
+        informer.listeners.append(self._changed)
+
+    def take(self) -> list[Pod | Node]:
+        """Changed objects in a fixed order, each as it is now; they count as seen."""
+        taken = [item for _, item in sorted(self._objects.items())]
+        self._objects.clear()
+        return taken
+
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+        if isinstance(after, Node) and after.metadata.labels.get(labels.INITIALIZED) == "true":
+            self.in_service[key] = inf
+        elif isinstance(before, Node) and key in self.in_service:
+            self.in_service[key] = self._now()
+        if isinstance(after, Pod | Node):
+            self._objects[plural, key] = after
+        else:
+            self._objects.pop((plural, key), None)
+
+
+class ReplicaGroups:
+    """The ReplicaSets of a cluster, one per group of the scenario; a group has no replicas until it is scaled."""
+
+    def __init__(self, cluster: SimulatedCluster[Instance], groups: tuple[ReplicaGroup, ...]) -> None:
+        self._replicas, self._cluster = cluster.replicas, cluster.name
+        self._new_pods = {group.name: self._pods_of(group) for group in groups}
+        for group in groups:
+            if group.max_unavailable is not None:
+                budget = {"selector": {"matchLabels": {"app": group.name}}, "maxUnavailable": group.max_unavailable}
+                cluster.server.create("poddisruptionbudgets", {"metadata": {"name": group.name}, "spec": budget})
+
+    def scale(self, group: str, replicas: int) -> None:
+        """From now on a group has so many pods."""
+        self._replicas.scale(self._uid(group), replicas, self._new_pods[group])
+
+    def _uid(self, group: str) -> str:
+        return f"rs-{self._cluster}-{group}"
+
+    def _pods_of(self, group: ReplicaGroup) -> NewPod:
+        numbers = count(1)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": group.name, "uid": self._uid(group.name)}
+        container = {"name": "main", "resources": {"requests": {"cpu": group.cpu, "memory": group.memory}}}
+
+        def new_pod(_lost: str) -> dict[str, Any]:
+            name = f"{group.name}-{next(numbers):05d}"
+            return {
+                "metadata": {
+                    "name": name,
+                    "uid": f"{self._cluster}-{name}",
+                    "labels": {"app": group.name},
+                    "annotations": dict(group.annotations),
+                    "ownerReferences": [{**owner, "controller": True}],
+                },
+                "spec": {"containers": [container], **group.spec},
+            }
+
+        return new_pod
+
+
+def cluster_in_virtual_time(
+    name: str, loop: EventLoop, faults: FaultInjector, machines: SimulatedMachines
+) -> SimulatedCluster[Instance]:
+    """A cluster whose controllers look every `STEP_S`."""
+    cluster = SimulatedCluster(
+        name,
+        ApiServer(loop.clock),
+        loop,
+        machines,
+        is_down=lambda: bool(faults.active_of("api-down")),
+        most=int(SCHEDULED_PER_S * STEP_S),
+        scheduling_events=False,
+    )
+    loop.every(STEP_S, cluster.step, first_s=0.5)
+    return cluster
