@@ -117,6 +117,7 @@ class PolledCluster:
             self._cluster.kubelets.boot(running[name], since=running[name].launched_at)
         self._events.advance(now)
         self._cluster.step()
+        self._events.advance(now)
 
 
 class Runner:
