@@ -149,10 +149,8 @@ class Story:
             self.clock.advance(5)
             if functions:
                 self.lifecycle()
-            if scheduler:
-                self.cluster.step(self.clock.now())
-            else:  # so that `lifecycle` is the one that binds pods
-                self.cluster._kubelets.step(self.clock.now(), self.cluster._machines())
+            # Without the scheduler `lifecycle` is the one that binds pods.
+            self.cluster.step(self.clock.now(), controllers=scheduler)
 
     def pod(self, name: str, **spec: Any) -> None:
         body = {

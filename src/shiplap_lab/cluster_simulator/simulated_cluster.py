@@ -107,8 +107,8 @@ class PolledCluster:
         """Why machines could not boot, by instance id."""
         return self._cluster.kubelets.broken
 
-    def step(self, now: float) -> None:
-        """Do what is due at `now` (epoch seconds) and nothing else."""
+    def step(self, now: float, *, controllers: bool = True) -> None:
+        """Do what is due at `now` (epoch seconds) and nothing else; without `controllers` only kubelets act."""
         running = {machine.id: machine for machine in self._machines() if machine.running}
         for name in sorted(self._running.keys() - running.keys()):
             self._cluster.kubelets.end(self._running.pop(name))
@@ -116,7 +116,11 @@ class PolledCluster:
             self._running[name] = running[name]
             self._cluster.kubelets.boot(running[name], since=running[name].launched_at)
         self._events.advance(now)
-        self._cluster.step()
+        if controllers:
+            self._cluster.step()
+        else:
+            self._cluster.informer.refresh()
+            self._cluster.kubelets.step()
         self._events.advance(now)
 
 
