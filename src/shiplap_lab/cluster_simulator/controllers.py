@@ -112,6 +112,11 @@ class ReplicaController:
         self._stale: set[_SetKey] = set()
         informer.listeners.append(self._changed)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no set has changed or was scaled since the last step."""
+        return not self._stale
+
     def scale(self, uid: str, replicas: int, new_pod: NewPod) -> None:
         """From now on the ReplicaSet with this uid has so many pods."""
         key = ("ReplicaSet", uid)

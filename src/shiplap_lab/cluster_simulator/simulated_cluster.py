@@ -50,10 +50,14 @@ class SimulatedCluster(Generic[M]):
         self._scheduler = Scheduler(server, most=most, events=scheduling_events)
         self._events, self._is_down = events, is_down
         self._waiting: dict[str, Pod] = {}
+        self._at_rest = ""
 
     def step(self) -> None:
         """Controllers, kube-scheduler and kubelets do what is to do, in a fixed order."""
         if self._is_down():
+            return
+        version = self.server.resource_version
+        if version == self._at_rest and self.replicas.is_settled:
             return
         self.informer.refresh()
         self._daemon_sets.step()
@@ -61,6 +65,8 @@ class SimulatedCluster(Generic[M]):
         self._scheduler.step(self._events.now())
         self.informer.refresh()
         self.kubelets.step()
+        # After a step that wrote nothing, the same step on the same objects writes nothing again.
+        self._at_rest = version if self.server.resource_version == version else ""
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""

@@ -244,7 +244,7 @@ class Simulation:
 
     def _watch(self, cluster: str) -> None:
         """Send the hints that the watch function would send."""
-        if not kube.changed_objects or self.faults.active_of("api-down"):
+        if not self._changes[cluster].objects or self.faults.active_of("api-down"):
             return
         seen = self._seen[cluster]
         pods: list[Pod] = []

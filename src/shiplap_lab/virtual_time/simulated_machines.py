@@ -108,14 +108,14 @@ class ClusterChanges:
 
     def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
         self.in_service: dict[str, float] = {}
-        self._objects: dict[tuple[str, str], Pod | Node] = {}
+        self.objects: dict[tuple[str, str], Pod | Node] = {}
         self._now = now
         informer.listeners.append(self._changed)
 
     def take(self) -> list[Pod | Node]:
         """Changed objects in a fixed order, each as it is now; they count as seen."""
-        taken = [item for _, item in sorted(self._objects.items())]
-        self._objects.clear()
+        taken = [item for _, item in sorted(self.objects.items())]
+        self.objects.clear()
         return taken
 
     def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
@@ -124,9 +124,9 @@ class ClusterChanges:
         elif isinstance(before, Node) and key in self.in_service:
             self.in_service[key] = self._now()
         if isinstance(after, Pod | Node):
-            self._objects[plural, key] = after
+            self.objects[plural, key] = after
         else:
-            self._objects.pop((plural, key), None)
+            self.objects.pop((plural, key), None)
 
 
 class ReplicaGroups:
