@@ -98,7 +98,7 @@ class ClusterDocument(_Part, frozen=True):
     placement: str = "nominate"
     join_timeout_s: int = msgspec.field(default=900, name="joinTimeoutSeconds")
     unproven_nodes: int = 200
-    unproven_pod_nodes: int = 0
+    unproven_pod_nodes: int = 35
     node_repair: bool = True
     dry_run: bool = True
     zonal_shift: bool = False

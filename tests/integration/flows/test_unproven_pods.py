@@ -1,4 +1,4 @@
-"""With `unprovenPodNodes`, kinds of pods that no node has run cost few nodes together, the first batch included."""
+"""Kinds of pods that no node has run cost few nodes together, the first batch included, unless a cluster opts out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ def bounded(stage: Stage, most: int = 35) -> None:
     stage.settings = msgspec.structs.replace(stage.settings, unproven_pod_nodes=most, unproven_nodes=2000)
 
 
-def besieged(most: int = 35) -> Besieged:
+def besieged(most: int | None = None) -> Besieged:
+    """With the settings of a cluster that says nothing, or with a bound that AMIs do not hide."""
     stage = Besieged()
-    bounded(stage, most)
+    if most is not None:
+        bounded(stage, most)
     return stage
 
 
@@ -32,9 +34,10 @@ def assert_bounded(stage: Stage, in_five_minutes: int = 35, in_an_hour: int = 60
 # What no node takes
 
 
+@pytest.mark.parametrize("most", [None, 35])
 @pytest.mark.parametrize("cpu", [SIX_TO_A_NODE, ONE_TO_A_NODE])
-def test_the_first_batch_of_a_crowd_is_within_the_bound(cpu: str) -> None:
-    stage = besieged()
+def test_the_first_batch_of_a_crowd_is_within_the_bound(cpu: str, most: int | None) -> None:
+    stage = besieged(most)
     stage.add_pods(500, cpu=cpu, memory="2Gi")
     stage.minutes(75)
     assert_bounded(stage)
@@ -56,8 +59,9 @@ def test_the_hour_is_in_proportion_to_the_five_minutes() -> None:
     assert_bounded(stage, 7, 12)
 
 
-def test_other_kinds_every_minute_do_not_get_a_batch_each() -> None:
-    stage = besieged()
+@pytest.mark.parametrize("most", [None, 35])
+def test_other_kinds_every_minute_do_not_get_a_batch_each(most: int | None) -> None:
+    stage = besieged(most)
     for minute in range(75):
         stage.add_pods(
             3, cpu=ONE_TO_A_NODE, memory="2Gi", prefix=f"m{minute:02d}", tolerations=[own_toleration(minute)]
@@ -126,9 +130,50 @@ def test_a_new_kind_that_comes_with_a_crowd_gets_its_first_node_with_the_first_b
     assert any(pod.name.startswith("z-good") for claim in stage.claims() for pod in claim.pods)
 
 
-def honest(nodes: int = 300, most: int = 35) -> Disrupted:
+def test_a_new_kind_gets_its_first_node_within_five_minutes_of_a_crowd_that_used_up_its_own() -> None:
+    """Ten of the hour's sixty nodes are only launched as the first of their kind."""
+    stage = besieged()
+    stage.add_pods(500, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="a-crowd")
+    stage.minutes(20)
+    assert len(stage.compute.launches) == 50
+    stage.add_pods(100, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="good", tolerations=[TOLERATED])
+    stage.minutes(6)
+    assert {pod["metadata"]["name"].rpartition("-")[0] for pod in stage.waiting()} == {"a-crowd"}
+
+
+def test_newer_kinds_do_not_keep_an_old_one_from_its_first_node() -> None:
+    """Kinds come faster than the hour's bound allows first nodes; who has waited longest is next."""
+    stage = besieged()
+    for minute in range(30):
+        stage.add_pods(
+            3, cpu=ONE_TO_A_NODE, memory="2Gi", prefix=f"a{minute:02d}", tolerations=[own_toleration(minute)]
+        )
+        if minute == 25:
+            stage.add_pods(1, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="z-good", tolerations=[TOLERATED])
+        stage.minutes(1)
+    for minute in range(30, 100):
+        stage.add_pods(
+            1, cpu=ONE_TO_A_NODE, memory="2Gi", prefix=f"a{minute:02d}", tolerations=[own_toleration(minute)]
+        )
+        stage.minutes(1)
+    assert not any(pod["metadata"]["name"].startswith("z-good") for pod in stage.waiting())
+    assert_bounded(stage, in_an_hour=60 + 1)  # a node that runs a pod does not count
+
+
+def test_a_kind_that_runs_on_nodes_of_others_is_not_slowed() -> None:
+    """A cluster that had node groups before: its workloads are proven from the first look on."""
     stage = Disrupted()
-    bounded(stage, most)
+    stage.server.create("nodes", {"metadata": {"name": "theirs"}, "spec": {"providerID": "aws:///eu-west-1a/i-0abc"}})
+    stage.add_pods(1, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="before")
+    stage.server.bind("before-000", "theirs", "default")
+    stage.add_pods(100, cpu=ONE_TO_A_NODE, memory="2Gi")
+    assert len(stage.schedule().launched) == 100
+
+
+def honest(nodes: int = 300, most: int | None = None) -> Disrupted:
+    stage = Disrupted()
+    if most is not None:
+        bounded(stage, most)
     stage.add_pods(nodes, cpu=ONE_TO_A_NODE, memory="2Gi")
     return stage
 

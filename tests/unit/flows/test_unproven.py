@@ -68,10 +68,11 @@ def test_nodes_in_vain_count_after_they_have_gone() -> None:
     assert left([claim("proven")], state=noted) == 34
 
 
-def test_a_kind_is_proven_by_any_node_of_ours_that_runs_it_or_by_memory() -> None:
+def test_a_kind_is_proven_by_any_node_that_runs_it_or_by_memory() -> None:
     claims = [claim("x", "a"), claim("y")]
     assert left(claims, pod("elsewhere", node="node-y")) == 35
-    assert left(claims, pod("elsewhere", node="somebody-elses")) == 34
+    assert left(claims, pod("elsewhere", node="somebody-elses")) == 35
+    assert left(claims, pod("other", "b", node="somebody-elses")) == 34
     assert left(claims, state=DecisionState(0, proven={pod_kind(pod("any")): 1.0})) == 35
 
 
@@ -85,7 +86,7 @@ def test_a_kind_is_proven_by_any_node_of_ours_that_runs_it_or_by_memory() -> Non
 )
 def test_pods_that_prove_nothing(odd: Pod) -> None:
     view = ClusterView(pods=(odd,))
-    assert running_kinds(view, [claim("x")]) == frozenset()
+    assert running_kinds(view) == frozenset()
     assert left([claim("x", "a")], odd) == 34
 
 
@@ -104,11 +105,11 @@ def test_one_pod_of_a_proven_kind_frees_its_claim() -> None:
 def test_kinds_take_turns_and_those_that_had_nodes_come_last() -> None:
     claims = [claim(f"a-{number}", "a") for number in range(5)] + [claim("b", "b"), claim("free")]
     bound = UnprovenPodLimit(windows(3), tried={pod_kind(pod("any", "a")): 1})
-    kept, told = within_limit(claims, bound, NOW)
+    kept, told = within_limit(claims, bound, ClusterView(), NOW)
     assert [item.name for item in kept] == ["a-0", "a-1", "b", "free"]
     assert told == ()
     nothing = UnprovenPodLimit(windows(3), launched_at=(NOW - 1,) * 3)
-    assert [item.name for item in within_limit(claims, nothing, NOW)[0]] == ["free"]
+    assert [item.name for item in within_limit(claims, nothing, ClusterView(), NOW)[0]] == ["free"]
 
 
 def test_the_reason_names_the_window_that_is_full_for_longest() -> None:

@@ -67,7 +67,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     placement: str = "nominate"
     join_timeout_s: int = 900
     unproven_nodes: int = 200
-    unproven_pod_nodes: int = 0
+    unproven_pod_nodes: int = 35
     node_repair: bool = True
     dry_run: bool = True
     zonal_shift: bool = False

@@ -1,10 +1,13 @@
-"""How many nodes may be launched for pods of which no node has run any yet: a bound that a cluster may set.
+"""How many nodes may be launched for pods of which no node is known to have run any.
 
 `futile_launches` learns only from nodes in vain. So the first launch for a new kind of pods is as large as they need,
-and each further kind starts again. A cluster for which that is too much says how many such nodes it risks within five
-minutes; within an hour it is more, in proportion. All kinds count together, and so do nodes launched for pods that have
-gone meanwhile. `futile_launches.pod_kind` says which pods are of one kind. A node that runs one of them proves the
-kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
+and each further kind starts again. Each cluster therefore bounds how many such nodes are launched within five minutes;
+within an hour it is more, in proportion. All kinds count together, and so do nodes launched for pods that have gone
+meanwhile. `futile_launches.pod_kind` says which pods are of one kind. A pod on any node, whoever launched the node,
+proves its kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
+
+Part of the hour's bound is reserved for the first node of each kind. So pods that no node takes do not keep other kinds
+from their proof.
 """
 
 from __future__ import annotations
@@ -37,11 +40,15 @@ MOST_KINDS = 1000
 """Kinds remembered of a cluster: each decision reads them."""
 
 
+RESERVE = 6
+"""One of so many nodes of the hour's bound, rounded up, is only launched as the first node of a kind."""
+
+
 class UnprovenPodLimit(msgspec.Struct, frozen=True):
     """At most so many nodes for kinds without proof: by window, in seconds, as `MOST_IN_WINDOW`.
 
-    `launched_at`: when nodes of the last hour were launched that count, sorted. `tried`: how many of those that are
-    still known each kind has had. `proven`: kinds that are not bounded.
+    `launched_at`: when nodes of the last hour were launched that count, sorted. `tried`: how many nodes each kind is
+    known to have had. `proven`: kinds that are not bounded.
     """
 
     most: Mapping[float, int]
@@ -49,15 +56,15 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
     tried: Mapping[PodKind, int] = {}
     proven: Set[PodKind] = frozenset()
 
-    def allowed(self, now: float) -> int:
-        """How many nodes more may be launched now."""
-        return allowance(self.launched_at, now, self.most)
+    def allowed(self, now: float, *, is_first: bool = True) -> int:
+        """How many nodes more may be launched now as the first ones of their kinds, or else as further ones."""
+        return allowance(self.launched_at, now, self._most(is_first))
 
-    def reason(self, now: float) -> str:
+    def reason(self, now: float, *, is_first: bool = True) -> str:
         """Why no more may be launched now, and until when."""
         full = [
             (times[len(times) - most] + window, len(times), window)
-            for window, most in sorted(self.most.items())
+            for window, most in sorted(self._most(is_first).items())
             if len(times := self._within(window, now)) >= most
         ]
         until, number, window = max(full)
@@ -67,6 +74,10 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
             f"when a node runs a pod like this one, or after {rfc3339(until)}"
         )
 
+    def _most(self, is_first: bool) -> Mapping[float, int]:
+        hour = self.most[FUTILE_FOR_S]
+        return self.most if is_first else {**self.most, FUTILE_FOR_S: hour - -(-hour // RESERVE)}
+
     def _within(self, window: float, now: float) -> list[float]:
         return [at for at in self.launched_at if at > now - window]
 
@@ -75,6 +86,12 @@ def windows(most: int) -> dict[float, int]:
     """What may be launched within each window, in seconds, where `most` may be within five minutes; rounded up."""
     widest = MOST_IN_WINDOW[FIVE_MINUTES_S]
     return {window: -(-most * number // widest) for window, number in MOST_IN_WINDOW.items()}
+
+
+def is_any_unproven(view: ClusterView, state: DecisionState) -> bool:
+    """Whether a pod waits whose kind is bounded; otherwise there is no need to know all claims."""
+    unknown = {pod_kind(pod) for pod in view.unbound} - state.proven.keys()
+    return bool(unknown) and not unknown <= running_kinds(view)
 
 
 def unproven_pod_limit(
@@ -89,10 +106,10 @@ def unproven_pod_limit(
         state: what was written down of nodes in vain that are, and of kinds that were run.
         now: epoch seconds.
     """
-    proven = running_kinds(view, claims) | state.proven.keys()
+    proven = running_kinds(view) | state.proven.keys()
     names = {claim.name for claim in claims}
     launched_at = [at for name, at in state.futile.items() if name not in names]
-    tried: Counter[PodKind] = Counter()
+    tried = Counter(item.like for item in state.refused.values() if item.like)
     for claim in claims:
         if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
             launched_at.append(claim.created_at)
@@ -100,10 +117,9 @@ def unproven_pod_limit(
     return UnprovenPodLimit(windows(most), tuple(sorted(launched_at)), tried, proven)
 
 
-def running_kinds(view: ClusterView, claims: Iterable[NodeClaim]) -> frozenset[PodKind]:
-    """The kinds of all pods on nodes of claims, but for those that belong to their node."""
-    nodes = sorted({claim.node_name for claim in claims if claim.node_name})
-    return frozenset(pod_kind(pod) for name in nodes for pod in view.by_node.get(name, ()) if _has_run(pod))
+def running_kinds(view: ClusterView) -> frozenset[PodKind]:
+    """The kinds of all pods on nodes, but for those that belong to their node."""
+    return frozenset(pod_kind(pod) for pods in view.by_node.values() for pod in pods if _has_run(pod))
 
 
 def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[PodKind]) -> list[NodeClaim]:
@@ -118,26 +134,30 @@ def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[P
 
 
 def within_limit(
-    planned: Sequence[NodeClaim], bound: UnprovenPodLimit, now: float
+    planned: Sequence[NodeClaim], bound: UnprovenPodLimit, view: ClusterView, now: float
 ) -> tuple[list[NodeClaim], tuple[Unschedulable, ...]]:
     """The claims that may be launched now, in their order, and what users of the other claims' pods are told.
 
-    The kinds take turns, those with the fewest nodes first: one node of a kind is enough to prove it.
+    The kinds take turns, those with the fewest nodes first: one node of a kind is enough to prove it. Of those with
+    equally many, the one whose pods have waited longest is first, so that new kinds cannot keep an old one waiting.
     """
+    created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.unbound}
     tried = Counter(bound.tried)
-    turns: list[tuple[int, int]] = []
+    turns: list[tuple[int, str, int]] = []
     for place, claim in enumerate(planned):
         if claim.unproven:
-            turns.append((min(tried[kind] for kind in claim.unproven), place))
+            oldest = min((created.get(pod.uid, "") for pod in claim.pods), default="")
+            turns.append((min(tried[kind] for kind in claim.unproven), oldest, place))
             tried.update(claim.unproven)
-    allowed = bound.allowed(now)
-    late = {place for _, place in sorted(turns)[allowed:]}
+    late: dict[int, bool] = {}
+    for number, _, place in sorted(turns):
+        if bound.allowed(now, is_first=number == 0):
+            bound = replace(bound, launched_at=(*bound.launched_at, now))
+        else:
+            late[place] = number == 0
     kept = [claim for place, claim in enumerate(planned) if place not in late]
-    if not late:
-        return kept, ()
-    full = replace(bound, launched_at=(*bound.launched_at, *(now for _ in range(allowed))))
-    why = full.reason(now)
-    return kept, tuple(Unschedulable(pod, why) for place in sorted(late) for pod in planned[place].pods)
+    why = {is_first: bound.reason(now, is_first=is_first) for is_first in set(late.values())}
+    return kept, tuple(Unschedulable(pod, why[late[place]]) for place in sorted(late) for pod in planned[place].pods)
 
 
 def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: UnprovenPodLimit, now: float) -> bool:
@@ -149,11 +169,12 @@ def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: Unproven
         bound: see `unproven_pod_limit`.
         now: epoch seconds.
     """
-    if bound.allowed(now) or any(claim.state in LEAVING for claim in claims):
+    if bound.allowed(now, is_first=False) or any(claim.state in LEAVING for claim in claims):
         return True
     if any(node.metadata.deletion_timestamp for node in view.nodes):
         return True
-    return any(pod_kind(pod) in bound.proven for pod in view.unbound)
+    waiting = {pod_kind(pod) for pod in view.unbound}
+    return not bound.proven.isdisjoint(waiting) or (bound.allowed(now) > 0 and not waiting <= bound.tried.keys())
 
 
 def record_kinds(
@@ -165,7 +186,7 @@ def record_kinds(
         StoreError: tried again with the next sweep.
     """
     now = context.clock.now()
-    running = running_kinds(view, claims)
+    running = running_kinds(view)
     due = [kind for kind in sorted(running) if kind in state.proven and state.proven[kind] + RENEW_S <= now]
     due += sorted(running - state.proven.keys())[: max(MOST_KINDS - len(state.proven), 0)]
     if due:

@@ -212,11 +212,10 @@ class _LaunchLimits:
         self._sold = [item for catalog in priced.snapshot.catalogs for item in catalog.instance_types]
         self._amis = unproven_amis.limits_of_amis(joins, self._sold, settings.unproven_nodes)
         self._unproven_pods: unproven_pods.UnprovenPodLimit | None = None
-        if most := settings.unproven_pod_nodes:
+        view, most = priced.snapshot.view, settings.unproven_pod_nodes
+        if most and unproven_pods.is_any_unproven(view, inputs.state):
             claims, now = context.state.claims(settings.name), context.clock.now()
-            self._unproven_pods = unproven_pods.unproven_pod_limit(
-                most, priced.snapshot.view, claims, inputs.state, now
-            )
+            self._unproven_pods = unproven_pods.unproven_pod_limit(most, view, claims, inputs.state, now)
 
     def rule_out_a_plan(self, *, sweeping: bool) -> bool:
         """Whether nothing could be launched whatever the plan.
@@ -270,7 +269,8 @@ class _LaunchLimits:
         if limit is None:
             return planned
         marked = unproven_pods.mark_unproven(planned, self._priced.snapshot.view, limit.proven)
-        kept, unschedulable = unproven_pods.within_limit(marked, limit, self._context.clock.now())
+        view, now = self._priced.snapshot.view, self._context.clock.now()
+        kept, unschedulable = unproven_pods.within_limit(marked, limit, view, now)
         if len(kept) < len(planned):
             self._context.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
             about = {"cluster": self._settings.name, "reason": unschedulable[0].message}
