@@ -15,6 +15,7 @@ from shiplap.flows.interrupt import notices
 from shiplap.flows.interrupt.interrupt import interrupt
 from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer
+from shiplap.flows.planning.futile_launches import pod_kind
 from shiplap.flows.schedule.schedule import ScheduleReport, schedule
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import (
@@ -199,6 +200,11 @@ class Stage:
                     "status": {"phase": "Pending", "conditions": [pending]},
                 },
             )
+
+    def prove_pending_kinds(self, prefix: str = "") -> None:
+        """Nodes have run pods like those that wait, so that a burst of them is not bounded."""
+        pods = [pod for pod in self.cluster.pending_pods() if pod.metadata.name.startswith(prefix)]
+        self.state.mark_proven(self.name, sorted({pod_kind(pod) for pod in pods}), self.clock.now())
 
     # What kubelets and kube-scheduler do
 

@@ -61,6 +61,7 @@ def test_a_region_without_capacity_makes_no_storm() -> None:
 def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as_it_gives() -> None:
     stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(90, cpu="1200m", memory="2Gi")
+    stage.prove_pending_kinds()
     dry(stage)
     first = stage.schedule()
     assert (len(first.failed), launches(stage)) == (90, 1)
@@ -93,6 +94,7 @@ def test_a_shape_that_failed_is_not_asked_for_again_in_the_same_round() -> None:
     stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
     stage.settings = msgspec.structs.replace(stage.settings, unproven_nodes=250)
     stage.add_pods(250, cpu="1200m", memory="2Gi")
+    stage.prove_pending_kinds()
     dry(stage)
     assert len(stage.schedule().failed) == 250
     assert launches(stage) == 1

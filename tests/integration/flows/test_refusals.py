@@ -88,6 +88,7 @@ def test_pods_whose_nodes_are_taken_are_never_slowed_by_others() -> None:
     began = stage.clock.now()
     for minute in range(5):
         stage.add_pods(200, cpu="6", memory="2Gi", prefix=f"good-{minute}", tolerations=[TOLERATED])
+        stage.prove_pending_kinds("good")
         stage.around()
         assert {pod["metadata"]["name"][:8] for pod in stage.waiting()} == {"kept-off"}, "served within the minute"
     homes = {pod["spec"].get("nodeName") for pod in stage.server.list("pods").items} - {None, ""}

@@ -316,6 +316,7 @@ def test_a_sweep_that_cannot_see_the_instances_plans_all_the_same() -> None:
 def test_more_claims_than_one_transaction_holds_are_all_launched_even_if_the_second_half_loses_a_race() -> None:
     stage = Stage((pool("any", ("m6i",), sizes=("large",)),))
     stage.add_pods(120, cpu="1200m")
+    stage.prove_pending_kinds()
     stage.faults.on("before", "state.commit", EpochMoved(CLUSTER, 1), nth=2)
     report = stage.schedule()
     assert (len(report.launched), report.failed, report.unfinished) == (120, (), "")

@@ -58,13 +58,13 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
 
     def allowed(self, now: float, *, is_first: bool = True) -> int:
         """How many nodes more may be launched now as the first ones of their kinds, or else as further ones."""
-        return allowance(self.launched_at, now, self._most(is_first))
+        return allowance(self.launched_at, now, self._most(is_first=is_first))
 
     def reason(self, now: float, *, is_first: bool = True) -> str:
         """Why no more may be launched now, and until when."""
         full = [
             (times[len(times) - most] + window, len(times), window)
-            for window, most in sorted(self._most(is_first).items())
+            for window, most in sorted(self._most(is_first=is_first).items())
             if len(times := self._within(window, now)) >= most
         ]
         until, number, window = max(full)
@@ -74,7 +74,7 @@ class UnprovenPodLimit(msgspec.Struct, frozen=True):
             f"when a node runs a pod like this one, or after {rfc3339(until)}"
         )
 
-    def _most(self, is_first: bool) -> Mapping[float, int]:
+    def _most(self, *, is_first: bool) -> Mapping[float, int]:
         hour = self.most[FUTILE_FOR_S]
         return self.most if is_first else {**self.most, FUTILE_FOR_S: hour - -(-hour // RESERVE)}
 
