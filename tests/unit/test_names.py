@@ -18,7 +18,7 @@ def _modules() -> list[Path]:
 
 
 def _is_parallel(path: Path) -> bool:
-    return not set(path.parts).isdisjoint(PARALLEL)
+    return not set(path.relative_to(ROOT).parts).isdisjoint(PARALLEL)
 
 
 def _is_entry(path: Path) -> bool:
@@ -36,7 +36,7 @@ def test_names_of_modules_are_unique() -> None:
     assert len(places) > 300
     assert twice == {}
     assert all(
-        len({part for path in found for part in path.parts if part in PARALLEL}) == len(found)
+        len({part for path in found for part in path.relative_to(ROOT).parts if part in PARALLEL}) == len(found)
         for found in places.values()
         if len(found) > 1
     )
