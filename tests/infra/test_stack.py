@@ -17,6 +17,8 @@ from shiplap.aws.instance_profiles import profile_name
 from shiplap.flows.claim_events import disruption_due
 from shiplap.flows.messages import Sweep, decode
 from shiplap.settings import ResourceNames
+from shiplap_lab.virtual_time.functions import FEEDS, SCHEDULES
+from shiplap_lab.virtual_time.functions import FUNCTIONS as FUNCTIONS_SIMULATED
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
@@ -158,6 +160,33 @@ def test_what_aws_says_on_the_default_bus_reaches_interrupt(template: Template, 
     assert queue["Properties"]["QueueName"] == "shiplap-interruption"
     assert "DeadLetterConfig" in target
     assert not {"Input", "InputPath", "InputTransformer"} & set(target)
+
+
+def test_the_simulation_has_the_limits_the_queues_and_the_schedules_of_the_stack(template: Template) -> None:
+    lambdas = functions(template)
+    mappings = [item["Properties"] for item in resources(template, "AWS::Lambda::EventSourceMapping").values()]
+    by_function = {started(template, _alias_of(mapping)): mapping for mapping in mappings}
+    units = {"minute": 60, "minutes": 60, "hour": 3600}
+    starts = []
+    for item in resources(template, "AWS::Scheduler::Schedule").values():
+        amount, unit = item["Properties"]["ScheduleExpression"].removeprefix("rate(").rstrip(")").split()
+        starts.append((json.loads(item["Properties"]["Target"]["Input"]), int(amount) * units[unit]))
+
+    assert {name: made.timeout_s for name, made in FUNCTIONS_SIMULATED.items()} == {
+        name: lambdas[name]["Timeout"] for name in FUNCTIONS_SIMULATED
+    }
+    assert {name: feed.function for name, feed in FEEDS.items()} == QUEUES
+    for feed in FEEDS.values():
+        mapping = by_function[feed.function]
+        assert (feed.batch_size, feed.window_s) == (
+            mapping["BatchSize"],
+            mapping.get("MaximumBatchingWindowInSeconds", 0),
+        )
+        assert feed.max_concurrency == mapping["ScalingConfig"]["MaximumConcurrency"]
+    assert sorted(starts, key=str) == sorted(
+        [({"clusters": ["edge", "production"]}, 13 * 60), *((item.message, item.every_s) for item in SCHEDULES)],
+        key=str,
+    )
 
 
 def test_time_starts_each_function_once_for_all_clusters(template: Template) -> None:

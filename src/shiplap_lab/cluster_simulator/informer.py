@@ -35,7 +35,7 @@ class Informer:
 
     def refresh(self) -> bool:
         """Catch up; whether anything had changed."""
-        if all(version == self._server.resource_version for version in self._versions.values()):
+        if set(self._versions.values()) == {self._server.resource_version}:
             return False
         changed = [self._catch_up(plural, self._store(plural)) for plural in _KINDS]
         return any(changed)

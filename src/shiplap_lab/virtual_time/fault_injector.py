@@ -73,6 +73,8 @@ class FaultInjector(Faults):
 
     def hits(self, kind: str, name: str = "") -> bool:
         """Whether a fault of a kind hits now, by its probability."""
+        if not self.active:
+            return False
         return any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))
 
     def run(self, invocation: Invocation, act: Callable[[], object]) -> bool:
@@ -105,6 +107,10 @@ class FaultInjector(Faults):
             return
         self._wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
         self._live(invocation, "before", effect)
+        if self.active:
+            self._refuse(invocation, effect)
+
+    def _refuse(self, invocation: Invocation, effect: str) -> None:
         if effect.startswith(_CLUSTER) and self.active_of("api-down"):
             raise ClusterUnreachable("the API server does not answer")
         if effect == "cluster.patch_node" and self.hits("conflict"):
@@ -119,12 +125,16 @@ class FaultInjector(Faults):
         if invocation is None:
             return
         self._live(invocation, "after", effect)
+        if not self.active:
+            return
         lost = effect == "compute.launch" and self.hits("no-answer")
         if lost or self.hits("answer-lost", effect):
             self._trace.record("answer lost", invocation=invocation.name, effect=effect)
             raise _silence(effect)
 
     def _slower(self, effect: str) -> float:
+        if not self.active:
+            return 0.0
         return sum(fault.amount for _, fault in self.active_of("slow", effect))
 
     def _wait(self, seconds: float) -> None:
@@ -136,7 +146,7 @@ class FaultInjector(Faults):
     def _live(self, invocation: Invocation, when: str, effect: str) -> None:
         if self._loop.stopped:
             raise Crash("the simulation is over")
-        if self._loop.now() >= invocation.deadline:
+        if self._loop.clock.now() >= invocation.deadline:
             raise Crash(f"{when} {effect}: out of time")
         for tell in self.on_point:
             tell(invocation, f"{when} {effect}")

@@ -1,104 +1,173 @@
-"""The Lambda functions of the simulated install: each runs the same flow as its handler, under the same limits."""
+"""The Lambda functions of a simulated install: queues, schedules and containers around the entries of the real ones."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from shiplap.disruption.standstill import LastDecision
 from shiplap.errors import ShiplapError
-from shiplap.flows import batch, messages
-from shiplap.flows.catalog.refresh import refresh
-from shiplap.flows.context import FlowContext
-from shiplap.flows.disrupt.disruption_round import disrupt
-from shiplap.flows.interrupt.interrupt import interrupt
-from shiplap.flows.interrupt.notices import Notice, read_notice
-from shiplap.flows.lifecycle.lifecycle import visit_claims
-from shiplap.flows.messages import NodeSeen, PodsPending, Sweep, Timer, for_lifecycle, for_schedule, rfc3339
-from shiplap.flows.schedule.schedule import schedule
-from shiplap.flows.turns import Turns
+from shiplap.flows import messages
+from shiplap.flows.catalog import entry as catalog_entry
+from shiplap.flows.claim_events import DISRUPTION_DUE
+from shiplap.flows.disrupt import entry as disrupt_entry
+from shiplap.flows.function_install import FunctionInstall, InvocationContext
+from shiplap.flows.interrupt import entry as interrupt_entry
+from shiplap.flows.lifecycle import entry as lifecycle_entry
+from shiplap.flows.messages import rfc3339
+from shiplap.flows.schedule import entry as schedule_entry
 from shiplap.ports import BusEvent
-from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import FakeMemory
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
-from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector, Invocation
 from shiplap_lab.virtual_time.queues import DeliverySettings, SimulatedQueue
 from shiplap_lab.virtual_time.trace import Trace
 
-TIMEOUT_S = {"schedule": 300.0, "lifecycle": 60.0, "interrupt": 10.0, "disrupt": 300.0, "catalog": 300.0}
-"""Seconds after which Lambda ends each function."""
-
 _LOG = logging.getLogger(__name__)
 
-_VISIBILITY_FACTOR = 6
+Answer = Mapping[str, Any]
+Entry = Callable[[Mapping[str, Any], InvocationContext, FunctionInstall], Answer]
 
-_HINTS = {messages.POD_PENDING: "provisioning", messages.NODE_JOINED: "lifecycle", messages.NODE_READY: "lifecycle"}
+
+class SimulatedFunction(NamedTuple):
+    """A function as it is deployed: where it begins, and after how many seconds Lambda ends it."""
+
+    entry: Entry
+    timeout_s: float
+
+
+FUNCTIONS = {
+    "schedule": SimulatedFunction(schedule_entry.handle, 300.0),
+    "lifecycle": SimulatedFunction(lifecycle_entry.handle, 60.0),
+    "interrupt": SimulatedFunction(interrupt_entry.handle, 10.0),
+    "disrupt": SimulatedFunction(disrupt_entry.handle, 300.0),
+    "catalog": SimulatedFunction(catalog_entry.handle, 300.0),
+}
+
+VISIBILITY_FACTOR = 6
+"""How many times longer than its function's timeout a message that was delivered stays invisible."""
+
+
+class QueueFeed(NamedTuple):
+    """How a queue feeds a function. A window collects a burst into one invocation."""
+
+    function: str
+    batch_size: int
+    window_s: float
+    max_concurrency: int
+
+
+FEEDS = {
+    "provisioning": QueueFeed("schedule", 1000, 1.0, 2),  # with more clusters, as many at once as there are
+    "lifecycle": QueueFeed("lifecycle", 10, 0.0, 10),
+    "interruption": QueueFeed("interrupt", 10, 0.0, 10),
+}
+"""The queues as they are deployed."""
+
+_ROUTES = {
+    messages.POD_PENDING: "provisioning",
+    messages.NODE_JOINED: "lifecycle",
+    messages.NODE_READY: "lifecycle",
+}
+"""The queue to which the rules of the bus route an event."""
+
+
+class ScheduledEvent(NamedTuple):
+    """What EventBridge Scheduler sends: to a queue or to a function, every so many seconds, first after `first_s`."""
+
+    target: str
+    every_s: float
+    first_s: float
+    message: Mapping[str, Any]
+
+
+SCHEDULES = (
+    ScheduledEvent("provisioning", 60.0, 7.0, {"kind": "sweep"}),
+    ScheduledEvent("disrupt", 60.0, 31.0, {}),
+    ScheduledEvent("catalog", 3600.0, 1800.0, {}),
+    ScheduledEvent("catalog", 300.0, 150.0, {"kind": "inspect"}),
+)
+
+
+class _SimulatedContext:
+    """Lambda's context object for one invocation."""
+
+    def __init__(self, invocation: Invocation, loop: EventLoop) -> None:
+        self.aws_request_id = invocation.name
+        self.invoked_function_arn = f"arn:aws:lambda:eu-west-1:123456789012:function:{invocation.function}:live"
+        self._invocation, self._loop = invocation, loop
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, round((self._invocation.deadline - self._loop.now()) * 1000))
 
 
 class SimulatedFunctions:
-    """All functions of one install, its queues and its schedules."""
+    """All functions of one install, its queues and its schedules.
+
+    `start_container` makes the install as a new container has it. A container serves one invocation at a time, is used
+    again when that has ended, and is lost with all that it remembers when a function dies in it.
+    """
 
     def __init__(
         self,
-        settings: Settings,
         loop: EventLoop,
         faults: FaultInjector,
         trace: Trace,
         *,
-        state: FakeState,
-        memory: FakeMemory,
-        dead_letters: FakeDeadLetters,
+        clusters: int,
+        start_container: Callable[[], FunctionInstall],
     ) -> None:
-        self.contexts: dict[str, FlowContext] = {}
-        self._settings, self._loop, self._faults, self._trace = settings, loop, faults, trace
-        self._state, self._memory, self._dead_letters = state, memory, dead_letters
-        self._invocations = 0
-        self._last_decisions: dict[str, LastDecision] = {}
-        self._queues = {
-            "provisioning": self._queue("provisioning", self._schedule, 1000, 1.0, "schedule", 2),
-            "lifecycle": self._queue("lifecycle", self._lifecycle, 10, 0.0, "lifecycle", 10),
-            "interruption": self._queue("interruption", self._interrupt, 10, 0.0, "interrupt", 10),
-        }
+        self._loop, self._faults, self._trace = loop, faults, trace
+        self._start_container = start_container
+        self._idle: dict[str, list[FunctionInstall]] = {name: [] for name in FUNCTIONS}
+        self._invocations = self._events = 0
+        self._queues = {name: self._queue(name, feed, clusters) for name, feed in FEEDS.items()}
 
-    def _queue(
-        self,
-        name: str,
-        deliver: Callable[[list[tuple[str, str]]], set[str] | None],
-        size: int,
-        window_s: float,
-        function: str,
-        at_once: int,
-    ) -> SimulatedQueue:
-        feed = DeliverySettings(size, window_s, _VISIBILITY_FACTOR * TIMEOUT_S[function], at_once)
-        return SimulatedQueue(name, self._loop, self._faults, self._trace, deliver, feed)
+    def _queue(self, name: str, feed: QueueFeed, clusters: int) -> SimulatedQueue:
+        def deliver(due: list[tuple[str, str]]) -> set[str] | None:
+            answer = self._invoke(feed.function, _sqs_event(name, due))
+            return None if answer is None else {item["itemIdentifier"] for item in answer["batchItemFailures"]}
+
+        settings = DeliverySettings(
+            feed.batch_size,
+            feed.window_s,
+            VISIBILITY_FACTOR * FUNCTIONS[feed.function].timeout_s,
+            max(feed.max_concurrency, clusters if feed.function == "schedule" else 0),
+        )
+        return SimulatedQueue(name, self._loop, self._faults, self._trace, deliver, settings)
 
     # Triggers
 
     def start(self, later_s: float = 0.0) -> None:
         """Begin the schedules."""
-        for number, cluster in enumerate(self._settings.clusters):
-            self._loop.every(60.0, lambda cluster=cluster: self.sweep(cluster), first_s=7.0 + number + later_s)  # type: ignore[misc]
-            self._loop.every(60.0, lambda cluster=cluster: self._disrupt(cluster), first_s=31.0 + number + later_s)  # type: ignore[misc]
-            self._loop.every(3600.0, lambda cluster=cluster: self._catalog(cluster), first_s=1800.0)  # type: ignore[misc]
+        for item in SCHEDULES:
+            self._loop.every(item.every_s, self._sending(item), first_s=item.first_s + later_s)
+
+    def _sending(self, scheduled: ScheduledEvent) -> Callable[[], object]:
+        queue = self._queues.get(scheduled.target)
+        if queue is not None:
+            body = json.dumps(scheduled.message)
+            return lambda: queue.send(body)
+        return lambda: self._begin(scheduled.target, scheduled.message)
 
     def forget(self) -> None:
-        """Lose the memory of all processes, as when they are replaced."""
-        self._last_decisions.clear()
-
-    def sweep(self, cluster: ClusterSettings) -> None:
-        """Send the message that EventBridge Scheduler sends every minute."""
-        body = {"kind": "sweep", "cluster": cluster.name, "time": rfc3339(self._loop.now())}
-        self._queues["provisioning"].send(json.dumps(body))
+        """Replace all containers, as when another version is in service; running invocations still end in theirs."""
+        self._idle = {name: [] for name in FUNCTIONS}
 
     def route(self, event: BusEvent) -> None:
-        """Send an event to the queue that the rules of the bus name."""
-        queue = _HINTS.get(event.detail_type)
-        if queue is not None:
-            body = {"detail-type": event.detail_type, "source": event.source, "detail": event.detail}
-            self._queues[queue].send(json.dumps(body))
+        """Deliver an event as the rules of the bus have it."""
+        self._events += 1
+        body = {
+            "id": f"event-{self._events}",
+            "detail-type": event.detail_type,
+            "source": event.source,
+            "time": rfc3339(self._loop.now()),
+            "detail": event.detail,
+        }
+        if event.detail_type == DISRUPTION_DUE:
+            self._loop.after(0.0, lambda: self._begin("disrupt", body))
+        elif event.detail_type in _ROUTES:
+            self._queues[_ROUTES[event.detail_type]].send(json.dumps(body))
 
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
         """Send a timer's message with its delay."""
@@ -121,114 +190,53 @@ class SimulatedFunctions:
 
     # Invocations
 
-    def _invoke(self, function: str, act: Callable[[Invocation], None]) -> bool:
+    def _begin(self, function: str, event: Mapping[str, Any]) -> None:
+        """Invoke a function without waiting for it."""
+        self._loop.begin(lambda: self._invoke(function, event))
+
+    def _invoke(self, function: str, event: Mapping[str, Any]) -> Answer | None:
+        """A function's answer; None if it failed or died."""
         self._invocations += 1
-        name = f"{function}-{self._invocations}"
-        invocation = Invocation(function, name, self._loop.now() + TIMEOUT_S[function], self._loop.now())
+        name, began_at = f"{function}-{self._invocations}", self._loop.now()
+        entry, timeout_s = FUNCTIONS[function]
+        invocation = Invocation(function, name, began_at + timeout_s, began_at)
+        idle = self._idle[function]
+        container = idle.pop() if idle else self._start_container()
+        answer: Answer | None = None
+
+        def act() -> None:
+            nonlocal answer
+            answer = self._answer(entry, event, invocation, container)
+
         self._trace.record("invoked", invocation=name)
-        lived = self._faults.run(invocation, lambda: act(invocation))
+        if self._faults.run(invocation, act):
+            idle.append(container)
         self._trace.record("ended", invocation=name, effects=invocation.points)
-        return lived
+        return answer
 
-    def _records(self, due: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        return [{"messageId": name, "body": body} for name, body in due]
-
-    def _failed(self, function: str, act: Callable[[Invocation], dict[str, list[dict[str, str]]]]) -> set[str] | None:
-        answer: dict[str, list[dict[str, str]]] = {}
-        if not self._invoke(function, lambda invocation: answer.update(act(invocation))):
+    def _answer(
+        self, entry: Entry, event: Mapping[str, Any], invocation: Invocation, container: FunctionInstall
+    ) -> Answer | None:
+        try:
+            answer = entry(event, _SimulatedContext(invocation, self._loop), container)
+        except ShiplapError as error:
+            self._trace.record("failed", invocation=invocation.name, error=type(error).__name__)
             return None
-        return {item["itemIdentifier"] for item in answer["batchItemFailures"]}
+        except Exception:  # noqa: BLE001 - Lambda logs unexpected errors; `TracebackHandler` reports them
+            _LOG.exception("a function broke down")
+            return None
+        if invocation.function == "disrupt" and any(answer.values()):
+            self._trace.record("disrupted", invocation=invocation.name, **answer)
+        return answer
 
-    def _schedule(self, due: list[tuple[str, str]]) -> set[str] | None:
-        def act(invocation: Invocation) -> dict[str, list[dict[str, str]]]:
-            def flow(cluster: ClusterSettings, hints: Sequence[PodsPending | Sweep], until: float) -> str:
-                context = self.contexts[cluster.name]
-                report = schedule(cluster, hints, context, owner=invocation.name, deadline=until)
-                if report.launched or report.failed or report.unfinished:
-                    self._trace.record(
-                        "scheduled",
-                        invocation=invocation.name,
-                        launched=report.launched,
-                        failed=report.failed,
-                        unfinished=report.unfinished,
-                    )
-                return report.unfinished
 
-            return self._run(due, for_schedule, flow, invocation)
-
-        return self._failed("schedule", act)
-
-    def _lifecycle(self, due: list[tuple[str, str]]) -> set[str] | None:
-        def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-            report = visit_claims(cluster, hints, self.contexts[cluster.name])
-            if report.registered or report.initialized or report.ended:
-                self._trace.record(
-                    "attended", registered=report.registered, initialized=report.initialized, ended=report.ended
-                )
-            return ""
-
-        return self._failed("lifecycle", lambda invocation: self._run(due, for_lifecycle, flow, invocation))
-
-    def _run(
-        self,
-        due: list[tuple[str, str]],
-        decode: Callable[[str, str], batch.Hint],
-        flow: Callable[[ClusterSettings, Sequence[batch.Hint], float], str],
-        invocation: Invocation,
-    ) -> dict[str, list[dict[str, str]]]:
-        context = next(iter(self.contexts.values()))
-        return batch.run(
-            self._records(due),
-            decode,
-            flow,
-            settings=self._settings,
-            dead_letters=self._dead_letters,
-            meter=context.meter,
-            turns=Turns(context.clock, invocation.deadline),  # without reading ahead: threads would make runs differ
-        )
-
-    def _interrupt(self, due: list[tuple[str, str]]) -> set[str] | None:
-        meter = next(iter(self.contexts.values())).meter
-
-        def flow(notice: Notice) -> None:
-            interrupt(notice, self._settings, self._state, lambda cluster: self.contexts[cluster.name], meter)
-
-        def act(_: Invocation) -> dict[str, list[dict[str, str]]]:
-            return batch.run_each(self._records(due), read_notice, flow, dead_letters=self._dead_letters, meter=meter)
-
-        return self._failed("interrupt", act)
-
-    def _disrupt(self, cluster: ClusterSettings) -> None:
-        def act(_: Invocation) -> None:
-            last = self._last_decisions.setdefault(cluster.name, LastDecision())
-            try:
-                report = disrupt(cluster, self.contexts[cluster.name], self._memory, decision_of=last)
-            except ShiplapError as error:
-                self._trace.record("disrupt failed", error=type(error).__name__)
-                return
-            except Exception:  # noqa: BLE001 - Lambda logs unexpected errors; `TracebackHandler` reports them
-                _LOG.exception("a flow broke down")
-                return
-            if report.begun or report.done or report.undone:
-                self._trace.record("disrupted", begun=report.begun, done=report.done, undone=report.undone)
-
-        def invoke() -> None:
-            if not self._invoke("disrupt", act):
-                self._last_decisions.clear()  # with the process
-
-        self._loop.begin(invoke)
-
-    def _catalog(self, cluster: ClusterSettings) -> None:
-        context = self.contexts[cluster.name]
-
-        def act(_: Invocation) -> None:
-            try:
-                if context.source is not None:
-                    refresh(context.source, context.catalog, context.meter)
-            except ShiplapError as error:
-                self._trace.record("refresh failed", error=type(error).__name__)
-
-        self._loop.begin(lambda: self._invoke("catalog", act))
+def _sqs_event(queue: str, due: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    arn = f"arn:aws:sqs:eu-west-1:123456789012:{queue}"
+    return {
+        "Records": [
+            {"messageId": name, "body": body, "eventSource": "aws:sqs", "eventSourceARN": arn} for name, body in due
+        ]
+    }
 
 
 class TracebackHandler(logging.Handler):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
+from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
-from shiplap_lab.fakes.bucket import FakeCatalog, FakeMemory, FakeRecorder
+from shiplap_lab.fakes.bucket import FakeCatalog, FakeDryRuns, FakeMemory, FakeRecorder, FakeStatus
 from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.clock import FakeMeter
 from shiplap_lab.fakes.dead_letters import FakeDeadLetters
@@ -43,43 +45,86 @@ class SimulatedInstall:
     def __init__(
         self, settings: Settings, stage: SimulationContext, compute: CheckedCompute, checker: InvariantChecker
     ) -> None:
-        self._stage = stage
+        loop, faults, trace, sold, _ = stage
+        self.settings = settings
+        self.stage = stage
         self.compute = compute
         self.checker = checker
-        self.state = CheckedState(stage.faults, checker, stage.loop.clock)
-        self.dead_letters = FakeDeadLetters(stage.faults)
+        self.state = CheckedState(faults, checker, loop.clock)
+        self.memory = FakeMemory(faults)
+        self.status = FakeStatus(faults)
+        self.catalog = FakeCatalog(sold, faults)
+        self.source = FixedCatalogSource(sold)
+        self.dead_letters = FakeDeadLetters(faults)
         self.recorders: dict[str, FakeRecorder] = {}
+        self.contexts: dict[str, FlowContext] = {}
         self.functions = SimulatedFunctions(
-            settings,
-            stage.loop,
-            stage.faults,
-            stage.trace,
-            state=self.state,
-            memory=FakeMemory(stage.faults),
-            dead_letters=self.dead_letters,
+            loop, faults, trace, clusters=len(settings.clusters), start_container=lambda: Container(self)
         )
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
-        loop, faults, _, sold, meter = self._stage
-        capacity, joins = FakeCapacity(faults), FakeJoins(faults)
+        loop, faults, _, _, meter = self.stage
+        capacity, joins, dry_runs = FakeCapacity(faults), FakeJoins(faults), FakeDryRuns(faults)
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
-            self.functions.contexts[name] = FlowContext(
+            self.contexts[name] = FlowContext(
                 clock=loop.clock,
                 cluster=CheckedCluster(cluster.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
                 capacity=capacity,
-                catalog=FakeCatalog(sold, faults),
-                source=FixedCatalogSource(sold),
+                catalog=self.catalog,
+                source=self.source,
                 bus=RoutingBus(faults, self.functions.route),
                 timers=QueueTimers(faults, self.functions.remind),
                 recorder=self.recorders[name],
                 meter=meter,
                 health=FakeHealth(faults),
                 joins=joins,
+                status=self.status,
+                dry_runs=dry_runs,
             )
+
+
+class ProbesInTurn:
+    """Runs probes one after the other: threads would make runs differ."""
+
+    def submit(self, name: str, probe: Callable[[], None]) -> None:  # noqa: ARG002 - of threads
+        """Run a probe to its end."""
+        probe()
+
+
+class Container:
+    """A FunctionInstall in one simulated Lambda container: the ports are the install's, the memory is its own."""
+
+    memory_mib = 1769
+
+    def __init__(self, install: SimulatedInstall) -> None:
+        self._install = install
+        self._loop = install.stage.loop
+        self.settings = self.served = install.settings
+        self.clock = self._loop.clock
+        self.meter = install.stage.meter
+        self.state, self.memory, self.status = install.state, install.memory, install.status
+        self.dead_letters = install.dead_letters
+        self.warm = WarmMemory()
+        self.executor = ProbesInTurn()
+
+    def context(self, cluster: ClusterSettings) -> FlowContext:
+        return self._install.contexts[cluster.name]
+
+    def catalog_store(self, region: str) -> FakeCatalog:  # noqa: ARG002 - there is one region
+        return self._install.catalog
+
+    def catalog_source(self, region: str) -> FixedCatalogSource:  # noqa: ARG002 - as above
+        return self._install.source
+
+    def pause(self, seconds: float) -> None:
+        self._loop.wait(seconds)
+
+    def reporting(self, request_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody reads the log
+        return counted_errors(self.meter)
 
 
 def settings_of(cluster: ClusterSettings, names: tuple[str, ...], install: str) -> Settings:

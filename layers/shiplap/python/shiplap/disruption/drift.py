@@ -52,6 +52,11 @@ def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None =
     return found
 
 
+def has_first_hash(annotations: Mapping[str, str]) -> bool:
+    """Whether a claim's hash is of the previous version."""
+    return FIRST_VERSION in (annotations.get(POOL_HASH_VERSION), annotations.get(NODE_CLASS_HASH_VERSION))
+
+
 def renewed_hashes(annotations: Mapping[str, str], pool_hashes: Hashes, class_hashes: Hashes) -> dict[str, str] | None:
     """A claim's annotations with hashes of the present version instead of the previous one; None without a change.
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -33,10 +34,16 @@ def decode(data: Mapping[str, Any], kind: type[T]) -> tuple[T | None, list[Probl
     Unknown fields are problems, but are left out and do not keep the rest from being read.
     """
     reader = _Reader()
-    cleaned = reader.read(inspect.type_info(kind), data, ())
+    cleaned = reader.read(_shape_of(cast("type", kind)), data, ())
     if reader.broken:
         return None, reader.problems
     return msgspec.convert(cleaned, kind), reader.problems
+
+
+@cache
+def _shape_of(kind: type) -> inspect.Type:
+    """The shape of a class; msgspec works it out again every time, which takes longer than reading a document."""
+    return inspect.type_info(kind)
 
 
 def field_name(path: Path) -> str:

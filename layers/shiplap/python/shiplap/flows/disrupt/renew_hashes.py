@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from shiplap.disruption.drift import class_hashes_of, pool_hashes_of, renewed_hashes
+from shiplap.disruption.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
@@ -40,6 +40,8 @@ def renew_hashes(
     Raises:
         StoreError: the next look goes on.
     """
+    if not any(has_first_hash(claim.annotations) for claim in claims):
+        return tuple(claims)
     pools = {pool.metadata.name: pool_hashes_of(pool) for pool in node_pools}
     classes = {item.node_class: class_hashes_of(item) for item in catalogs}
     found, written = [], 0
