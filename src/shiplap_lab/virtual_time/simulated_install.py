@@ -59,7 +59,7 @@ class SimulatedInstall:
         self.recorders: dict[str, FakeRecorder] = {}
         self.contexts: dict[str, FlowContext] = {}
         self.functions = SimulatedFunctions(
-            loop, faults, trace, clusters=len(settings.clusters), start_container=lambda: Container(self)
+            loop, faults, trace, clusters=len(settings.clusters), start_container=lambda: SimulatedContainer(self)
         )
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
@@ -95,7 +95,7 @@ class ProbesInTurn:
         probe()
 
 
-class Container:
+class SimulatedContainer:
     """A FunctionInstall in one simulated Lambda container: the ports are the install's, the memory is its own."""
 
     memory_mib = 1769
