@@ -34,6 +34,7 @@ from shiplap_lab.emulated_ec2 import seed  # noqa: E402
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator  # noqa: E402
 from shiplap_lab.fakes.cluster import ApiServer  # noqa: E402
 from tests.integration.contracts.in_process_aws import create_table  # noqa: E402
+from tests.node_claims import node_claim  # noqa: E402
 
 CLUSTER, REGION, VERSION = "large", "us-east-1", "1.34"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -148,7 +149,7 @@ class Cluster:
             },
         )
         references = list(self._pods_of(number, name))
-        return NodeClaim(
+        return node_claim(
             cluster=CLUSTER,
             name=f"default-{number:010x}",
             node_pool="default",

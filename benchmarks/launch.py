@@ -19,8 +19,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -36,6 +34,7 @@ from shiplap.manifests.nodeclaim import NodeClaim, PodReference  # noqa: E402
 from shiplap.ports import FleetOverride, FleetRequest  # noqa: E402
 from tests.integration.contracts import emulated_ec2, test_compute_contract  # noqa: E402
 from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage  # noqa: E402
+from tests.node_claims import node_claim, with_fields  # noqa: E402
 
 CLAIMS = 1000
 SHAPES = 20
@@ -55,7 +54,7 @@ def claims_of(stage: Stage) -> list[NodeClaim]:
         shape = number % SHAPES
         zone = (RequirementSpec(labels.ZONE, "In", (ZONES[shape % len(ZONES)],)),) if shape % 2 else ()
         made.append(
-            NodeClaim(
+            node_claim(
                 cluster=CLUSTER,
                 name=f"pool-{number:04d}",
                 node_pool="pool",
@@ -105,7 +104,7 @@ def on_twins() -> tuple[Counter[str], float]:
     outside = Outside(stage)
     stage.faults.clear()
     groups = [
-        [msgspec.structs.replace(claim, token=f"token-{number}") for claim in group]
+        [with_fields(claim, token=f"token-{number}") for claim in group]
         for number, group in enumerate(launches(planned))
     ]
     stage.state.commit(CLUSTER, 0, [claim for group in groups for claim in group])
@@ -131,9 +130,9 @@ def on_emulated_ec2() -> Counter[str]:
         overrides = tuple(FleetOverride(0.1, "m5.large", zone, ami, 29) for zone in emulated_ec2.ZONES)
         before = Counter(region.control.calls())
         for shape in range(SHAPES):
-            claim = NodeClaim(cluster="demo", name=f"shape-{shape}", node_pool="pool", node_class="default")
+            claim = node_claim(cluster="demo", name=f"shape-{shape}", node_pool="pool", node_class="default")
             claims = [
-                msgspec.structs.replace(claim, name=f"{claim.name}-{number}", labels={"team": f"team-{shape}"})
+                with_fields(claim, name=f"{claim.name}-{number}", labels={"team": f"team-{shape}"})
                 for number in range(CLAIMS // SHAPES)
             ]
             request = FleetRequest(

@@ -220,14 +220,15 @@ class Judge:
         self, claim: PlannedClaim | NodeClaim, item: InstanceType, *, available: bool = True
     ) -> Iterator[tuple[dict[str, str], float]]:
         """The labels of every node this claim may become as this type, with the price."""
+        plan = claim.plan if isinstance(claim, NodeClaim) else claim
         rules: dict[str, list[Any]] = {}
-        for entry in claim.requirements:
+        for entry in plan.requirements:
             rules.setdefault(entry.key, []).append(entry)
         for offering in item.offerings:
             if available and not offering.available:
                 continue
-            fixed = {**claim.labels, TYPE: item.name, ZONE: offering.zone, KIND: offering.capacity_type}
-            if any(claim.labels.get(key, fixed[key]) != fixed[key] for key in (TYPE, ZONE, KIND)):
+            fixed = {**plan.labels, TYPE: item.name, ZONE: offering.zone, KIND: offering.capacity_type}
+            if any(plan.labels.get(key, fixed[key]) != fixed[key] for key in (TYPE, ZONE, KIND)):
                 continue
             open_keys = {
                 known.key: [v for v in sorted(known.values) if meets({known.key: v}, [rules.get(known.key, [])])]
@@ -260,8 +261,8 @@ class Judge:
         ]
         for claim in self.snapshot.claims:
             known = {node.metadata.name for node in self.snapshot.view.nodes}
-            if claim.node_pool == pool and not (claim.node_name in known and claim.node_name in paired):
-                amounts.append(self._largest(claim.node_class, claim.instance_types))
+            if claim.plan.node_pool == pool and not (claim.node_name in known and claim.node_name in paired):
+                amounts.append(self._largest(claim.plan.node_class, claim.plan.instance_types))
         return add([*amounts, self._planned(pool)])
 
     def _planned(self, pool: str) -> Amounts:
@@ -325,21 +326,21 @@ class Judge:
     def on_claim(self, claim: NodeClaim, pods: list[Pod]) -> Iterator[str]:
         """What is wrong with putting these pods on a claim in flight, whatever it becomes."""
         yield from (
-            f"{_key(pod)} does not tolerate the taints" for pod in pods if not tolerates(claim.taints, pod.spec)
+            f"{_key(pod)} does not tolerate the taints" for pod in pods if not tolerates(claim.plan.taints, pod.spec)
         )
-        if claim.relies_on_estimate and any(pod.metadata.uid in self.snapshot.missed_pods for pod in pods):
+        if claim.plan.relies_on_estimate and any(pod.metadata.uid in self.snapshot.missed_pods for pod in pods):
             yield "relies on an estimate for a pod that was missed before"
-        known = self.types.get(claim.node_class, {})
-        for name in (claim.instance_type,) if claim.instance_type else claim.instance_types:
+        known = self.types.get(claim.plan.node_class, {})
+        for name in (claim.known_instance.type,) if claim.known_instance.type else claim.plan.instance_types:
             if name not in known:
                 continue
             item = known[name]
-            estimate = item.verified or name in claim.relies_on_estimate
+            estimate = item.verified or name in claim.plan.relies_on_estimate
             for node, _ in self.nodes(claim, item, available=False):
                 for pod in pods:
                     if not suits(pod.spec, node) or not volumes_allow(self.snapshot.view, pod, node):
                         yield f"{_key(pod)} does not suit {node}"
-                yield from self._load(name, item, pods, node, claim.taints, estimate=estimate)
+                yield from self._load(name, item, pods, node, claim.plan.taints, estimate=estimate)
 
     def on_node(self, node: Node, pods: list[Pod]) -> Iterator[str]:
         """What is wrong with putting these pods on a node next to those that use it."""

@@ -19,6 +19,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
+from tests.node_claims import node_claim
 
 replace = msgspec.structs.replace
 
@@ -149,7 +150,7 @@ class LivingCluster:
             },
             Node,
         )
-        self.claims[claim.name] = NodeClaim(
+        self.claims[claim.name] = node_claim(
             cluster="living",
             name=claim.name,
             node_pool=claim.node_pool,

@@ -66,7 +66,7 @@ def places_of(snapshot: Snapshot, plan: Plan) -> Iterator[Place]:
         yield Place(name, labels, node.spec.taints, gone, False, bound.get(name, []), planned.get(name, []))
     for flight in snapshot.claims:
         labels = _claim_labels(flight)
-        yield Place(flight.name, labels, flight.taints, new=planned.get(flight.name, []))
+        yield Place(flight.name, labels, flight.plan.taints, new=planned.get(flight.name, []))
     for claim in plan.node_claims:
         members = [pods[entry.namespace, entry.name] for entry in claim.pods]
         yield Place(claim.name, _claim_labels(claim), claim.taints, planned=True, new=members)

@@ -21,6 +21,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Sch
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1
 from tests.conformance.given import NOW
+from tests.node_claims import node_claim
 
 BORN = "2027-01-14T00:00:00Z"
 """About eight hours before NOW."""
@@ -91,7 +92,7 @@ def standing(
         body = msgspec.structs.replace(
             body, metadata=msgspec.structs.replace(body.metadata, annotations=dict(annotations))
         )
-    claim = NodeClaim(
+    claim = node_claim(
         cluster="test",
         name=f"claim-{name}",
         node_pool=pool,

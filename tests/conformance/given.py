@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.flows.planning.commitment import plan_of
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
@@ -37,6 +38,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, Unsched
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import default_types
+from tests.node_claims import with_fields
 
 UNSCHEDULABLE = {
     "phase": "Pending",
@@ -298,24 +300,8 @@ def controller(kind: type[Around], name: str = "owner", **selector: str) -> Arou
 
 def in_flight(claim: PlannedClaim, **changes: Any) -> NodeClaim:
     """A planned claim as the record that a flow writes for it."""
-    record = NodeClaim(
-        cluster="test",
-        name=claim.name,
-        node_pool=claim.node_pool,
-        node_class=claim.node_class,
-        tier=claim.tier,
-        requirements=claim.requirements,
-        labels=claim.labels,
-        annotations=claim.annotations,
-        taints=claim.taints,
-        startup_taints=claim.startup_taints,
-        instance_types=claim.instance_types,
-        relies_on_estimate=claim.relies_on_estimate,
-        requests=claim.requests,
-        pods=claim.pods,
-        allocatable=claim.allocatable,
-    )
-    return msgspec.structs.replace(record, **changes)
+    record = NodeClaim(cluster="test", name=claim.name, plan=plan_of(claim))
+    return with_fields(record, **changes)
 
 
 @dataclass

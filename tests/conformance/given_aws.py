@@ -25,9 +25,9 @@ from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.objects import Taint
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.manifests.custom_resources import EC2NodeClass, RequirementSpec
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest
 from tests.conformance.real_types import catalog
+from tests.node_claims import node_claim
 
 SUBNETS = (Subnet("subnet-a", "us-east-1a", free_ips=10),)
 EFA = "vpc.amazonaws.com/efa"
@@ -152,7 +152,7 @@ def launch(
         cluster_dns="10.100.0.10",
     )
     answered = msgspec.structs.replace(answered, **(resolved or {}))
-    claim = NodeClaim(
+    claim = node_claim(
         cluster="demo",
         name="default-1",
         node_pool="default",

@@ -26,6 +26,7 @@ from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, R
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetRequest, FleetResult, OfferingFailure
 from tests.integration.flows.stage import CLUSTER, Stage
+from tests.node_claims import node_claim, with_fields
 
 A, B, C = "test-zone-1a", "test-zone-1b", "test-zone-1c"
 SPOT, ON_DEMAND, RESERVED = labels.SPOT, labels.ON_DEMAND, labels.RESERVED
@@ -77,7 +78,7 @@ def rule(key: str, operator: str, *values: str, min_values: int | None = None) -
 def claims(number: int = 1, *rules: RequirementSpec, types: Sequence[str] = (), **fields: Any) -> tuple[NodeClaim, ...]:
     """Claims that want the same; without `types` they take all that is sold."""
     return tuple(
-        NodeClaim(
+        node_claim(
             cluster=CLUSTER,
             name=f"claim-{place:03d}",
             node_pool="default",
@@ -120,9 +121,11 @@ class Ground:
         state = self.stage.state.read(CLUSTER, self.stage.clock.now())
         market = OfferingMarket(state)
         attempt = Attempt(owner="test", deadline=self.stage.clock.now() + 900, join_timeout_s=900)
-        listed = [item if item.instance_types else replace(item, instance_types=tuple(self.types)) for item in wanted]
+        listed = [
+            item if item.plan.instance_types else with_fields(item, instance_types=tuple(self.types)) for item in wanted
+        ]
         groups = [
-            [replace(item, token=f"{state.epoch}-{number}") for item in group]
+            [with_fields(item, token=f"{state.epoch}-{number}") for item in group]
             for number, group in enumerate(launches(listed))
         ]
         self.stage.state.commit(CLUSTER, state.epoch, [item for group in groups for item in group])

@@ -30,6 +30,7 @@ from tests.integration.flows.leaving import (
     warning,
 )
 from tests.integration.flows.stage import Stage
+from tests.node_claims import changes
 
 RESERVATION = "EC2 Capacity Reservation Instance Interruption Warning"
 
@@ -91,7 +92,7 @@ def spot() -> Move:
 
 def reservation() -> Move:
     def move(stage: Stage, claim: NodeClaim) -> None:
-        stage.state.advance(claim, claim.state, capacity_type="reserved")
+        stage.state.advance(claim, claim.state, **changes(claim, capacity_type="reserved"))
         stage.interrupt(warning(stage, claim.instance_id, RESERVATION))
 
     return move

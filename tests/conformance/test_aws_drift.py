@@ -40,17 +40,17 @@ def test_65_a_launched_claim_says_what_it_was_launched_as() -> None:
     stage.add_pods(1)
     stage.schedule()
     (claim,) = stage.claims()
-    assert claim.ami
-    assert claim.labels[labels.INSTANCE_TYPE] == claim.instance_type
-    assert claim.labels[labels.ZONE] == claim.zone
-    assert claim.annotations == {
+    assert claim.known_instance.ami
+    assert claim.plan.labels[labels.INSTANCE_TYPE] == claim.known_instance.type
+    assert claim.plan.labels[labels.ZONE] == claim.known_instance.zone
+    assert claim.plan.annotations == {
         POOL_HASH: pool_hash(wanted),
         POOL_HASH_VERSION: HASH_VERSION,
         NODE_CLASS_HASH: spec_hash(stage.settings.manifests.node_classes[0]),
         NODE_CLASS_HASH_VERSION: HASH_VERSION,
     }
-    assert claim.subnet == f"subnet-{claim.zone}"
-    assert claim.security_groups == ("sg-twin",)
+    assert claim.known_instance.subnet == f"subnet-{claim.known_instance.zone}"
+    assert claim.known_instance.security_groups == ("sg-twin",)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import NodeClaim
 from tests.conformance.given_aws import node_class
 from tests.conformance.real_types import catalog as real_catalog
 from tests.integration.flows.stage import Stage, catalog
+from tests.node_claims import node_claim
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, changed, fields_of
 
 FAMILY = "karpenter.k8s.aws/instance-family"
@@ -139,7 +139,7 @@ def offered(name: str, on_demand: float, spot: float) -> InstanceType:
 
 def asked_for(*types: InstanceType, min_families: int = 0) -> FleetOptions:
     rules = (RequirementSpec(FAMILY, "Exists", (), min_families),) if min_families else ()
-    claim = NodeClaim(
+    claim = node_claim(
         cluster="demo",
         name="c",
         node_pool="p",

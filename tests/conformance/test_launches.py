@@ -13,6 +13,7 @@ from shiplap.instances.catalog.resolved_nodeclass import Subnet, emptiest_subnet
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetRequest, FleetResult
 from tests.conformance.launches import ON_DEMAND, RESERVED, SPOT, A, B, C, claims, given, held, refuse, rule, sold
+from tests.node_claims import with_fields
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 ICE = "InsufficientInstanceCapacity"
@@ -34,13 +35,13 @@ def test_09_no_bare_metal_where_a_generic_type_fits() -> None:
 def test_11_bare_metal_is_launched_where_nothing_else_will_do() -> None:
     ground = given(sold("m5.metal", 4.6), sold("m5.large", 0.1))
     [claim] = ground.launch(claims(types=("m5.metal",))).launched
-    assert claim.instance_type == "m5.metal"
+    assert claim.known_instance.type == "m5.metal"
 
 
 def test_37_a_type_that_has_run_out_in_one_zone_is_launched_in_another() -> None:
     ground = given(sold("g5.12xlarge"), dry=[("g5.12xlarge", A, ON_DEMAND)])
     [claim] = ground.launch(claims()).launched
-    assert claim.zone == B
+    assert claim.known_instance.zone == B
     assert ("g5.12xlarge", A, ON_DEMAND) in ground.rests()
 
 
@@ -59,7 +60,7 @@ def test_41_a_type_without_any_offering_left_is_not_asked_for() -> None:
     ground = given(sold("m5.large"), sold("c5.large", 0.2), answers=[refuse(ICE, "capacity")])
     assert len(ground.launch(claims(types=("m5.large",))).failed) == 1
     outcome = ground.launch([replace(item, name="again") for item in claims()])
-    assert outcome.launched[0].instance_type == "c5.large"
+    assert outcome.launched[0].known_instance.type == "c5.large"
     assert {name for name, _ in ground.asked} == {"c5.large"}
 
 
@@ -68,7 +69,7 @@ def test_43_a_capacity_type_that_rests_leaves_the_other() -> None:
     ground = given(sold("m5.large", spot=0.03), answers=answers)
     assert ground.launch(claims()).failed
     [claim] = ground.launch([replace(item, name="again") for item in claims()]).launched
-    assert claim.capacity_type == ON_DEMAND
+    assert claim.known_instance.capacity_type == ON_DEMAND
 
 
 def test_43_a_zone_whose_subnets_rest_leaves_the_others() -> None:
@@ -108,7 +109,7 @@ def test_49_a_reservation_that_is_full_rests_and_on_demand_is_next() -> None:
     assert ground.launch(claims()).failed
     assert ground.rests() == {("m5.large", A, RESERVED)}
     [claim] = ground.launch([replace(item, name="again") for item in claims()]).launched
-    assert claim.capacity_type == ON_DEMAND
+    assert claim.known_instance.capacity_type == ON_DEMAND
 
 
 def test_49_another_reservation_of_the_same_type_and_zone_is_next() -> None:
@@ -119,7 +120,7 @@ def test_49_another_reservation_of_the_same_type_and_zone_is_next() -> None:
     assert ground.launch(claims()).failed
     assert ground.rests() == {("cr-1", A, RESERVED)}
     [claim] = ground.launch([replace(item, name="again") for item in claims()]).launched
-    assert (claim.capacity_type, claim.labels[labels.RESERVATION_ID]) == (RESERVED, "cr-2")
+    assert (claim.known_instance.capacity_type, claim.plan.labels[labels.RESERVATION_ID]) == (RESERVED, "cr-2")
 
 
 def test_49_throttling_leaves_a_reservation_as_it_is() -> None:
@@ -188,7 +189,7 @@ def test_55_ordinary_reservations_come_before_blocks_and_these_before_interrupti
 ) -> None:
     ground = given(sold("m5.large", reserved=reservations))
     [claim] = ground.launch(claims()).launched
-    assert claim.capacity_type == RESERVED
+    assert claim.known_instance.capacity_type == RESERVED
     assert {item.reservation for item in ground.requests[-1].overrides} == {chosen}
 
 
@@ -256,9 +257,9 @@ def test_75_and_77_templates_differ_by_what_nodes_are_told_and_not_by_the_claim(
 
     claim = request.claim
     assert name(replace(request, claims=(replace(claim, name="other"),))) == name(request)
-    assert name(replace(request, claims=(replace(claim, instance_types=("x",)),))) == name(request)
-    assert name(replace(request, claims=(replace(claim, node_class="other"),))) != name(request)
-    assert name(replace(request, claims=(replace(claim, labels={"a": "b"}),))) != name(request)
+    assert name(replace(request, claims=(with_fields(claim, instance_types=("x",)),))) == name(request)
+    assert name(replace(request, claims=(with_fields(claim, node_class="other"),))) != name(request)
+    assert name(replace(request, claims=(with_fields(claim, labels={"a": "b"}),))) != name(request)
 
 
 def test_89_each_reservation_has_a_template_of_its_own_and_on_demand_stays_out_of_all() -> None:
@@ -289,7 +290,7 @@ def test_a_fleet_that_gives_too_few_is_counted_exactly() -> None:
     left = {("m5.large", A, ON_DEMAND): 2, ("m5.large", B, ON_DEMAND): 0, ("m5.large", C, ON_DEMAND): 1}
     ground = given(sold("m5.large"), left=left)
     outcome = ground.launch(claims(5))
-    assert sorted(claim.zone for claim in outcome.launched) == [A, A, C]
+    assert sorted(claim.known_instance.zone for claim in outcome.launched) == [A, A, C]
     assert [claim.failure for claim in outcome.failed] == [f"{ICE} on 3 offerings"] * 2
     assert ground.rests() == {("m5.large", zone, ON_DEMAND) for zone in (A, B, C)}
 

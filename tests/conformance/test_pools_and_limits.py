@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, default_types, fake_type, incrementing_types
 from tests.conformance.given import given, in_flight, node, pod, pods, pool, rule
+from tests.node_claims import node_claim
 
 HOST_PORT = [80]
 """Pods with one host port need a node each, which makes counting nodes easy."""
@@ -49,7 +50,7 @@ def test_claims_keep_larger_types_while_the_limit_allows_them() -> None:
 )
 def test_a_node_that_a_command_may_give_back_uses_up_limits(state: ClaimState, opened: int) -> None:
     old = node("old", pool="default", cpu="500m", capacity={"cpu": "4"})
-    claim = NodeClaim(cluster="test", name="c", node_pool="default", node_class="x", state=state, node_name="old")
+    claim = node_claim(cluster="test", name="c", node_pool="default", node_class="x", state=state, node_name="old")
     outcome = given(pod(cpu="2500m"), pools=[pool(limits={"cpu": "6"})], nodes=[old], claims=[claim])
     assert len(outcome.claims) == opened
 

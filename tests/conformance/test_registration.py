@@ -11,8 +11,9 @@ from shiplap.flows.lifecycle.registration import not_initialized
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool
+from tests.node_claims import node_claim
 
 DEDICATED = {"key": "team", "value": "data", "effect": "NoSchedule"}
 STARTING = {"key": "example.com/agent", "effect": "NoSchedule"}
@@ -149,7 +150,7 @@ def test_what_a_node_lacks_until_it_is_complete(given: dict[str, Any], expected:
         },
         Node,
     )
-    claim = NodeClaim(
+    claim = node_claim(
         cluster="c",
         name="n",
         node_pool="p",

@@ -131,7 +131,7 @@ def test_terms_over_several_labels_start_together() -> None:
 def test_a_peer_whose_zone_is_not_settled_yet_is_waited_for() -> None:
     first = given(pod("old", metadata={"labels": WEB}, cpu="4"), types=[fake_type("one", cpu="5", memory="16Gi")])
     flight = in_flight(first.claim)
-    assert len(next(entry.values for entry in flight.requirements if entry.key == ZONE)) > 1
+    assert len(next(entry.values for entry in flight.plan.requirements if entry.key == ZONE)) > 1
     waiting = web(1, cpu="4")
     outcome = given(pod("old", metadata={"labels": WEB}, cpu="4"), *waiting, claims=[flight])
     assert outcome.left("web-0")

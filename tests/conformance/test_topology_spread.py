@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.nodeclaim import NodeClaim
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule
 
@@ -38,8 +39,9 @@ def counts(outcome: Outcome, key: str = ZONE, chosen: Mapping[str, str] | None =
     labels = {n.metadata.name: n.metadata.labels for n in outcome.snapshot.view.nodes}
     flights = {claim.name: claim for claim in (*outcome.snapshot.claims, *outcome.claims)}
     for name, claim in flights.items():
-        certain = {entry.key: entry.values[0] for entry in claim.requirements if len(entry.values) == 1}
-        labels[name] = {HOST: name, **certain, **claim.labels}
+        plan = claim.plan if isinstance(claim, NodeClaim) else claim
+        certain = {entry.key: entry.values[0] for entry in plan.requirements if len(entry.values) == 1}
+        labels[name] = {HOST: name, **certain, **plan.labels}
     found: dict[str, int] = {}
     for item in outcome.snapshot.view.pods:
         if item.metadata.deletion_timestamp or item.status.phase in ("Failed", "Succeeded"):

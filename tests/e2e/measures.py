@@ -74,10 +74,15 @@ def moments(
     found: dict[str, Moments] = {}
     for claim in sorted(claims, key=lambda item: item.created_at):
         launched = launched_at.get(claim.instance_id)
-        for pod in claim.pods:
+        for pod in claim.plan.pods:
             if launched is None or pod.uid not in created or pod.uid in found:
                 continue
-            times = [created[pod.uid], judged.get(pod.uid, 0.0), claim.first_event_at, invoked.get(claim.event_id, 0.0)]
+            times = [
+                created[pod.uid],
+                judged.get(pod.uid, 0.0),
+                claim.cause.first_event_at,
+                invoked.get(claim.cause.event_id, 0.0),
+            ]
             times = [min(at, claim.created_at) for at in accumulate(times, max)]
             found[pod.uid] = Moments(*times, claim.created_at, launched)
     return found
@@ -127,9 +132,9 @@ class Bill(msgspec.Struct, frozen=True):
 def bill(claims: Sequence[NodeClaim], uids: frozenset[str]) -> Bill:
     """What nodes for some pods cost against the plan: a pod that did not follow it may have been launched for again."""
     first: dict[str, NodeClaim] = {}
-    about = [claim for claim in claims if claim.instance_id and any(pod.uid in uids for pod in claim.pods)]
+    about = [claim for claim in claims if claim.instance_id and any(pod.uid in uids for pod in claim.plan.pods)]
     for claim in sorted(about, key=lambda item: (item.created_at, item.name)):
-        for pod in claim.pods:
+        for pod in claim.plan.pods:
             first.setdefault(pod.uid, claim)
     planned = {claim.name: claim.hourly for uid, claim in first.items() if uid in uids}
     return Bill(sum(planned.values()), sum(claim.hourly for claim in about))
@@ -139,7 +144,7 @@ def at_home(claims: Iterable[NodeClaim], pods: Iterable[Mapping[str, Any]]) -> l
     """Of each pod that was launched for, whether it is on a node that was launched for it."""
     homes: dict[str, set[str]] = {}
     for claim in claims:
-        for pod in claim.pods:
+        for pod in claim.plan.pods:
             homes.setdefault(pod.uid, set()).add(claim.node_name)
     return [
         pod["spec"]["nodeName"] in homes[pod["metadata"]["uid"]]

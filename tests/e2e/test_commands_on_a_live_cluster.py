@@ -126,7 +126,7 @@ def test_what_is_planned_is_what_is_launched(world: World, person: Person) -> No
     world.await_running("web", 6)
     claims = {claim.name: claim for claim in world.claims()}
     assert {item["launch"]["instanceType"] for item in planned["nodeClaims"]} == {
-        claim.instance_type for claim in claims.values()
+        claim.known_instance.type for claim in claims.values()
     }
     assert len(claims) == len(planned["nodeClaims"])
     assert person.asks("plan", "--cluster", CLUSTER)["nodeClaims"] == []

@@ -95,7 +95,7 @@ def test_launches_are_quick_and_kube_scheduler_follows_the_plan(world: World) ->
 def test_a_spot_interruption_launches_the_replacement_first(world: World) -> None:
     on = {pod["spec"]["nodeName"] for pod in world.running("web")}
     victim = next(
-        claim for claim in world.claims() if claim.node_name in on and claim.capacity_type == "spot"
+        claim for claim in world.claims() if claim.node_name in on and claim.known_instance.capacity_type == "spot"
     ).instance_id
     known = {item.id for item in world.instances()}
     world.interrupt(victim)
@@ -137,10 +137,10 @@ def test_nodes_of_an_older_image_and_nodes_that_are_old_enough_are_replaced(worl
     world.apply(manifests.deployment("brief", 2, manifests.on_pool("short-lived"), cpu="500m"))
     world.await_running("drifting", 2)
     world.await_running("brief", 2)
-    (claim,) = [item for item in world.claims() if item.node_pool == "drifting"]
+    (claim,) = [item for item in world.claims() if item.plan.node_pool == "drifting"]
     fresh = world.release_image("2026-06-01T00:00:00Z")
-    assert claim.ami != fresh
-    going = {item.instance_id for item in world.claims() if item.node_pool in ("drifting", "short-lived")}
+    assert claim.known_instance.ami != fresh
+    going = {item.instance_id for item in world.claims() if item.plan.node_pool in ("drifting", "short-lived")}
     ended_at: dict[str, float] = {}
 
     def over() -> bool:
@@ -152,7 +152,7 @@ def test_nodes_of_an_older_image_and_nodes_that_are_old_enough_are_replaced(worl
     world.await_running("drifting", 2)
     world.await_running("brief", 2)
     launched = [item for item in world.launched() if item.tags[tags.NODE_POOL] == "drifting"]
-    assert [item.ami for item in launched] == [claim.ami, fresh]
+    assert [item.ami for item in launched] == [claim.known_instance.ami, fresh]
     assert world.joiner.joined_at[launched[1].id] < ended_at[claim.instance_id]
     ended = world.state.claim(CLUSTER, claim.name)
     assert ended is not None
@@ -169,7 +169,7 @@ def test_a_node_with_less_memory_than_planned_is_a_lesson(world: World) -> None:
     labels = world.nodes()[pod["spec"]["nodeName"]]["metadata"]["labels"]
     assert labels["node.kubernetes.io/instance-type"] == "m5.xlarge"
     assert any("m5.large" in str(item) for item in world.capacity.all())
-    tried = [claim.instance_type for claim in world.claims() if claim.node_pool == "surprising"]
+    tried = [claim.known_instance.type for claim in world.claims() if claim.plan.node_pool == "surprising"]
     assert tried.count("m5.large") == 1, tried
 
 

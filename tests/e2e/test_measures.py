@@ -12,6 +12,7 @@ import pytest
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap_lab.emulated_aws.event_source import AnsweredInvocation, EventSourceMapping, EventSourcePoller
 from tests.e2e import measures
+from tests.node_claims import node_claim
 
 MAPPED = EventSourceMapping("https://sqs/q", "arn:aws:sqs:r:1:q", "f:live", batch_size=10, window_s=1.0, most_at_once=0)
 
@@ -46,7 +47,7 @@ def claim(name: str, created: float, *uids: str, **fields: Any) -> NodeClaim:
         "hourly": 1.0,
         **fields,
     }
-    return NodeClaim(cluster="c", name=name, created_at=created, pods=pods, **given)
+    return node_claim(cluster="c", name=name, created_at=created, pods=pods, **given)
 
 
 def test_the_way_of_a_pod_is_cut_into_stages(tmp_path: Path) -> None:

@@ -260,9 +260,9 @@ class World:
             for p in self.pods()[:20]
         ]
         lines += [f"node {name} {n['spec'].get('taints')}" for name, n in list(self.nodes().items())[:20]]
-        lines += [f"claim {c.name} {c.state} {c.instance_type} {c.instance_id} {c.node_name}" for c in self.claims()][
-            :20
-        ]
+        lines += [
+            f"claim {c.name} {c.state} {c.known_instance.type} {c.instance_id} {c.node_name}" for c in self.claims()
+        ][:20]
         lines += [
             f"event {e['reason']} {e['involvedObject']['name']}: {e.get('message')}"
             for e in self.api.list("events").items

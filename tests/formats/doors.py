@@ -34,7 +34,7 @@ from shiplap.aws.timers import SqsTimers
 from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
-from shiplap.ports import OfferingFailure, Refusals, read_claim
+from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 
@@ -220,7 +220,7 @@ class Sent:
 def published(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Entries of the bus: one event of each kind of the library's."""
     record = claim_of(claim)
-    pods = record.pods
+    pods = record.plan.pods
     kinds = sorted(
         {value for value in vars(claim_events).values() if isinstance(value, str) and value.startswith("NodeClaim")}
     )
@@ -240,10 +240,7 @@ def published(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def fields_of_claims() -> set[str]:
     """Every field of a claim as it is stored."""
-    return {field.encode_name for field in msgspec.structs.fields(claim_of(_LEAST))}
-
-
-_LEAST = {"cluster": "blue", "name": "a", "node_pool": "general", "node_class": "default"}
+    return {field.encode_name for field in msgspec.structs.fields(CLAIM_FORM.flat_type)}
 
 
 def claim_of(document: Mapping[str, Any]) -> Any:

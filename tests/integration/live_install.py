@@ -22,7 +22,7 @@ from shiplap.flows.install import Install as Functions
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.manifests.files.loading import load_manifests
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
@@ -37,6 +37,7 @@ from shiplap_lab.fakes.cluster import ApiServer
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.test_live_commands import pod
 from tests.integration.test_plan_with_aws import node_class
+from tests.node_claims import changes, node_claim
 from tests.unit.cli.test_plan_command import POOL
 
 FUNCTIONS = (
@@ -97,7 +98,7 @@ class LiveInstall:
         """A claim as planned, that has been launched and whose node has not come yet."""
         kind = next(item for item in snapshot.catalogs[0].instance_types if item.name == planned.launch.instance_type)
         now = time.time()
-        claim = NodeClaim(
+        claim = node_claim(
             cluster="blue",
             name=planned.name,
             node_pool="default",
@@ -118,7 +119,9 @@ class LiveInstall:
         )
         self.state.commit("blue", self.state.read("blue", now).epoch, [claim])
         claim = self.state.advance(claim, ClaimState.LAUNCHING)
-        self.state.advance(claim, ClaimState.LAUNCHED, instance_id=f"i-{planned.name}", changed_at=now)
+        self.state.advance(
+            claim, ClaimState.LAUNCHED, **changes(claim, instance_id=f"i-{planned.name}", changed_at=now)
+        )
 
 
 @contextmanager

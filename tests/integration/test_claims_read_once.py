@@ -15,6 +15,7 @@ from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import StoreThrottled
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
+from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 
@@ -54,7 +55,7 @@ def state_of(client: Any) -> DynamoState:
 
 
 def claim(name: str) -> NodeClaim:
-    return NodeClaim(cluster="blue", name=name, node_pool="default", node_class="default")
+    return node_claim(cluster="blue", name=name, node_pool="default", node_class="default")
 
 
 def committed(client: Any, number: int) -> list[NodeClaim]:
@@ -78,10 +79,10 @@ def test_what_others_have_changed_is_read_again(client: Counting) -> None:
     state, others = state_of(client), state_of(client)
     state.claims("blue")
     client.items.clear()
-    others.advance(claim("c003"), ClaimState.LAUNCHING, owner="them")
+    others.advance(claim("c003"), ClaimState.LAUNCHING, **changes(claim("c003"), owner="them"))
     others.commit("blue", 1, [claim("new")])
     found = {item.name: item for item in state.claims("blue")}
-    assert (found["c003"].owner, found["c003"].version, len(found)) == ("them", 1, 21)
+    assert (found["c003"].launch.owner, found["c003"].version, len(found)) == ("them", 1, 21)
     assert client.items["batch_get_item"] == 2
 
 
@@ -92,7 +93,7 @@ def test_what_has_gone_is_forgotten_and_its_name_may_come_again(client: Counting
     key = {"cluster": {"S": next(_partitions(client))}, "item": {"S": "CLAIM#c000"}}
     client.delete_item(TableName="state", Key=key)
     assert state.claims("blue") == ()
-    again = NodeClaim(cluster="blue", name="c000", node_pool="another", node_class="default")
+    again = node_claim(cluster="blue", name="c000", node_pool="another", node_class="default")
     state_of(client).commit("blue", 1, [again])
     assert state.claims("blue") == (again,)
 

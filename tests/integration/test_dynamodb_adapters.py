@@ -20,6 +20,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import OfferingFailure, Refusals
 from shiplap_lab.fakes.faults import Faults
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 
@@ -52,7 +53,7 @@ def dynamodb() -> Iterator[Any]:
 
 
 def claim(name: str, **changes: Any) -> NodeClaim:
-    return NodeClaim(cluster="blue", name=name, node_pool="default", node_class="default", **changes)
+    return node_claim(cluster="blue", name=name, node_pool="default", node_class="default", **changes)
 
 
 def state_of(client: Any) -> DynamoState:
@@ -70,11 +71,11 @@ def seen(node: str) -> Observation:
 def test_a_move_whose_answer_was_lost_has_happened_once(dynamodb: Any) -> None:
     store = state_of(LostAnswers(dynamodb))
     store.commit("blue", 0, [claim("a")])
-    moved = store.advance(claim("a"), ClaimState.LAUNCHING, owner="us")
+    moved = store.advance(claim("a"), ClaimState.LAUNCHING, **changes(claim("a"), owner="us"))
     assert store.claim("blue", "a") == moved
     assert moved.version == 1
     with pytest.raises(ConditionFailed):
-        store.advance(claim("a"), ClaimState.LAUNCHING, owner="us")
+        store.advance(claim("a"), ClaimState.LAUNCHING, **changes(claim("a"), owner="us"))
 
 
 def test_an_observation_whose_answer_was_lost_counts_once(dynamodb: Any) -> None:
@@ -103,7 +104,7 @@ def test_planning_does_not_read_claims_that_became_nodes(dynamodb: Any) -> None:
     store.commit("blue", 0, [claim("node"), claim("flight")])
     item = claim("node")
     for to in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED):
-        item = store.advance(item, to, instance_id="i-1")
+        item = store.advance(item, to, **changes(item, instance_id="i-1"))
     read: list[str] = []
 
     class Watched:

@@ -29,6 +29,7 @@ from shiplap.settings import ClusterSettings
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, ZONES, Region, emulated_region
+from tests.node_claims import node_claim
 
 ANY = {"karpenter.sh/discovery": "*"}
 SPEC = EC2NodeClassSpec(
@@ -73,7 +74,7 @@ class Ground:
         ami = next(ami.id for ami in resolved.amis if standard(ami, "amd64"))
         wanted = FleetRequest(
             claims=tuple(
-                NodeClaim(
+                node_claim(
                     cluster="demo",
                     name=name,
                     node_pool=pool,
@@ -222,7 +223,7 @@ def test_a_users_own_name_is_kept(ground: Ground) -> None:
 
 
 def of_instance(name: str, node_class: str, instance_id: str) -> NodeClaim:
-    return NodeClaim(cluster="demo", name=name, node_pool="default", node_class=node_class, instance_id=instance_id)
+    return node_claim(cluster="demo", name=name, node_pool="default", node_class=node_class, instance_id=instance_id)
 
 
 def test_a_users_own_name_is_kept_when_claims_get_theirs(ground: Ground) -> None:

@@ -16,6 +16,7 @@ from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import LiveInstall
 from tests.integration.test_live_commands import pod
+from tests.node_claims import changes, node_claim
 
 NODE = "ip-1"
 MARKS = {
@@ -49,13 +50,13 @@ def join(live: LiveInstall, *, running: bool = True, **labels: str) -> None:
 
 
 def claimed(live: LiveInstall, until: ClaimState = ClaimState.INITIALIZED, node_name: str = NODE) -> NodeClaim:
-    claim = NodeClaim(cluster="blue", name="default-1", node_pool="default", node_class="default", created_at=1.0)
+    claim = node_claim(cluster="blue", name="default-1", node_pool="default", node_class="default", created_at=1.0)
     live.state.commit("blue", 0, [claim])
     for state in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED):
         facts: dict[str, Any] = {"instance_id": "i-1", "instance_type": "m5.large", "hourly": 0.1}
         if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED):
             facts["node_name"] = node_name
-        claim = live.state.advance(claim, state, changed_at=time.time(), **facts)
+        claim = live.state.advance(claim, state, changed_at=time.time(), **changes(claim, **facts))
         if state is until:
             break
     return claim

@@ -19,7 +19,7 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.installs import find_install, installed
@@ -28,6 +28,7 @@ from shiplap_cli.render.decision_documents import plan_document as document
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall
+from tests.node_claims import changes, node_claim
 
 
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
@@ -134,11 +135,11 @@ def test_what_is_disrupted_is_decided_on_the_claims_of_the_install(live: LiveIns
     }
     api.create("nodes", node)
     assert live.says("disrupt", "--cluster", "blue", code=1)["commands"] == []
-    claim = NodeClaim(cluster="blue", name="default-1", node_pool="default", node_class="default", created_at=1.0)
+    claim = node_claim(cluster="blue", name="default-1", node_pool="default", node_class="default", created_at=1.0)
     live.state.commit("blue", 0, [claim])
     for state in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED):
-        facts = {"instance_id": "i-1", "node_name": name, "instance_type": "m5.large", "hourly": 0.1}
-        claim = live.state.advance(claim, state, changed_at=1.0, **facts)
+        facts: dict[str, Any] = {"instance_id": "i-1", "node_name": name, "instance_type": "m5.large", "hourly": 0.1}
+        claim = live.state.advance(claim, state, changed_at=1.0, **changes(claim, **facts))
     found = live.says("disrupt", "--cluster", "blue", code=1)
     assert [entry["node"] for entry in found["blocked"]] == [name]
 

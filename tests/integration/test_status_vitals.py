@@ -27,7 +27,7 @@ from shiplap.instances.readiness.nodeclass_status import (
     conditions,
 )
 from shiplap.kubernetes.quantity import MEMORY
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
 from shiplap_cli.commands import status as command
 from shiplap_cli.installs.dead_letter_queues import GIVEN_UP
@@ -36,6 +36,7 @@ from shiplap_cli.installs.install_metrics import queues_of
 from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
+from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")
@@ -73,12 +74,12 @@ class Install:
 
     def claim(self, name: str, to: ClaimState, **fields: Any) -> None:
         epoch = self.state.read("blue", NOW).epoch
-        made = NodeClaim(cluster="blue", name=name, node_pool="a", node_class="default", created_at=NOW - 600)
+        made = node_claim(cluster="blue", name=name, node_pool="a", node_class="default", created_at=NOW - 600)
         self.state.commit("blue", epoch, [made])
         steps = [ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED, ClaimState.INITIALIZED]
         path = [ClaimState.LAUNCHING, ClaimState.FAILED] if to is ClaimState.FAILED else steps[: steps.index(to) + 1]
         for state in path:
-            made = self.state.advance(made, state, **(fields if state is to else {}))
+            made = self.state.advance(made, state, **changes(made, **(fields if state is to else {})))
 
     def says(self, *arguments: str, code: int = 0) -> str:
         assert run(["status", *arguments]) == code

@@ -50,9 +50,10 @@ from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.simulation.recording import Frame, Timeline
 from tests.integration.contracts.in_process_aws import aws_in_process
+from tests.node_claims import node_claim, with_fields
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
-CLAIM = NodeClaim(
+CLAIM = node_claim(
     cluster="blue",
     name="general-1",
     node_pool="general",
@@ -191,7 +192,7 @@ def test_the_cluster_of_shiplap_dev(
 def test_claims_tell_tiers_prices_and_what_is_on_its_way(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    coming = msgspec.structs.replace(CLAIM, name="general-2", node_name="", instance_id="i-2")
+    coming = with_fields(CLAIM, name="general-2", node_name="", instance_id="i-2")
     coming = msgspec.structs.replace(coming, state=ClaimState.LAUNCHED)
     monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [CLAIM, coming])
@@ -220,7 +221,7 @@ def test_recorded_decisions_and_what_claims_tell(
 ) -> None:
     monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     now = time.time()
-    leaving = msgspec.structs.replace(CLAIM, state=ClaimState.DRAINING, instance_id="i-1", changed_at=now - 5)
+    leaving = with_fields(CLAIM, state=ClaimState.DRAINING, instance_id="i-1", changed_at=now - 5)
     leaving = msgspec.structs.replace(leaving, failure="SpotInterruption")
     monkeypatch.setattr(DynamoState, "claims", lambda *_: [leaving])
     with aws_in_process():

@@ -125,16 +125,16 @@ class Disruption(RuleBasedStateMachine):
 
     def _static_pools_have_what_they_want(self) -> None:
         wanted = next(item for item in self.cluster.pools if item.metadata.name == "fixed")
-        assert sum(claim.node_pool == "fixed" for claim in self.cluster.claims.values()) == wanted.spec.replicas
+        assert sum(claim.plan.node_pool == "fixed" for claim in self.cluster.claims.values()) == wanted.spec.replicas
 
     def _carry_out(self) -> Decision:
         before = {key: pod.spec.node_name for key, pod in self.cluster.pods.items()}
-        held = Counter(claim.node_pool for claim in self.cluster.claims.values())
+        held = Counter(claim.plan.node_pool for claim in self.cluster.claims.values())
         hourly = self.cluster.hourly
         decided = decide(self.cluster.disruption_snapshot())
         for item in self.cluster.pools:
             gone = sum(
-                self.cluster.claims[name].node_pool == item.metadata.name
+                self.cluster.claims[name].plan.node_pool == item.metadata.name
                 for command in decided.commands
                 if command.reason is not Reason.SCALED_DOWN
                 for name in command.nodes
@@ -142,7 +142,7 @@ class Disruption(RuleBasedStateMachine):
             assert gone <= _allowed(item, held[item.metadata.name])
         new = sum(claim.node_pool == "fixed" for command in decided.commands for claim in command.replacements)
         assert not new or held["fixed"] + new <= MOST_FIXED
-        static = {name for name, claim in self.cluster.claims.items() if claim.node_pool == "fixed"}
+        static = {name for name, claim in self.cluster.claims.items() if claim.plan.node_pool == "fixed"}
         cut = {n for command in decided.commands if command.reason is Reason.SCALED_DOWN for n in command.nodes}
         for command in decided.commands:
             self.cluster.carry_out(command)

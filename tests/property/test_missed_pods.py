@@ -98,7 +98,7 @@ def hopeful(snapshot: Snapshot, result: Plan) -> list[str]:
         ]
         if missed and (claim.relies_on_estimate or beyond):
             found.append(f"{missed} on {claim.name}, which counts on {claim.relies_on_estimate or beyond}")
-    relying = {flight.name for flight in snapshot.claims if flight.relies_on_estimate}
+    relying = {flight.name for flight in snapshot.claims if flight.plan.relies_on_estimate}
     for place in result.existing_nodes:
         missed = [pod.name for pod in place.pods if uid[pod.namespace, pod.name] in snapshot.missed_pods]
         if missed and place.name in relying:

@@ -140,9 +140,9 @@ class Account:
             for instance in stage.compute.launches:
                 claim, kind = stage.launched[instance.id], stage.types[instance.instance_type]
                 real = stage.true_capacity(kind.name)[MEMORY] - kind.overhead[MEMORY]
-                if instance.provider_id in joined and claim.requests[MEMORY] > real:
+                if instance.provider_id in joined and claim.plan.requests[MEMORY] > real:
                     by_type[kind.name] += 1
-                    by_pod.update(f"{stage.name}/{pod.uid}" for pod in claim.pods)
+                    by_pod.update(f"{stage.name}/{pod.uid}" for pod in claim.plan.pods)
         return by_type, by_pod
 
 

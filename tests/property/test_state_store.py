@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from msgspec.structs import replace
 
 from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import MISSED_FOR_S, OfferingFailure
 from shiplap_lab.fakes.state import FakeState
+from tests.node_claims import changes, node_claim, with_fields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)
 CLUSTERS = st.sampled_from(["blue", "green"])
@@ -24,7 +24,7 @@ WAITS = [180, 360, 720, 1440, 2880, 3600]
 
 
 def claim(cluster: str, name: str, **changes: Any) -> NodeClaim:
-    return NodeClaim(cluster=cluster, name=name, node_pool="p", node_class="c", **changes)
+    return node_claim(cluster=cluster, name=name, node_pool="p", node_class="c", **changes)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -68,11 +68,13 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.claims[key]
         instance = before.instance_id or f"i-{'-'.join(key)}" * (to is ClaimState.LAUNCHED)
         try:
-            after = self.store.advance(before, to, changed_at=self.now, instance_id=instance)
+            after = self.store.advance(before, to, **changes(before, changed_at=self.now, instance_id=instance))
         except ConditionFailed:
             assert self.store.claim(*key) == before
             return
-        assert after == replace(before, state=to, changed_at=self.now, instance_id=instance, version=before.version + 1)
+        assert after == with_fields(
+            before, state=to, changed_at=self.now, instance_id=instance, version=before.version + 1
+        )
         self.stale.append(before)
         self.claims[key] = after
 

@@ -15,6 +15,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.scenario import load
+from tests.node_claims import node_claim, with_fields
 
 POD = PodReference("default", "web-1", "uid-1")
 CORES = {"m7i-flex.large": 2000, "m7i-flex.2xlarge": 8000}
@@ -32,7 +33,7 @@ class Play:
             load("mixed").manifests,
             now=lambda: self.now,
             price=lambda _: 0.1,
-            capacity=lambda claim: {CPU: CORES[claim.instance_type]},
+            capacity=lambda claim: {CPU: CORES[claim.known_instance.type]},
             most_nodes_per_pod=2,
             steered=steered,
             found=lambda: None,
@@ -57,14 +58,14 @@ class Play:
         pool: str = "flex",
     ) -> NodeClaim:
         """A claim on its way up to a state."""
-        claim = NodeClaim(
+        claim = node_claim(
             cluster="demo", name=name, node_pool=pool, node_class="default", pods=pods, owner=owner, token=name
         )
         for state in WAY[: WAY.index(until) + 1]:
             if state is ClaimState.LAUNCHED:
                 at = Instance(f"i-{name}", size, "eu-west-1a", "on-demand", "ami-1", "running", launched_at=self.now)
                 self.checker.instances[at.id] = at
-                claim = replace(claim, instance_id=at.id, instance_type=size, hourly=0.1)
+                claim = with_fields(claim, instance_id=at.id, instance_type=size, hourly=0.1)
             named = f"node-{name}" if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED) else ""
             claim = replace(claim, state=state, node_name=named)
             self.checker.claim_written(claim)

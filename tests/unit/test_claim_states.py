@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from shiplap.manifests.nodeclaim import (
     check_new_claims,
     forgotten_at,
 )
+from tests.node_claims import changes, node_claim
 
 S = ClaimState
 ORDER = [
@@ -32,7 +34,7 @@ ORDER = [
 
 
 def claim(state: ClaimState = S.PLANNED, **changes: object) -> NodeClaim:
-    return NodeClaim(cluster="blue", name="a", node_pool="p", node_class="c", state=state, **changes)
+    return node_claim(cluster="blue", name="a", node_pool="p", node_class="c", state=state, **changes)
 
 
 def allowed(start: ClaimState) -> set[ClaimState]:
@@ -77,13 +79,13 @@ def test_only_a_disruption_that_is_given_up_walks_back() -> None:
 
 
 def test_a_move_raises_the_version_and_changes_what_it_is_told() -> None:
-    after = advanced_claim(claim(version=4), S.LAUNCHING, {"owner": "request-1", "changed_at": 5.0})
+    after = advanced_claim(claim(version=4), S.LAUNCHING, changes(claim(), owner="request-1", changed_at=5.0))
     assert after == claim(S.LAUNCHING, version=5, owner="request-1", changed_at=5.0)
 
 
 def test_an_unknown_field_is_a_bug_of_the_caller() -> None:
     with pytest.raises(TypeError):
-        advanced_claim(claim(), S.LAUNCHING, {"colour": "blue"})
+        advanced_claim(claim(), S.LAUNCHING, cast(Any, {"colour": "blue"}))
 
 
 def test_ended_claims_are_forgotten_a_week_after_their_last_change() -> None:

@@ -9,6 +9,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.claim_nodes import leaving, pair
+from tests.node_claims import node_claim
 
 
 def node(name: str, instance_id: str, claim: str = "") -> Node:
@@ -18,7 +19,7 @@ def node(name: str, instance_id: str, claim: str = "") -> Node:
 
 
 def claim(name: str, instance_id: str, node_name: str = "", state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
-    return NodeClaim(
+    return node_claim(
         cluster="c",
         name=name,
         node_pool="p",

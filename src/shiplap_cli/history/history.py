@@ -36,13 +36,13 @@ class HistoryEntry(Printed, frozen=True):
 
 def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
     """The alternatives that were weighed, from the record where there is one."""
-    if claim.pods:
-        yield f"for {', '.join(pod.key for pod in claim.pods[:5])}" + (
-            f" and {len(claim.pods) - 5} more" if len(claim.pods) > 5 else ""
+    if claim.plan.pods:
+        yield f"for {', '.join(pod.key for pod in claim.plan.pods[:5])}" + (
+            f" and {len(claim.plan.pods) - 5} more" if len(claim.plan.pods) > 5 else ""
         )
-    if claim.requests:
-        yield "needs " + ", ".join(f"{name} {text}" for name, text in format_resources(claim.requests).items())
-    yield from (f"because {reason}" for reason in claim.reasons)
+    if claim.plan.requests:
+        yield "needs " + ", ".join(f"{name} {text}" for name, text in format_resources(claim.plan.requests).items())
+    yield from (f"because {reason}" for reason in claim.plan.reasons)
     if not isinstance(found, Recorded):
         yield "its decision is not among the records that are kept"
         return
@@ -58,8 +58,8 @@ def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> I
         for command in found.record.decision.commands:
             if command.replacements:
                 yield f"to replace {', '.join(command.nodes)}: {command.detail}"
-    if claim.relies_on_estimate:
-        yield f"never measured before: {', '.join(claim.relies_on_estimate)}"
+    if claim.plan.relies_on_estimate:
+        yield f"never measured before: {', '.join(claim.plan.relies_on_estimate)}"
 
 
 def learned_capacity_entry(claim: NodeClaim, learned: LearnedCapacity) -> HistoryEntry:
@@ -199,7 +199,7 @@ class HistoryReader:
     def pod(self, name: str) -> History:
         """The decisions that mention a pod, and the histories of the claims launched for it."""
         key = name if "/" in name else f"default/{name}"
-        claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.pods}]
+        claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.plan.pods}]
         entries = [entry for claim in claims for entry in self._claim_entries(claim)]
         known_records = {entry.record for entry in entries if entry.record}
         for record_id, found in self._recent_records():
@@ -227,7 +227,7 @@ class HistoryReader:
 
     def pool(self, name: str) -> History | None:
         """A pool's claims, failures and decisions; None when nothing is known of it."""
-        claims = [claim for claim in self._claims.values() if claim.node_pool == name]
+        claims = [claim for claim in self._claims.values() if claim.plan.node_pool == name]
         entries = [
             HistoryEntry(rfc3339_or_empty(claim.changed_at), f"claim {claim.name} failed", (claim.failure,))
             for claim in claims
@@ -236,7 +236,7 @@ class HistoryReader:
         for record_id, found in self._recent_records():
             entries += entries_of_pool(name, record_id, found)
         resting = self._sources.state.read(self._sources.cluster, self._sources.now).unavailable
-        types = {each for claim in claims for each in claim.instance_types}
+        types = {each for claim in claims for each in claim.plan.instance_types}
         entries += (
             HistoryEntry(
                 "",
@@ -260,25 +260,35 @@ class HistoryReader:
 
     def pools(self) -> tuple[str, ...]:
         """The names of all pools that have claims, sorted."""
-        return tuple(sorted({claim.node_pool for claim in self._claims.values()}))
+        return tuple(sorted({claim.plan.node_pool for claim in self._claims.values()}))
 
     def _history(self, kind: str, name: str, state: str, entries: Iterable[HistoryEntry]) -> History:
         return History(kind, name, state, _in_order(entries), tuple(self._unseen))
 
     def _claim_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
-        if claim.first_event_at:
-            heard = (f"event {claim.event_id}: the functions' logs have it as event_id",) if claim.event_id else ()
-            yield HistoryEntry(rfc3339_or_empty(claim.first_event_at), "heard that pods are pending", heard)
+        if claim.cause.first_event_at:
+            heard = (
+                (f"event {claim.cause.event_id}: the functions' logs have it as event_id",)
+                if claim.cause.event_id
+                else ()
+            )
+            yield HistoryEntry(rfc3339_or_empty(claim.cause.first_event_at), "heard that pods are pending", heard)
         record_id, found = self._decision_of(claim)
         yield HistoryEntry(
             rfc3339_or_empty(claim.created_at),
-            f"decided to launch {claim.name} of pool {claim.node_pool}" + (f" tier {claim.tier}" if claim.tier else ""),
+            f"decided to launch {claim.name} of pool {claim.plan.node_pool}"
+            + (f" tier {claim.plan.tier}" if claim.plan.tier else ""),
             tuple(launch_reasons(claim, found)),
             record_id,
         )
         if claim.instance_id:
-            place = f"{claim.instance_type} {claim.capacity_type} in {claim.zone} at ${claim.hourly:.4f}/h"
-            yield HistoryEntry("", f"EC2 gave {claim.instance_id}: {place}", (f"AMI {claim.ami}",) if claim.ami else ())
+            got = claim.known_instance
+            place = f"{got.type} {got.capacity_type} in {got.zone} at ${claim.hourly:.4f}/h"
+            yield HistoryEntry(
+                "",
+                f"EC2 gave {claim.instance_id}: {place}",
+                (f"AMI {got.ami}",) if got.ami else (),
+            )
         learned = self._learned(claim)
         if learned is not None:
             yield learned_capacity_entry(claim, learned)
@@ -287,7 +297,7 @@ class HistoryReader:
     def _decision_of(self, claim: NodeClaim) -> tuple[str, PlannedClaim | Recorded | None]:
         """The record of the decision that made a claim: looked for backwards from when the claim was written."""
         ids = self._sources.records.ids(self._sources.cluster, claim.created_at - _LATE_S, claim.created_at + 1)
-        of_disruption = claim.event_id.endswith("/disruption")
+        of_disruption = claim.cause.event_id.endswith("/disruption")
         for record_id in reversed(ids):
             if is_disruption(record_id) != of_disruption:
                 continue
@@ -352,10 +362,10 @@ class HistoryReader:
             self._unseen.append(text)
 
     def _learned(self, claim: NodeClaim) -> LearnedCapacity | None:
-        if not claim.ami or not claim.instance_type:
+        if not claim.known_instance.ami or not claim.known_instance.type:
             return None
-        known = self._sources.capacity.learned([claim.ami])
-        key = (claim.instance_type, claim.kubelet_hash)
+        known = self._sources.capacity.learned([claim.known_instance.ami])
+        key = (claim.known_instance.type, claim.known_instance.kubelet_hash)
         return next((entry for entry in known if (entry.instance_type, entry.kubelet_hash) == key), None)
 
 

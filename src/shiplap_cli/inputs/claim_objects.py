@@ -15,7 +15,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodeClassReference, RequirementSpec
 from shiplap.manifests.durations import seconds, seconds_or_never
 from shiplap.manifests.files.documents import Document
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim, PodReference
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.object_validation import invalid_field, raise_first, typed_object
@@ -97,27 +97,31 @@ def claim_of(item: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
     return NodeClaim(
         cluster="",
         name=item.metadata.name,
-        node_pool=known.get(labels.NODE_POOL, ""),
-        node_class=item.spec.node_class_ref.name,
+        plan=ClaimPlan(
+            node_pool=known.get(labels.NODE_POOL, ""),
+            node_class=item.spec.node_class_ref.name,
+            requirements=item.spec.requirements,
+            labels=known,
+            annotations=item.metadata.annotations,
+            taints=item.spec.taints,
+            startup_taints=item.spec.startup_taints,
+            instance_types=listed,
+            requests=parse_resources(item.spec.resources.requests),
+            pods=tuple(PodReference(pod.metadata.namespace or "default", pod.metadata.name) for pod in promised),
+            allocatable=parse_resources(status.allocatable),
+            expire_after=item.spec.expire_after,
+            termination_grace_period=item.spec.termination_grace_period,
+        ),
         state=_state(item),
+        instance=LaunchedInstance(
+            id=status.provider_id.rpartition("/")[2],
+            type=known.get(labels.INSTANCE_TYPE, ""),
+            zone=known.get(labels.ZONE, ""),
+            capacity_type=known.get(labels.CAPACITY_TYPE, ""),
+            ami=status.image_id,
+        ),
         created_at=_moment(item.metadata.creation_timestamp),
-        requirements=item.spec.requirements,
-        labels=known,
-        annotations=item.metadata.annotations,
-        taints=item.spec.taints,
-        startup_taints=item.spec.startup_taints,
-        instance_types=listed,
-        requests=parse_resources(item.spec.resources.requests),
-        pods=tuple(PodReference(pod.metadata.namespace or "default", pod.metadata.name) for pod in promised),
-        instance_id=status.provider_id.rpartition("/")[2],
-        instance_type=known.get(labels.INSTANCE_TYPE, ""),
-        zone=known.get(labels.ZONE, ""),
-        capacity_type=known.get(labels.CAPACITY_TYPE, ""),
-        ami=status.image_id,
-        allocatable=parse_resources(status.allocatable),
         node_name=status.node_name,
-        expire_after=item.spec.expire_after,
-        termination_grace_period=item.spec.termination_grace_period,
     )
 
 

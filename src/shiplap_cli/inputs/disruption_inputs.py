@@ -13,7 +13,7 @@ from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs
 
@@ -51,17 +51,21 @@ def _inferred(node: Node, manifests: Manifests) -> NodeClaim:
     return NodeClaim(
         cluster="files",
         name=marks.get(labels.NODE_CLAIM, node.metadata.name),
-        node_pool=name_of_label(marks[labels.NODE_POOL], (item.metadata.name for item in manifests.node_pools)),
-        node_class=name_of_label(
-            marks.get(labels.NODE_CLASS, ""), (item.metadata.name for item in manifests.node_classes)
+        plan=ClaimPlan(
+            node_pool=name_of_label(marks[labels.NODE_POOL], (item.metadata.name for item in manifests.node_pools)),
+            node_class=name_of_label(
+                marks.get(labels.NODE_CLASS, ""), (item.metadata.name for item in manifests.node_classes)
+            ),
+            labels=marks,
+            annotations=node.metadata.annotations,
         ),
         state=ClaimState.INITIALIZED if done else ClaimState.REGISTERED,
+        instance=LaunchedInstance(
+            id=node.spec.provider_id.rpartition("/")[2],
+            type=marks.get(labels.INSTANCE_TYPE, ""),
+            zone=marks.get(labels.ZONE, ""),
+            capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
+        ),
         created_at=epoch(born) if born else 0.0,
-        labels=marks,
-        annotations=node.metadata.annotations,
-        instance_type=marks.get(labels.INSTANCE_TYPE, ""),
-        zone=marks.get(labels.ZONE, ""),
-        capacity_type=marks.get(labels.CAPACITY_TYPE, ""),
-        instance_id=node.spec.provider_id.rpartition("/")[2],
         node_name=node.metadata.name,
     )

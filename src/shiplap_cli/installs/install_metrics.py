@@ -176,16 +176,16 @@ def pool_usage(
     alive: dict[str, list[NodeClaim]] = {pool: [] for known, pool in limits if known == cluster}
     for claim in claims:
         if claim.state not in (ClaimState.FAILED, ClaimState.GONE):
-            alive.setdefault(claim.node_pool, []).append(claim)
+            alive.setdefault(claim.plan.node_pool, []).append(claim)
     uses = []
     for pool in sorted(alive):
         total: Counter[str] = Counter()
         for claim in alive[pool]:
-            total.update(claim.allocatable)
-            kind = types.get(claim.instance_type)
+            total.update(claim.plan.allocatable)
+            kind = types.get(claim.known_instance.type)
             if kind is not None:  # limits count capacity, not what is left of it for pods
-                total[CPU] += kind.v_cpu_info.default_v_cpus * 1000 - claim.allocatable.get(CPU, 0)
-                total[MEMORY] += nominal_memory(kind) - claim.allocatable.get(MEMORY, 0)
+                total[CPU] += kind.v_cpu_info.default_v_cpus * 1000 - claim.plan.allocatable.get(CPU, 0)
+                total[MEMORY] += nominal_memory(kind) - claim.plan.allocatable.get(MEMORY, 0)
         total[_NODES] = len(alive[pool])
         bounds = limits.get((cluster, pool), {})
         uses.append(
@@ -223,11 +223,11 @@ def value_of_learned(
     hourly = 0.0
     kinds: dict[int, dict[str, Any]] = {}
     for claim, catalog in running:
-        memory = known.get((claim.ami, claim.instance_type, claim.kubelet_hash), 0)
+        memory = known.get((claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash), 0)
         if not memory or catalog is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
             continue
         types = kinds.setdefault(id(catalog), {kind.instance_type: kind for kind in catalog.types})
-        kind = types.get(claim.instance_type)
+        kind = types.get(claim.known_instance.type)
         if kind is None:
             continue
         difference = memory - estimated_memory(kind, _OVERHEAD)

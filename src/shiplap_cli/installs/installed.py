@@ -106,7 +106,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Snapshot:
         """The snapshot of the schedule function. `claims` count where table `state` could not be read."""
         state = self.state or DecisionState(0, tuple(claims))
-        missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
+        missed = {pod.uid for claim in state.claims if claim.missed for pod in claim.plan.pods if pod.uid}
         barred = blocked_launches(self.joins, _joining_types(state.claims), at)
         if barred != BlockedLaunches():
             names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
@@ -253,7 +253,9 @@ def _settings_of(settings: Settings, cluster: str) -> ClusterSettings:
 
 
 def _joining_types(claims: Sequence[NodeClaim]) -> list[tuple[str, str]]:
-    return [(claim.ami, claim.instance_type) for claim in claims if claim.state is ClaimState.LAUNCHED]
+    return [
+        (claim.known_instance.ami, claim.known_instance.type) for claim in claims if claim.state is ClaimState.LAUNCHED
+    ]
 
 
 _DOCUMENT = "python/shiplap_settings/settings.json"

@@ -179,7 +179,8 @@ def _kind(claim: NodeClaim) -> str:
 def _step(claim: NodeClaim) -> str:
     words = f"{claim.name} is {claim.state}"
     if claim.state is ClaimState.LAUNCHED:
-        return f"{words}: {claim.instance_type} {claim.capacity_type} in {claim.zone}, {claim.hourly:.4f} USD/h"
+        got = claim.known_instance
+        return f"{words}: {got.type} {got.capacity_type} in {got.zone}, {claim.hourly:.4f} USD/h"
     if claim.failure:
         return f"{words}: {claim.failure}"
     return f"{words}, node {claim.node_name}" if claim.node_name else words

@@ -76,16 +76,16 @@ def _claim(expectation: Expectation, name: str, claim: NodeClaim | None) -> Iter
         if expectation.node_pool or expectation.instance_types or expectation.tier is not None or expectation.amis:
             yield f"{name} is not a node of ours"
         return
-    if expectation.node_pool and claim.node_pool != expectation.node_pool:
-        yield f"{name} is of pool {claim.node_pool}, expected {expectation.node_pool}"
-    if expectation.tier is not None and claim.tier != expectation.tier:
-        yield f"{name} is of tier {claim.tier}, expected {expectation.tier}"
+    if expectation.node_pool and claim.plan.node_pool != expectation.node_pool:
+        yield f"{name} is of pool {claim.plan.node_pool}, expected {expectation.node_pool}"
+    if expectation.tier is not None and claim.plan.tier != expectation.tier:
+        yield f"{name} is of tier {claim.plan.tier}, expected {expectation.tier}"
     if expectation.instance_types and not any(
-        fnmatchcase(claim.instance_type, glob) for glob in expectation.instance_types
+        fnmatchcase(claim.known_instance.type, glob) for glob in expectation.instance_types
     ):
-        yield f"{name} is a {claim.instance_type}, expected {' or '.join(expectation.instance_types)}"
-    if expectation.amis and claim.ami not in expectation.amis:
-        yield f"{name} runs {claim.ami}, expected {' or '.join(expectation.amis)}"
+        yield f"{name} is a {claim.known_instance.type}, expected {' or '.join(expectation.instance_types)}"
+    if expectation.amis and claim.known_instance.ami not in expectation.amis:
+        yield f"{name} runs {claim.known_instance.ami}, expected {' or '.join(expectation.amis)}"
 
 
 def _capacity(expectation: Expectation, name: str, node: Node | None) -> Iterator[str]:

@@ -52,9 +52,9 @@ def summarize(scenario: str, world: RegionObservation, verdicts: dict[str, bool]
     claims = [claim for cluster in world.clusters for claim in cluster.launched]
     started = {instance.id: instance.launched_at for cluster in world.clusters for instance in cluster.instances}
     waits = [
-        max(0.0, started[claim.instance_id] - claim.first_event_at)
+        max(0.0, started[claim.instance_id] - claim.cause.first_event_at)
         for claim in claims
-        if claim.first_event_at and started.get(claim.instance_id)
+        if claim.cause.first_event_at and started.get(claim.instance_id)
     ]
     return DevReport(
         scenario=scenario,
@@ -80,11 +80,11 @@ def _nodes(cluster: ClusterObservation) -> list[NodeReport]:
                 name=node.metadata.name,
                 instance_type=shown.get(labels.INSTANCE_TYPE, ""),
                 zone=shown.get(labels.ZONE, ""),
-                capacity_type=claim.capacity_type if claim else shown.get(labels.CAPACITY_TYPE, ""),
-                node_pool=claim.node_pool if claim else "",
-                tier=claim.tier if claim else 0,
+                capacity_type=claim.known_instance.capacity_type if claim else shown.get(labels.CAPACITY_TYPE, ""),
+                node_pool=claim.plan.node_pool if claim else "",
+                tier=claim.plan.tier if claim else 0,
                 pods=len(cluster.pods_on(node.metadata.name)),
-                ami=claim.ami if claim else "",
+                ami=claim.known_instance.ami if claim else "",
                 hourly=claim.hourly if claim else 0.0,
             )
         )

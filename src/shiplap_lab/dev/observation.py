@@ -82,8 +82,10 @@ def _nobody_stranded(cluster: ClusterObservation, may_wait: frozenset[str]) -> b
 def _no_second_miss(world: RegionObservation) -> bool:
     """At most one miss per (AMI, instance type, kubelet settings), and at most one per pod."""
     missed = [claim for cluster in world.clusters for claim in cluster.claims if claim.missed]
-    keys = Counter((claim.ami, claim.instance_type, claim.kubelet_hash) for claim in missed)
-    pods = Counter((claim.cluster, pod) for claim in missed for pod in claim.pods)
+    keys = Counter(
+        (claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash) for claim in missed
+    )
+    pods = Counter((claim.cluster, pod) for claim in missed for pod in claim.plan.pods)
     return max([*keys.values(), *pods.values()], default=0) <= 1
 
 

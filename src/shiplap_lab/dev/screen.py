@@ -96,12 +96,12 @@ def _node_row(cluster: ClusterObservation, node: Node, claim: NodeClaim | None) 
 
 def _claim_row(claim: NodeClaim) -> Iterable[RenderableType]:
     yield Text(claim.name, style="dim")
-    yield claim.instance_type or f"{len(claim.instance_types)} types"
+    yield claim.known_instance.type or f"{len(claim.plan.instance_types)} types"
     yield _pool(claim)
     yield Text(claim.state.value, style="dim")
     yield ""
     yield ""
-    yield Text(_counted(pod.name for pod in claim.pods), style="dim")
+    yield Text(_counted(pod.name for pod in claim.plan.pods), style="dim")
     yield f"{claim.hourly:.4f}" if claim.hourly else ""
 
 
@@ -116,8 +116,8 @@ def _counted(names: Iterable[str]) -> str:
 def _pool(claim: NodeClaim | None) -> RenderableType:
     if claim is None:
         return Text("(not ours)", style="dim")
-    colour = _TIER_COLOURS[min(claim.tier, len(_TIER_COLOURS) - 1)]
-    return Text(claim.node_pool + (f" tier {claim.tier}" if claim.tier else ""), style=colour)
+    colour = _TIER_COLOURS[min(claim.plan.tier, len(_TIER_COLOURS) - 1)]
+    return Text(claim.plan.node_pool + (f" tier {claim.plan.tier}" if claim.plan.tier else ""), style=colour)
 
 
 def _bar(used: int, of: int) -> Text:
@@ -144,11 +144,14 @@ def remember(happened: list[str], world: RegionObservation) -> None:
         for claim in cluster.claims:
             what = f"{cluster.name}: {claim.name}"
             if claim.instance_id:
-                lines.append(f"{what}: {claim.instance_type} in {claim.zone} launched, tier {claim.tier}")
+                got = claim.known_instance
+                lines.append(f"{what}: {got.type} in {got.zone} launched, tier {claim.plan.tier}")
             if claim.node_name:
                 lines.append(f"{what}: joined as {claim.node_name}")
             if claim.missed:
-                lines.append(f"{what}: MISSED, {claim.instance_type} on {claim.ami} has less than predicted")
+                lines.append(
+                    f"{what}: MISSED, {claim.known_instance.type} on {claim.known_instance.ami} has less than predicted"
+                )
             if claim.failure:
                 lines.append(f"{what}: {claim.failure}")
     happened.extend(line for line in lines if line not in happened)

@@ -158,7 +158,7 @@ class FakeCompute:
             if refusal is not None:
                 raise refusal
             self.requests.append(request)
-            self.templates.setdefault((request.claim.cluster, request.claim.node_pool), self._clock.now())
+            self.templates.setdefault((request.claim.cluster, request.claim.plan.node_pool), self._clock.now())
             result = self.answers.pop(0)(request) if self.answers else self._fulfil(request)
             self._answers[request.token] = _Answered(fingerprint, result)
             return result
@@ -316,7 +316,7 @@ class FakeCompute:
             launched_at=self._clock.now(),
             cluster=request.claim.cluster,
             claim=request.claim.name if request.wanted == 1 else "",
-            node_pool=request.claim.node_pool,
+            node_pool=request.claim.plan.node_pool,
             private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
             launch=request.token,
             install=self.install,

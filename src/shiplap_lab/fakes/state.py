@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
-from typing import Any
+from typing import Unpack
 
-import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand, advanced
+from shiplap.disruption.progress import OVER, CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError
-from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
+from shiplap.manifests.nodeclaim import (
+    UNSETTLED,
+    ClaimChanges,
+    ClaimState,
+    NodeClaim,
+    advanced_claim,
+    check_new_claims,
+    forgotten_at,
+)
 from shiplap.ports import (
     ADDRESSES_S,
     COMMIT_GROUP,
@@ -29,14 +36,13 @@ from shiplap.ports import (
     check_together,
     may_take,
     read_claim,
+    read_command,
     taken_now,
     total_addresses,
     written_claim,
+    written_command,
 )
 from shiplap_lab.fakes.faults import Faults
-
-_COMMAND = msgspec.json.Decoder(DisruptionCommand)
-
 
 MOST_ITEM_BYTES = 400 * 1024
 """DynamoDB's limit of an item."""
@@ -131,7 +137,9 @@ class FakeState:
                 if key[0] == cluster and command.state not in OVER
             )
 
-    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
+    def advance_command(
+        self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
+    ) -> DisruptionCommand:
         after = advanced(command, to, changes)
         with self._effect("state.advance_command"):
             known = self._commands.get((command.cluster, command.name))
@@ -152,7 +160,7 @@ class FakeState:
         with self._effect("state.claims"):
             return tuple(claim for claim in self._of(cluster) if claim.state is not ClaimState.GONE)
 
-    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
         with self._effect("state.advance"):
             known = self._claims.get((claim.cluster, claim.name))
@@ -255,7 +263,7 @@ class FakeState:
             self._of_instance[claim.instance_id] = min(key, self._of_instance.get(claim.instance_id, key))
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        self._commands[command.cluster, command.name] = _COMMAND.decode(msgspec.json.encode(command))
+        self._commands[command.cluster, command.name] = read_command(written_command(command))
 
     def _effect(self, name: str) -> AbstractContextManager[None]:
         return self.faults.locked_effect(name, self._lock)

@@ -92,9 +92,8 @@ def _resumes_at_once() -> list[Patch]:
     """Claims are taken over while their owner still works on them, and without looking for their instances."""
 
     def act(claims: Sequence[NodeClaim], supply: Any, types: Any, attempt: Any, market: Any, context: Any) -> Any:
-        return launch.launch(
-            [replace(c, token=f"{c.token[:-1]}x") for c in claims], supply, types, attempt, market, context
-        )
+        others = [replace(claim, launch=replace(claim.launch, token=f"{claim.launch.token[:-1]}x")) for claim in claims]
+        return launch.launch(others, supply, types, attempt, market, context)
 
     return [(schedule, "resume", act)]
 

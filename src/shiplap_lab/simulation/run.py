@@ -333,7 +333,7 @@ class Simulation:
         return self._truth.price(node_class, instance.instance_type, instance.zone, instance.capacity_type)
 
     def _capacity(self, claim: NodeClaim) -> dict[str, int]:
-        return self._truth.resources(claim.node_class, claim.instance_type, claim.ami)[0]
+        return self._truth.resources(claim.plan.node_class, claim.known_instance.type, claim.known_instance.ami)[0]
 
     # Faults
 

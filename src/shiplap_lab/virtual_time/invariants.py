@@ -112,9 +112,9 @@ class InvariantChecker:
                 "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
             )
         if before is None:
-            self._tokens[claim.token] += 1
-            if claim.owner:  # replacements are written with their command, and stand beside what they replace
-                self._check_limit(claim.cluster, claim.node_pool)
+            self._tokens[claim.launch.token] += 1
+            if claim.launch.owner:  # replacements are written with their command, and stand beside what they replace
+                self._check_limit(claim.cluster, claim.plan.node_pool)
             self._check_duplicate(claim)
         elif _is_taken(claim) and not _is_taken(before):
             for pod in self.pods_of(claim):
@@ -136,14 +136,14 @@ class InvariantChecker:
             self._leaves_since.setdefault((claim.cluster, claim.name), self._now())
         else:
             self._leaves_since.pop((claim.cluster, claim.name), None)
-        of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
+        of_pool = self._of_pool.setdefault((claim.cluster, claim.plan.node_pool), {})
         if claim.state in FINAL:
             of_pool.pop(claim.name, None)
         else:
             of_pool[claim.name] = claim
         if claim.node_name:
             self._of_node[claim.node_name] = (claim.cluster, claim.name)
-        for pod in claim.pods:
+        for pod in claim.plan.pods:
             of_pod = self._of_pod.setdefault(pod.uid, {})
             if claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED):
                 of_pod[claim.name] = claim
@@ -158,7 +158,7 @@ class InvariantChecker:
             self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
             self._check_budgets(command)
             made = (self.claims.get((command.cluster, name)) for name in command.replacements)
-            for pool in sorted({claim.node_pool for claim in made if claim is not None}):
+            for pool in sorted({claim.plan.node_pool for claim in made if claim is not None}):
                 self._check_limit(command.cluster, pool, without=command.targets)
 
     # Events
@@ -166,7 +166,7 @@ class InvariantChecker:
     def launched(self, instance: Instance, request: FleetRequest) -> None:
         """EC2 has started an instance."""
         self.instances[instance.id] = instance
-        token = request.claim.token
+        token = request.claim.launch.token
         self._launched[token] += 1
         if self._launched[token] > self._tokens[token]:
             have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
@@ -199,7 +199,7 @@ class InvariantChecker:
     def _is_awaited(self, instance: Instance) -> bool:
         """Whether as many claims of the instance's launch have none yet as there are instances that nobody has."""
         waiting = sum(
-            claim.token == instance.launch and claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
+            claim.launch.token == instance.launch and claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING)
             for claim in self._of_pool.get((instance.cluster, instance.node_pool), {}).values()
         )
         free = sum(
@@ -300,9 +300,9 @@ class InvariantChecker:
                 "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
-        if claim.node_pool in self._limits:
-            self._check_limit(claim.cluster, claim.node_pool, without=self._given_back(claim.cluster))
-        for pod in claim.pods:
+        if claim.plan.node_pool in self._limits:
+            self._check_limit(claim.cluster, claim.plan.node_pool, without=self._given_back(claim.cluster))
+        for pod in claim.plan.pods:
             self._nodes_of.setdefault(pod.uid, []).append((claim.cluster, claim.name))
             self._check_nodes_of(pod)
 
@@ -338,7 +338,7 @@ class InvariantChecker:
 
     def _is_given_away(self, claim: NodeClaim) -> bool:
         """Whether pods are on its node that it was not launched for."""
-        mine = {pod.uid for pod in claim.pods}
+        mine = {pod.uid for pod in claim.plan.pods}
         return any(pod.metadata.uid not in mine for pod in self.pods_of(claim))
 
     def _judge(self, claim: NodeClaim) -> None:
@@ -346,11 +346,11 @@ class InvariantChecker:
         if allocatable is None or claim.instance_id in self._judged:
             return
         self._judged.add(claim.instance_id)
-        short = shortfall(claim.requests, allocatable)
+        short = shortfall(claim.plan.requests, allocatable)
         if not short:
             return
-        self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
-        for pod in claim.pods:
+        self._misses[claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash] += 1
+        for pod in claim.plan.pods:
             self._misses[claim.cluster, pod.uid] += 1
         twice = [key for key, number in self._misses.items() if number > 1]
         if twice:
@@ -370,21 +370,21 @@ class InvariantChecker:
             for known in self._of_pool.get((cluster, pool), {}).values()
             if known.state not in GOING_FOR_GOOD and known.name not in without and known.instance_id not in self.ended
         ]
-        used = sum(self._cpu_of(known) for known in staying if known.instance_type)
+        used = sum(self._cpu_of(known) for known in staying if known.known_instance.type)
         if used > limit:
             self.violated("limits are kept", f"pool {pool} has {used} of {limit} millicores")
 
     def _cpu_of(self, claim: NodeClaim) -> int:
         """Millicores; they do not depend on the AMI."""
-        if claim.instance_type not in self._cpu:
-            self._cpu[claim.instance_type] = self._capacity(claim).get(CPU, 0)
-        return self._cpu[claim.instance_type]
+        if claim.known_instance.type not in self._cpu:
+            self._cpu[claim.known_instance.type] = self._capacity(claim).get(CPU, 0)
+        return self._cpu[claim.known_instance.type]
 
     def _check_duplicate(self, claim: NodeClaim) -> None:
         """Check that no open claim serves these pods already. Replacements are exempt: their pods still run."""
-        if not claim.owner:
+        if not claim.launch.owner:
             return
-        pods = {pod.uid for pod in claim.pods}
+        pods = {pod.uid for pod in claim.plan.pods}
         # A claim for all of these pods is one for the first of them.
         near = self._of_pod[min(pods)].values() if pods else ()
         for known in near:
@@ -396,12 +396,12 @@ class InvariantChecker:
             ):
                 continue
             # All types it may become may have turned out too small for its pods meanwhile.
-            if not known.instance_id and set(known.instance_types) <= set(known.relies_on_estimate):
+            if not known.instance_id and set(known.plan.instance_types) <= set(known.plan.relies_on_estimate):
                 continue
             # What it was launched as may be computed to be smaller by now: its siblings have reported meanwhile.
-            if known.instance_id and shortfall(known.requests, known.allocatable):
+            if known.instance_id and shortfall(known.plan.requests, known.plan.allocatable):
                 continue
-            if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.pods}:
+            if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.plan.pods}:
                 self.violated("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
                 return
 

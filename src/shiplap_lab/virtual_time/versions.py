@@ -8,18 +8,27 @@ next release, so that the simulation covers that release.
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
-
-import msgspec
+import zlib
+from typing import TypeVar
 
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import read_claim, read_command, written_claim, written_command
 
 NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
-    NodeClaim: ("answered_at", "change_at", "cordoned", "event_id", "first_event_at", "security_groups", "subnet"),
-    DisruptionCommand: ("detail", "receiving"),
+    NodeClaim: (
+        "answered_at",
+        "change_at",
+        "cordoned",
+        "event_id",
+        "first_event_at",
+        "schema",
+        "security_groups",
+        "subnet",
+    ),
+    DisruptionCommand: ("detail", "receiving", "schema"),
 }
-"""Fields that the previous version does not know."""
+"""Fields of stored records that the previous version does not know."""
 
 _NEW_IN_DETAILS = ("id", "pods", "providerID", "reason", "time")
 _FOREIGN = "ofAnotherVersion"
@@ -31,9 +40,16 @@ _Record = TypeVar("_Record", NodeClaim, DisruptionCommand)
 
 def as_previous_version(record: _Record) -> _Record:
     """A record as the previous version writes it."""
-    known: dict[str, Any] = msgspec.to_builtins(record)
-    kept = {name: value for name, value in known.items() if name not in NEW_FIELDS[type(record)]}
-    return msgspec.json.decode(msgspec.json.encode({**kept, _FOREIGN: True}), type=type(record))
+    if isinstance(record, NodeClaim):
+        stored = written_claim(record)
+        return read_claim(_without(stored if isinstance(stored, str) else zlib.decompress(stored), NodeClaim))
+    return read_command(_without(written_command(record), DisruptionCommand))
+
+
+def _without(stored: str | bytes, kind: type[NodeClaim | DisruptionCommand]) -> str:
+    """A stored document without the fields that the previous version does not know, and with one of its own."""
+    kept = {name: value for name, value in json.loads(stored).items() if name not in NEW_FIELDS[kind]}
+    return json.dumps({**kept, _FOREIGN: True})
 
 
 def message_of_previous_version(body: str) -> str:

@@ -54,7 +54,7 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
     RequirementSpec,
 )
-from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import CatalogStore
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import (
@@ -70,6 +70,7 @@ from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.bucket import FakeCatalog, FakeRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
+from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.5
 
@@ -116,7 +117,7 @@ SNAPSHOT = Snapshot(
     now=NOW,
     view=ClusterView((POD,), (Node(metadata=ObjectMeta(name="node-1")),), (), (Event(reason="TriggeredScaleUp"),), "7"),
     claims=(
-        NodeClaim(
+        node_claim(
             cluster="blue",
             name="flight-1",
             node_pool="default",

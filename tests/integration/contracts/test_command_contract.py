@@ -16,6 +16,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
+from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER = "blue"
@@ -50,7 +51,7 @@ def command(name: str = "command", **changes: object) -> DisruptionCommand:
 
 
 def claim(name: str) -> NodeClaim:
-    return NodeClaim(cluster=CLUSTER, name=name, node_pool="default", node_class="default")
+    return node_claim(cluster=CLUSTER, name=name, node_pool="default", node_class="default")
 
 
 def test_a_command_is_committed_with_its_replacements(store: StateStore) -> None:

@@ -17,11 +17,11 @@ from shiplap.manifests.custom_resources import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
 from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.compute import FakeCompute
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
+from tests.node_claims import node_claim, with_fields
 
 DISCOVERY = {"karpenter.sh/discovery": "*"}
 NODE_CLASS = EC2NodeClass(
@@ -106,7 +106,7 @@ def request_for(
     ami = next(ami.id for ami in resolved.amis if _runs_amd64(ami.requirements))
     return FleetRequest(
         claims=tuple(
-            NodeClaim(cluster=cluster, name=name, node_pool="default", node_class="default")
+            node_claim(cluster=cluster, name=name, node_pool="default", node_class="default")
             for name in (claim, *beside)
         ),
         node_class=NODE_CLASS,
@@ -245,8 +245,8 @@ def test_an_instance_launched_with_others_gets_its_claims_name_later(bench: Benc
     compute = bench.compute()
     first, second = compute.launch(request_for(compute, "a", beside=("b",))).instances
     for name, instance_id in (("a", second.id), ("b", "i-0123456789abcdef0")):
-        claim = NodeClaim(cluster="demo", name=name, node_pool="default", node_class="default")
-        compute.name(msgspec.structs.replace(claim, instance_id=instance_id))
+        claim = node_claim(cluster="demo", name=name, node_pool="default", node_class="default")
+        compute.name(with_fields(claim, instance_id=instance_id))
     names = {instance.id: instance.claim for instance in compute.instances("demo")}
     assert names == {first.id: "", second.id: "a"}
 

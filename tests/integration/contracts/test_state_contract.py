@@ -15,7 +15,7 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import FORGET_AFTER_S, ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import FORGET_AFTER_S, SCHEMA, ClaimState, LaunchedInstance, NodeClaim, PodReference
 from shiplap.ports import (
     FUTILE_FOR_S,
     MISSED_FOR_S,
@@ -31,6 +31,7 @@ from shiplap.ports import (
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER = "blue"
@@ -65,7 +66,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def claim(name: str, **changes: object) -> NodeClaim:
-    return NodeClaim(cluster=CLUSTER, name=name, node_pool="default", node_class="default", **changes)
+    return node_claim(cluster=CLUSTER, name=name, node_pool="default", node_class="default", **changes)
 
 
 def in_flight(store: StateStore) -> list[str]:
@@ -194,7 +195,7 @@ def test_a_taken_name_refuses_the_whole_decision(world: World) -> None:
         pytest.param([claim("a"), claim("a")], id="one name twice"),
         pytest.param([claim("a", state=S.LAUNCHED)], id="not Planned"),
         pytest.param(
-            [NodeClaim(cluster="green", name="a", node_pool="default", node_class="default")], id="another cluster"
+            [node_claim(cluster="green", name="a", node_pool="default", node_class="default")], id="another cluster"
         ),
     ],
 )
@@ -242,9 +243,9 @@ def test_a_failed_claim_is_remembered_but_not_in_flight(world: World) -> None:
 
 def test_a_claim_stays_in_its_state_with_a_new_owner(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a")])
-    owned = world.store.advance(claim("a"), S.PLANNED, owner="request-1")
+    owned = world.store.advance(claim("a"), S.PLANNED, **changes(claim("a"), owner="request-1"))
     assert world.store.claim(CLUSTER, "a") == owned
-    assert (owned.owner, owned.state, owned.version) == ("request-1", S.PLANNED, 1)
+    assert (owned.launch.owner, owned.state, owned.version) == ("request-1", S.PLANNED, 1)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +271,9 @@ def test_states_are_not_skipped_nor_walked_back(world: World, states: tuple[Clai
 
 def test_a_claim_that_changed_meanwhile_is_not_overwritten(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a")])
-    theirs = world.rival.advance(claim("a"), S.LAUNCHING, owner="them")
+    theirs = world.rival.advance(claim("a"), S.LAUNCHING, **changes(claim("a"), owner="them"))
     with pytest.raises(ConditionFailed, match="version 0"):
-        world.store.advance(claim("a"), S.LAUNCHING, owner="us")
+        world.store.advance(claim("a"), S.LAUNCHING, **changes(claim("a"), owner="us"))
     assert world.store.claim(CLUSTER, "a") == theirs
 
 
@@ -293,7 +294,9 @@ def test_a_claim_is_found_by_its_instance(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
     launched = [
         world.store.advance(
-            world.store.advance(claim(name), S.LAUNCHING), S.LAUNCHED, instance_id=f"i-{name}", instance_type="m5.large"
+            world.store.advance(claim(name), S.LAUNCHING),
+            S.LAUNCHED,
+            instance=LaunchedInstance(f"i-{name}", "m5.large"),
         )
         for name in ("a", "b")
     ]
@@ -379,7 +382,7 @@ def test_a_claim_of_a_thousand_pods_with_the_longest_names_is_stored(world: Worl
     assert world.store.commit(CLUSTER, 0, [large, claim("small")]) == 1
     assert world.rival.claim(CLUSTER, "large") == large
     assert world.rival.read(CLUSTER, NOW).claims == (large, claim("small"))
-    assert world.store.advance(large, S.LAUNCHING, owner="us").version == 1
+    assert world.store.advance(large, S.LAUNCHING, **changes(large, owner="us")).version == 1
 
 
 def test_a_claim_that_no_item_can_hold_is_refused_whole(world: World) -> None:
@@ -388,6 +391,19 @@ def test_a_claim_that_no_item_can_hold_is_refused_whole(world: World) -> None:
     with pytest.raises(StoreError, match="size"):
         world.store.commit(CLUSTER, 0, [claim("small"), huge])
     assert world.store.claims(CLUSTER) == ()
+
+
+def test_a_claim_of_a_newer_schema_is_read_and_counts_but_is_not_written(world: World) -> None:
+    newer = claim("newer", schema=SCHEMA + 1)
+    assert world.store.adopt(newer)
+    assert world.rival.read(CLUSTER, NOW).claims == world.rival.claims(CLUSTER) == (newer,)
+    for write in (
+        lambda: world.store.advance(newer, S.LAUNCHING),
+        lambda: world.store.advance_all([Move(newer, S.FAILED)]),
+    ):
+        with pytest.raises(ConditionFailed, match="schema 2 is newer than 1"):
+            write()
+    assert world.rival.claim(CLUSTER, "newer") == newer
 
 
 def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None:
@@ -467,17 +483,19 @@ def test_faults_reach_the_caller_as_store_errors(world: World) -> None:
 def test_claims_are_moved_together(world: World) -> None:
     claims = [claim(f"claim-{number:02}") for number in range(99)]
     world.store.commit(CLUSTER, 0, claims)
-    moved = world.store.advance_all([Move(item, S.LAUNCHING, {"owner": item.name}) for item in claims])
-    assert [item.owner for item in moved] == [item.name for item in claims]
+    moved = world.store.advance_all([Move(item, S.LAUNCHING, changes(item, owner=item.name)) for item in claims])
+    assert [item.launch.owner for item in moved] == [item.name for item in claims]
     assert world.rival.read(CLUSTER, NOW).claims == moved
-    launched = world.store.advance_all([Move(moved[0], S.LAUNCHED, {"instance_id": "i-1"}), Move(moved[1], S.FAILED)])
+    launched = world.store.advance_all(
+        [Move(moved[0], S.LAUNCHED, changes(moved[0], instance_id="i-1")), Move(moved[1], S.FAILED)]
+    )
     assert world.rival.claims(CLUSTER)[:2] == launched
     assert world.store.advance_all([]) == ()
 
 
 def test_if_one_claim_has_changed_none_is_moved(world: World) -> None:
     world.store.commit(CLUSTER, 0, [claim("a"), claim("b")])
-    theirs = world.rival.advance(claim("b"), S.LAUNCHING, owner="them")
+    theirs = world.rival.advance(claim("b"), S.LAUNCHING, **changes(claim("b"), owner="them"))
     for moves in ([Move(claim("a"), S.LAUNCHING), Move(claim("b"), S.LAUNCHING)], [Move(claim("b"), S.LAUNCHING)]):
         with pytest.raises(ConditionFailed, match="claim b is no longer at version 0"):
             world.store.advance_all(moves)

@@ -229,7 +229,7 @@ class Stage:
         self.server.create(
             "nodes",
             {
-                "metadata": {"name": instance.private_dns, "labels": dict(claim.labels)},
+                "metadata": {"name": instance.private_dns, "labels": dict(claim.plan.labels)},
                 "spec": {"providerID": instance.provider_id, "taints": [unregistered]},
                 "status": {
                     "capacity": format_resources(capacity),

@@ -13,6 +13,7 @@ from shiplap_lab.fakes.faults import Crash
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.flows.leaving import first, serving
 from tests.integration.flows.stage import Stage
+from tests.node_claims import flat
 
 SAME = (
     *("cluster", "name", "node_pool", "node_class", "state", "token", "node_name"),
@@ -45,11 +46,12 @@ def test_nodes_in_service_are_adopted_with_what_their_claims_said() -> None:
     assert len(stage.compute.alive()) == 3
     assert stage.meter.counts["NodesAdopted"] == 2
     for field in SAME:
-        assert [getattr(claim, field) for claim in after] == [getattr(claim, field) for claim in before], field
+        now, then = ([getattr(flat(claim), field) for claim in claims] for claims in (after, before))
+        assert now == then, field
     for claim, old in zip(after, before, strict=True):
         assert abs(claim.created_at - old.created_at) < 60, "the instance is a moment younger than its claim"
         for key in (POOL_HASH, NODE_CLASS_HASH):
-            assert claim.annotations.get(key) == old.annotations.get(key)
+            assert claim.plan.annotations.get(key) == old.plan.annotations.get(key)
     versions = [claim.version for claim in after]
     look(stage)
     assert [claim.version for claim in stage.claims()] == versions

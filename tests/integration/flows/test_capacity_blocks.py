@@ -40,7 +40,7 @@ def test_nothing_is_launched_into_a_block_about_to_end(ends_in_s: float, kind: s
     stage = staged(ends_in_s, kind)
     stage.add_pods(1, cpu="1200m")
     stage.schedule()
-    assert [claim.capacity_type for claim in stage.claims()] == [bought]
+    assert [claim.known_instance.capacity_type for claim in stage.claims()] == [bought]
 
 
 def test_nodes_leave_a_block_before_it_ends_and_are_replaced_outside_it() -> None:
@@ -50,7 +50,7 @@ def test_nodes_leave_a_block_before_it_ends_and_are_replaced_outside_it() -> Non
     stage.schedule()
     stage.play_on()
     (claim,) = stage.claims()
-    assert (claim.capacity_type, claim.state) == ("reserved", ClaimState.INITIALIZED)
+    assert (claim.known_instance.capacity_type, claim.state) == ("reserved", ClaimState.INITIALIZED)
     stage.sweep()
     assert stage.claims()[0].state is ClaimState.INITIALIZED
     stage.clock.advance(ends_at - EXPIRING_S - stage.clock.now())
@@ -63,7 +63,7 @@ def test_nodes_leave_a_block_before_it_ends_and_are_replaced_outside_it() -> Non
     )
     stage.schedule()  # the draining has said that the pod needs another node
     others = [item for item in stage.claims() if item.name != claim.name]
-    assert [item.capacity_type for item in others] == ["on-demand"]
+    assert [item.known_instance.capacity_type for item in others] == ["on-demand"]
 
 
 def test_an_ordinary_reservation_may_end_without_its_nodes() -> None:

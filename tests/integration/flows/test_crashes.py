@@ -172,5 +172,7 @@ def test_a_miss_is_learned_whatever_dies(number: int) -> None:
     assert_accounted_for(stage)
     missed = [claim for claim in stage.claims() if claim.missed]
     assert len(missed) == 1
-    retried = [claim for claim in stage.claims() if set(claim.pods) & set(missed[0].pods) and claim not in missed]
-    assert all(claim.relies_on_estimate == () for claim in retried)
+    retried = [
+        claim for claim in stage.claims() if set(claim.plan.pods) & set(missed[0].plan.pods) and claim not in missed
+    ]
+    assert all(claim.plan.relies_on_estimate == () for claim in retried)

@@ -68,7 +68,7 @@ def test_a_command_whose_replacement_never_comes_is_undone() -> None:
     report = stage.disrupt()
     assert len(report.undone) == 1
     assert stage.tainted() == []
-    (old,) = (claim for claim in stage.claims() if claim.instance_type == "m6i.2xlarge")
+    (old,) = (claim for claim in stage.claims() if claim.known_instance.type == "m6i.2xlarge")
     assert old.state is ClaimState.INITIALIZED
 
 
@@ -120,7 +120,7 @@ def test_subnets_without_addresses_are_no_drift_of_the_nodes_in_them() -> None:
     stage.add_pods(4, cpu="1200m", memory="2Gi", prefix="more")  # worth its node
     stage.bind()
     stage.run_pods()
-    zones = {claim.zone for claim in stage.claims()}
+    zones = {claim.known_instance.zone for claim in stage.claims()}
     stage.compute.subnets = tuple(
         msgspec.structs.replace(item, free_ips=0) if item.zone in zones else item for item in stage.compute.subnets
     )

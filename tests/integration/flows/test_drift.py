@@ -164,11 +164,14 @@ def test_a_sweep_writes_what_instances_are_in_and_leaves_alone_what_it_cannot_se
     changed(stage, subnet="", security_groups=())
     stage.sweep()
     assert stage.state.claim(stage.name, claim.name) == claim
-    changed(stage, subnet=claim.subnet, security_groups=("sg-other",))
+    changed(stage, subnet=claim.known_instance.subnet, security_groups=("sg-other",))
     stage.sweep()
     known = stage.state.claim(stage.name, claim.name)
     assert known is not None
-    assert (known.subnet, known.security_groups) == (claim.subnet, ("sg-other",))
+    assert (known.known_instance.subnet, known.known_instance.security_groups) == (
+        claim.known_instance.subnet,
+        ("sg-other",),
+    )
     stage.sweep()
     assert stage.state.claim(stage.name, claim.name) == known
 
@@ -181,7 +184,7 @@ def test_a_sweep_writes_a_bounded_number_of_claims() -> None:
     assert number > MOST_WRITES
 
     def corrected() -> int:
-        return sum(claim.security_groups == ("sg-other",) for claim in stage.claims())
+        return sum(claim.known_instance.security_groups == ("sg-other",) for claim in stage.claims())
 
     stage.sweep()
     assert corrected() == MOST_WRITES

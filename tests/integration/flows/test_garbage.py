@@ -120,7 +120,7 @@ def test_instances_that_do_not_say_they_are_this_installs_are_never_garbage(inst
 def test_an_instance_older_than_the_tag_of_its_install_is_garbage_if_its_claim_was_ours() -> None:
     stage = serving()
     (claim,) = stage.claims()
-    double = stray(stage, install="", claim="", launch=claim.token)
+    double = stray(stage, install="", claim="", launch=claim.launch.token)
     stage.sweep()
     stage.attend_timers()
     assert double.id not in alive(stage)

@@ -135,7 +135,7 @@ def test_schedule_launches_and_returns_nothing_to_repeat(load: Load, capsys: pyt
     module, install = load("schedule", stage)
     assert module.handle(records(sweep(), "{broken", sweep("red")), Context()) == {"batchItemFailures": []}
     assert len(stage.compute.launches) == 1
-    assert stage.claims()[0].owner == "request-1"
+    assert stage.claims()[0].launch.owner == "request-1"
     assert [body for body, _ in install.letters.letters] == ["{broken"]
     output = capsys.readouterr().out
     found = metrics_in(output)
@@ -327,7 +327,7 @@ def test_one_id_leads_from_the_event_to_the_instance(load: Load, capsys: pytest.
     assert about["decided"]["claims"] == [claim.name]
     assert about["decided"]["record_id"] in stage.recorder.records
     assert about["launched"]["instance_id"] == claim.instance_id
-    assert claim.event_id == event_id
+    assert claim.cause.event_id == event_id
     assert [instance.claim for instance in stage.compute.launches] == [claim.name]
     assert all(line["request_id"] == Context.aws_request_id for line in about.values())
 

@@ -66,7 +66,11 @@ def test_the_offering_is_left_alone_and_the_replacement_comes_from_another() -> 
     claim, instance = first(stage)
     stage.interrupt(warning(stage, instance.id))
     (lost,) = stage.state.read(stage.name, stage.clock.now()).unavailable
-    assert (lost.instance_type, lost.zone, lost.capacity_type) == (claim.instance_type, claim.zone, "spot")
+    assert (lost.instance_type, lost.zone, lost.capacity_type) == (
+        claim.known_instance.type,
+        claim.known_instance.zone,
+        "spot",
+    )
     stage.schedule()
     replacement = stage.compute.launches[-1]
     assert (replacement.instance_type, replacement.zone) != (lost.instance_type, lost.zone)

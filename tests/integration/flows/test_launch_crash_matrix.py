@@ -26,6 +26,7 @@ from shiplap_lab.fakes.faults import Crash, Faults
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
 from tests.integration.contracts.test_compute_contract import NODE_CLASS
 from tests.integration.flows.stage import Stage
+from tests.node_claims import node_claim
 
 CLUSTER = "demo"
 NAMES = ("claim-a", "claim-b", "claim-c")
@@ -108,7 +109,7 @@ def _sold(supply: NodeClassSupply) -> InstanceType:
 
 
 def _claim(name: str) -> NodeClaim:
-    return NodeClaim(
+    return node_claim(
         cluster=CLUSTER,
         name=name,
         node_pool="default",

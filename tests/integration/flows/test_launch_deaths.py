@@ -126,12 +126,15 @@ def test_other_reasons_leave_alone_what_a_refused_launch_would(reason: tuple[str
     (claim,) = launched(stage)
     all_die(stage, reason)
     (resting,) = stage.state.read(CLUSTER, stage.clock.now()).unavailable
-    offering = (claim.instance_type, claim.zone, claim.capacity_type)
-    assert resting.scope == (offering if reason is NO_CAPACITY else ("*", "*", claim.capacity_type))
+    offering = (claim.known_instance.type, claim.known_instance.zone, claim.known_instance.capacity_type)
+    assert resting.scope == (offering if reason is NO_CAPACITY else ("*", "*", claim.known_instance.capacity_type))
     assert resting.code == reason[0]
     if reason is NO_CAPACITY:
         (again,) = stage.schedule().launched
-        taken = {item.name: (item.instance_type, item.zone, item.capacity_type) for item in stage.claims()}
+        taken = {
+            item.name: (item.known_instance.type, item.known_instance.zone, item.known_instance.capacity_type)
+            for item in stage.claims()
+        }
         assert taken[again] != offering
 
 

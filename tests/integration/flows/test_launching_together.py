@@ -11,6 +11,7 @@ from shiplap.flows.planning.fleet_offerings import alike, launches
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import COMMIT_GROUP
 from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.node_claims import node_claim
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
 
@@ -37,8 +38,8 @@ def test_claims_that_want_the_same_are_one_fleet_and_two_writes() -> None:
     assert calls(stage, "compute.launch") == 1
     assert calls(stage, "state.advance_all") == 2
     assert calls(stage, "state.advance") == 0
-    assert len({claim.token for claim in stage.claims()}) == 1
-    assert {claim.together for claim in stage.claims()} == {20}
+    assert len({claim.launch.token for claim in stage.claims()}) == 1
+    assert {claim.launch.together for claim in stage.claims()} == {20}
     assert_each_has_its_own(stage)
 
 
@@ -154,7 +155,7 @@ def test_a_pools_own_strategy_reaches_its_fleets() -> None:
 
 
 def claim(name: str, **changes: object) -> NodeClaim:
-    return NodeClaim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
+    return node_claim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
 
 
 def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
@@ -189,4 +190,4 @@ def test_no_launch_is_larger_than_one_write() -> None:
 
 def test_what_is_asked_for_is_enough_for_any_of_the_claims() -> None:
     wanted = alike([claim("a", requests={"cpu": 2, "memory": 1}), claim("b", requests={"cpu": 1, "gpu": 1})])
-    assert wanted.requests == {"cpu": 2, "memory": 1, "gpu": 1}
+    assert wanted.plan.requests == {"cpu": 2, "memory": 1, "gpu": 1}

@@ -52,16 +52,16 @@ def test_registration_opens_the_node_and_learns_its_capacity() -> None:
         labels.NODE_POOL: "flex",
         labels.NODE_CLAIM: claim.name,
         labels.CAPACITY_TYPE: "on-demand",
-        labels.INSTANCE_TYPE: claim.instance_type,
-        labels.ZONE: claim.zone,
+        labels.INSTANCE_TYPE: claim.known_instance.type,
+        labels.ZONE: claim.known_instance.zone,
         "karpenter.k8s.aws/instance-family": "c7i-flex",
-        "karpenter.k8s.aws/instance-size": claim.instance_type.partition(".")[2],
+        "karpenter.k8s.aws/instance-size": claim.known_instance.type.partition(".")[2],
     }
     assert expected.items() <= node.metadata.labels.items()
     (learned,) = stage.capacity.all()
-    assert (learned.ami, learned.instance_type) == (claim.ami, claim.instance_type)
-    assert learned.recent[-1].capacity == stage.true_capacity(claim.instance_type)
-    assert learned.recent[-1].predicted == claim.allocatable
+    assert (learned.ami, learned.instance_type) == (claim.known_instance.ami, claim.known_instance.type)
+    assert learned.recent[-1].capacity == stage.true_capacity(claim.known_instance.type)
+    assert learned.recent[-1].predicted == claim.plan.allocatable
     (claim,) = stage.claims()
     assert (claim.state, claim.node_name, claim.missed) == (ClaimState.INITIALIZED, node.metadata.name, False)
     assert [e.detail_type for e in stage.bus.events] == [
@@ -193,8 +193,8 @@ def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> 
     stage.add_pods(1, cpu="500m", memory=f"{_between(stage.types['c7i.large'], stage)}")
     stage.schedule()
     (claim,) = stage.claims()
-    assert claim.instance_type == "c7i.large"
-    assert claim.instance_type in claim.relies_on_estimate
+    assert claim.known_instance.type == "c7i.large"
+    assert claim.known_instance.type in claim.plan.relies_on_estimate
     stage.join()
     stage.attend()
     assert stage.claims()[0].missed
@@ -206,7 +206,7 @@ def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> 
     assert stage.pending() == 1
     stage.schedule(*hints)
     second = next(c for c in stage.claims() if c.name != claim.name)
-    assert second.relies_on_estimate == ()
+    assert second.plan.relies_on_estimate == ()
     stage.play_on()
     assert stage.meter.counts["NodeClaimsMissed"] == 1
     assert len(stage.compute.launches) == 2
@@ -219,7 +219,7 @@ def test_a_miss_is_known_to_the_next_plan_even_when_its_node_was_never_registere
     stage.join()
     stage.sweep()  # every event of the node was lost
     (second,) = [claim for claim in stage.claims() if claim.name != first]
-    assert second.relies_on_estimate == ()
+    assert second.plan.relies_on_estimate == ()
     assert "uid-web-000" in stage.state.read(CLUSTER, stage.clock.now()).missed_pods
     stage.play_on()
     assert stage.pending() == 0
@@ -431,7 +431,7 @@ def test_a_node_seen_before_its_launch_is_written_down_is_looked_at_again() -> N
 def test_a_hint_for_a_node_that_is_gone_finds_its_claim_by_the_instance() -> None:
     stage = Stage()
     claim = launched(stage)
-    provider_id = f"aws:///{claim.zone}/{claim.instance_id}"
+    provider_id = f"aws:///{claim.known_instance.zone}/{claim.instance_id}"
     report = stage.attend(NodeSeen(CLUSTER, "ip-gone", provider_id))
     assert (report.registered, report.ended, report.foreign_nodes) == ((), (), 0)
 

@@ -49,7 +49,7 @@ def test_what_is_derived_from_long_names_stays_within_every_limit() -> None:
     stage = begun()
     (claim,) = stage.claims()
     assert claim.state is ClaimState.INITIALIZED
-    assert (claim.node_pool, claim.node_class) == (LONG, CLASS)
+    assert (claim.plan.node_pool, claim.plan.node_class) == (LONG, CLASS)
     assert subdomain_problem(claim.name, 63) is None
     (marks,) = nodes(stage)
     assert all(label_value_problem(value) is None for value in marks.values())
@@ -97,7 +97,7 @@ def test_a_pod_selects_a_pool_with_a_long_name_by_its_label() -> None:
     stage.server.patch("pods", pod, selector)
     stage.schedule()
     (claim,) = stage.claims()
-    assert claim.node_pool == ALIKE
+    assert claim.plan.node_pool == ALIKE
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 63, "a" * 64, LONG, ALIKE, "a." * 126 + "a"])

@@ -16,9 +16,10 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     emptiest_subnets,
     open_subnets,
 )
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
 from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.node_claims import node_claim
 
 MINUTE = 60.0
 TIERS = tuple(pool(f"tier-{weight}", (family,), weight=weight) for weight, family in enumerate(("r6i", "m6i", "c7i")))
@@ -54,7 +55,7 @@ def test_a_region_without_capacity_makes_no_storm() -> None:
         stage.sweep()
         stage.clock.advance(MINUTE)
     assert len(stage.compute.alive()) > 0
-    placed = {pod.uid for claim in stage.claims() if claim.state is not ClaimState.FAILED for pod in claim.pods}
+    placed = {pod.uid for claim in stage.claims() if claim.state is not ClaimState.FAILED for pod in claim.plan.pods}
     assert len(placed) == 300
 
 
@@ -175,7 +176,7 @@ def test_reserved_instances_are_used_first_and_the_rest_is_bought_in_the_same_in
     stage.add_pods(5, cpu="1200m", memory="2Gi")
     report = stage.schedule()
     assert (len(report.launched), report.failed, report.unfinished) == (5, (), "")
-    kinds = sorted(claim.capacity_type for claim in stage.claims())
+    kinds = sorted(claim.known_instance.capacity_type for claim in stage.claims())
     assert kinds == ["on-demand"] * 3 + ["reserved"] * 2
     stage.play_on()
 
@@ -196,7 +197,7 @@ def test_a_reservation_that_another_cluster_empties_meanwhile_is_made_up_for_on_
 
 
 def test_what_other_clusters_take_of_a_reservation_is_not_planned_with() -> None:
-    mine = NodeClaim(cluster="here", name="n", node_pool="p", node_class="d", token="mine")
+    mine = node_claim(cluster="here", name="n", node_pool="p", node_class="d", token="mine")
     state = DecisionState(1, claims=(mine,), reserved={"cr-1": {"mine": 2, "theirs": 3}})
     held = CapacityReservation(id="cr-1", instance_type="m5.large", zone=ZONES[0], available=10)
     resolved = ResolvedNodeClass("d", "AL2023", (), (), (), "profile", capacity_reservations=(held,))

@@ -14,6 +14,7 @@ from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap_lab.api_server.server import ListOptions
 from tests.integration.flows.stage import FLEX_FIRST, Stage, share
+from tests.node_claims import node_claim
 
 
 def planned(placement: str, **options: Any) -> Stage:
@@ -248,7 +249,7 @@ def node(**spec: Any) -> Node:
 def claim_of(*names: str, cpu_milli: int) -> NodeClaim:
     references = tuple(PodReference("default", name, name) for name in names)
     requests = {"cpu": cpu_milli, "pods": len(names)}
-    return NodeClaim(cluster="demo", name="c", node_pool="p", node_class="d", pods=references, requests=requests)
+    return node_claim(cluster="demo", name="c", node_pool="p", node_class="d", pods=references, requests=requests)
 
 
 def placed(

@@ -58,15 +58,19 @@ ON_DEMAND = {"kind": "on-demand", "id": None, "type": None, "interruptible": Non
 def test_a_node_whose_reservation_ended_is_on_demand() -> None:
     stage = staged()
     claim = settled(stage)
-    assert (marks(claim.labels), marks(node_of(stage).metadata.labels)) == (RESERVED, RESERVED)
+    assert (marks(claim.plan.labels), marks(node_of(stage).metadata.labels)) == (RESERVED, RESERVED)
     stage.sweep()
     assert stage.claims() == (claim,)
     stage.compute.sold_as(claim.instance_id, "on-demand")
     stage.sweep()
     (changed,) = stage.claims()
-    assert (changed.capacity_type, changed.state, changed.hourly) == ("on-demand", ClaimState.INITIALIZED, PRICE)
-    assert (marks(changed.labels), marks(node_of(stage).metadata.labels)) == (ON_DEMAND, ON_DEMAND)
-    assert changed.labels.keys() == claim.labels.keys() - {
+    assert (changed.known_instance.capacity_type, changed.state, changed.hourly) == (
+        "on-demand",
+        ClaimState.INITIALIZED,
+        PRICE,
+    )
+    assert (marks(changed.plan.labels), marks(node_of(stage).metadata.labels)) == (ON_DEMAND, ON_DEMAND)
+    assert changed.plan.labels.keys() == claim.plan.labels.keys() - {
         labels.RESERVATION_ID,
         labels.RESERVATION_TYPE,
         labels.RESERVATION_INTERRUPTIBLE,
@@ -83,7 +87,7 @@ def test_the_node_follows_a_claim_that_was_demoted_before() -> None:
     stage.faults.on("before", "cluster.patch_node", ClusterError("no", status=500))
     stage.sweep()
     (changed,) = stage.claims()
-    assert (changed.capacity_type, marks(node_of(stage).metadata.labels)) == ("on-demand", RESERVED)
+    assert (changed.known_instance.capacity_type, marks(node_of(stage).metadata.labels)) == ("on-demand", RESERVED)
     stage.sweep()
     assert marks(node_of(stage).metadata.labels) == ON_DEMAND
     assert stage.claims() == (changed,)
@@ -109,7 +113,7 @@ def test_a_claim_that_moves_meanwhile_is_looked_at_again() -> None:
     stage.sweep()
     assert stage.claims() == (claim,)
     stage.sweep()
-    assert stage.claims()[0].capacity_type == "on-demand"
+    assert stage.claims()[0].known_instance.capacity_type == "on-demand"
 
 
 @pytest.mark.parametrize("state", [ClaimState.DRAINING, ClaimState.TERMINATING])
@@ -121,7 +125,7 @@ def test_what_leaves_is_not_relabelled(state: ClaimState) -> None:
     if state is ClaimState.TERMINATING:
         left = stage.state.advance(left, state)
     stage.sweep()
-    assert stage.claims()[0].capacity_type == "reserved"
+    assert stage.claims()[0].known_instance.capacity_type == "reserved"
 
 
 def test_a_claim_without_a_node_is_demoted_and_its_node_is_born_so() -> None:
@@ -134,7 +138,10 @@ def test_a_claim_without_a_node_is_demoted_and_its_node_is_born_so() -> None:
     stage.sweep()
     stage.play_on()
     (changed,) = stage.claims()
-    assert (changed.capacity_type, marks(node_of(stage).metadata.labels)["kind"]) == ("on-demand", "on-demand")
+    assert (changed.known_instance.capacity_type, marks(node_of(stage).metadata.labels)["kind"]) == (
+        "on-demand",
+        "on-demand",
+    )
 
 
 def test_what_ec2_says_in_the_first_minutes_is_not_believed_yet() -> None:
@@ -150,11 +157,11 @@ def test_what_ec2_says_in_the_first_minutes_is_not_believed_yet() -> None:
 def test_an_instance_moved_into_a_reservation_of_its_pool_is_reserved() -> None:
     stage = staged(left=0)
     claim = settled(stage)
-    assert marks(claim.labels)["kind"] == "on-demand"
+    assert marks(claim.plan.labels)["kind"] == "on-demand"
     stage.compute.sold_as(claim.instance_id, "reserved", "cr-1")
     stage.sweep()
     (changed,) = stage.claims()
-    assert (marks(changed.labels), marks(node_of(stage).metadata.labels)) == (RESERVED, RESERVED)
+    assert (marks(changed.plan.labels), marks(node_of(stage).metadata.labels)) == (RESERVED, RESERVED)
     assert changed.hourly < 0.001
     assert stage.meter.counts["NodesPromoted"] == 1
 
@@ -174,10 +181,10 @@ def test_an_instance_in_a_reservation_that_is_not_its_pools_stays_as_it_was(
 def test_a_node_moved_between_reservations_says_so() -> None:
     stage = staged(reservations=2)
     claim = settled(stage)
-    other = {"cr-1": "cr-2", "cr-2": "cr-1"}[claim.labels[labels.RESERVATION_ID]]
+    other = {"cr-1": "cr-2", "cr-2": "cr-1"}[claim.plan.labels[labels.RESERVATION_ID]]
     stage.compute.sold_as(claim.instance_id, "reserved", other)
     stage.sweep()
-    assert stage.claims()[0].labels[labels.RESERVATION_ID] == other
+    assert stage.claims()[0].plan.labels[labels.RESERVATION_ID] == other
     assert node_of(stage).metadata.labels[labels.RESERVATION_ID] == other
 
 
@@ -186,7 +193,7 @@ def test_of_several_reservations_a_claim_might_use_its_node_names_the_one_it_is_
     claim = settled(stage)
     (instance,) = stage.compute.alive()
     assert instance.reservation in ("cr-1", "cr-2")
-    assert claim.labels[labels.RESERVATION_ID] == instance.reservation
+    assert claim.plan.labels[labels.RESERVATION_ID] == instance.reservation
     assert node_of(stage).metadata.labels[labels.RESERVATION_ID] == instance.reservation
 
 
@@ -198,7 +205,7 @@ def test_a_demoted_claim_holds_nothing_of_the_reservation_it_was_launched_into()
     stage.compute.reservations = (msgspec.structs.replace(stage.compute.reservations[0], available=1),)
     stage.add_pods(1, cpu="1200m", prefix="more")
     stage.schedule()
-    assert sorted(item.capacity_type for item in stage.claims()) == ["on-demand", "reserved"]
+    assert sorted(item.known_instance.capacity_type for item in stage.claims()) == ["on-demand", "reserved"]
 
 
 def test_the_partition_that_ec2_chose_is_a_label_of_claim_and_node() -> None:
@@ -208,8 +215,8 @@ def test_the_partition_that_ec2_chose_is_a_label_of_claim_and_node() -> None:
     stage.compute.add(msgspec.structs.replace(instance, partition="3"))
     stage.faults.on("before", "state.advance", ConditionFailed("moved"))
     stage.sweep()
-    assert labels.PARTITION not in stage.claims()[0].labels
+    assert labels.PARTITION not in stage.claims()[0].plan.labels
     stage.sweep()
-    assert stage.claims()[0].labels == {**claim.labels, labels.PARTITION: "3"}
+    assert stage.claims()[0].plan.labels == {**claim.plan.labels, labels.PARTITION: "3"}
     assert node_of(stage).metadata.labels[labels.PARTITION] == "3"
     assert node_of(stage).metadata.labels[labels.CAPACITY_TYPE] == "on-demand"

@@ -50,7 +50,7 @@ def test_the_loser_of_a_race_is_told_and_plans_again_what_the_winner_left() -> N
     assert stage.meter.counts["EpochsMoved"] == 1
     assert report.rounds == 2
     assert report.unfinished == ""
-    placed = Counter(pod.uid for claim in stage.claims() for pod in claim.pods)
+    placed = Counter(pod.uid for claim in stage.claims() for pod in claim.plan.pods)
     assert max(placed.values()) == 1
     stage.play_on()
     assert stage.pending() == 0
@@ -126,7 +126,7 @@ def test_every_message_doubled_changes_nothing() -> None:
     stage.bind()
     assert stage.quiet(), stage.summary()
     assert len(stage.compute.launches) == lonely_cost()
-    assert len(stage.capacity.all()) == len({(c.ami, c.instance_type) for c in stage.claims()})
+    assert len(stage.capacity.all()) == len({(c.known_instance.ami, c.known_instance.type) for c in stage.claims()})
 
 
 def test_timers_and_nodes_in_any_order_come_to_the_same_end() -> None:

@@ -64,7 +64,7 @@ def test_each_class_that_is_used_is_tried_once_and_nothing_is_launched() -> None
     assert ground.sweep() == ["first", "second"]
     (request, _) = ground.stage.compute.rehearsed
     assert {override.instance_type.partition(".")[0] for override in request.overrides} == {"c7i"}  # as its pool says
-    assert (request.claim.node_pool, request.wanted) == ("a", 1)
+    assert (request.claim.plan.node_pool, request.wanted) == ("a", 1)
     assert [ground.sweep() for _ in range(5)] == [[]] * 5
     assert ground.sweep(later_s=ALLOWED_FOR_S) == ["first", "second"]
     assert ground.stage.compute.launches == []
@@ -83,7 +83,7 @@ def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> No
     assert inspect(careless, catalog(), ground.stage.context).node_classes[0].ready.status == "True"
     ground.stage.add_pods(1)
     ground.stage.schedule()
-    assert {item.node_pool for item in ground.stage.claims()} == {"b"}  # other pools go on
+    assert {item.plan.node_pool for item in ground.stage.claims()} == {"b"}  # other pools go on
     assert ground.sweep() == []
     ground.stage.compute.forbidden.clear()
     assert ground.sweep(later_s=REFUSED_FOR_S) == ["first"]
@@ -106,7 +106,7 @@ def test_the_foremost_pool_that_would_launch_anything_speaks_for_a_class() -> No
     heavy = msgspec.structs.replace(heavy, spec=msgspec.structs.replace(heavy.spec, weight=7))
     ground = Ground(none, light, heavy)
     assert ground.sweep() == ["first"]
-    assert ground.stage.compute.rehearsed[0].claim.node_pool == "c"
+    assert ground.stage.compute.rehearsed[0].claim.plan.node_pool == "c"
     ground = Ground(none)
     assert ground.sweep() == []
     assert ground.known().problem(ground.classes[0]) is None

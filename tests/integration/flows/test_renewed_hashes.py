@@ -20,6 +20,7 @@ from shiplap.manifests.template_hash import (
 )
 from tests.integration.flows.disrupted import Disrupted
 from tests.integration.flows.stage import Stage
+from tests.node_claims import changes
 
 
 def before_the_upgrade(pods: int = 12) -> Disrupted:
@@ -38,7 +39,7 @@ def before_the_upgrade(pods: int = 12) -> Disrupted:
         NODE_CLASS_HASH_VERSION: FIRST_VERSION,
     }
     for claim in stage.claims():
-        stage.state.advance(claim, claim.state, annotations={**claim.annotations, **first})
+        stage.state.advance(claim, claim.state, **changes(claim, annotations={**claim.plan.annotations, **first}))
     stage.faults.clear()
     return stage
 
@@ -64,7 +65,7 @@ def change_ca(stage: Disrupted) -> None:
 
 def versions(stage: Stage) -> set[str]:
     alive = [claim for claim in stage.claims() if claim.state is ClaimState.INITIALIZED]
-    return {claim.annotations[key] for claim in alive for key in (POOL_HASH_VERSION, NODE_CLASS_HASH_VERSION)}
+    return {claim.plan.annotations[key] for claim in alive for key in (POOL_HASH_VERSION, NODE_CLASS_HASH_VERSION)}
 
 
 def renewed(stage: Stage) -> float:

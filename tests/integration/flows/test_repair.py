@@ -13,6 +13,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import InstanceProblem
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
+from tests.node_claims import node_claim
 
 
 def ail(stage: Stage, instance_id: str, kind: str = "instance", *, for_s: float = 120) -> None:
@@ -135,7 +136,7 @@ def test_too_many_sick_nodes_of_a_pool_are_left_alone_and_told() -> None:
 
 
 def claims_of(pool: str, count: int, **fields: object) -> list[NodeClaim]:
-    plain = NodeClaim(cluster="demo", name="", node_pool=pool, node_class="default", state=ClaimState.INITIALIZED)
+    plain = node_claim(cluster="demo", name="", node_pool=pool, node_class="default", state=ClaimState.INITIALIZED)
     return [msgspec.structs.replace(plain, **{"name": f"{pool}-{n:03d}", **fields}) for n in range(count)]
 
 
@@ -166,7 +167,7 @@ def test_a_cluster_repairs_only_so_many_at_once() -> None:
 def test_one_pool_does_not_block_another() -> None:
     zone, lone = claims_of("zone", 10), claims_of("lone", 1)
     verdict = choose_repairs([*zone, *lone], sick([*lone, *zone[:5]]))
-    assert [item.claim.node_pool for item in verdict.repaired] == ["lone"]
+    assert [item.claim.plan.node_pool for item in verdict.repaired] == ["lone"]
 
 
 def shifting(*zones: str) -> Stage:

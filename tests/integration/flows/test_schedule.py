@@ -106,11 +106,17 @@ def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() ->
     for instance in launched:
         claim = claims[instance.claim]
         assert claim.state is ClaimState.LAUNCHED
-        assert (claim.instance_id, claim.zone, claim.ami) == (instance.id, instance.zone, instance.ami)
-        assert claim.instance_type == instance.instance_type
+        assert (claim.instance_id, claim.known_instance.zone, claim.known_instance.ami) == (
+            instance.id,
+            instance.zone,
+            instance.ami,
+        )
+        assert claim.known_instance.type == instance.instance_type
         assert claim.hourly > 0
-        assert all(claim.allocatable[resource] >= amount for resource, amount in claim.requests.items())
-    assert sorted(pod.name for claim in claims.values() for pod in claim.pods) == [f"web-{n:03d}" for n in range(6)]
+        assert all(claim.plan.allocatable[resource] >= amount for resource, amount in claim.plan.requests.items())
+    assert sorted(pod.name for claim in claims.values() for pod in claim.plan.pods) == [
+        f"web-{n:03d}" for n in range(6)
+    ]
     assert len(stage.bus.of_type(claim_events.LAUNCHED)) == len(launched)
     assert len(stage.timers.reminders) == len(launched)
     assert len(stage.recorder.records) == 1
@@ -163,7 +169,7 @@ def test_the_time_from_the_oldest_event_to_the_launch_is_measured() -> None:
     now = stage.clock.now()
     stage.schedule(PodsPending(CLUSTER, now - 1.5), PodsPending(CLUSTER, now - 4.0), PodsPending(CLUSTER, 0.0))
     assert stage.meter.counts["EventToLaunch"] == pytest.approx(4.0)
-    assert stage.claims()[0].first_event_at == now - 4.0
+    assert stage.claims()[0].cause.first_event_at == now - 4.0
 
 
 def test_capacity_that_has_run_out_falls_back_in_the_same_invocation() -> None:
@@ -178,7 +184,7 @@ def test_capacity_that_has_run_out_falls_back_in_the_same_invocation() -> None:
     launched = stage.compute.alive()
     assert launched
     assert all(not instance.instance_type.startswith("c7i-flex.") for instance in launched)
-    assert {claim.node_pool for claim in stage.claims() if claim.state is ClaimState.LAUNCHED} == {"fallback"}
+    assert {claim.plan.node_pool for claim in stage.claims() if claim.state is ClaimState.LAUNCHED} == {"fallback"}
     assert stage.meter.counts["OfferingFailures"] >= len(ZONES)
     stage.play_on()
     assert stage.pending() == 0
@@ -321,7 +327,7 @@ def test_more_claims_than_one_transaction_holds_are_all_launched_even_if_the_sec
     report = stage.schedule()
     assert (len(report.launched), report.failed, report.unfinished) == (120, (), "")
     assert len(stage.compute.launches) == 120
-    assert len({pod.uid for claim in stage.claims() for pod in claim.pods}) == 120
+    assert len({pod.uid for claim in stage.claims() for pod in claim.plan.pods}) == 120
     stage.play_on()
     assert len(stage.compute.launches) == 120
 
@@ -333,10 +339,10 @@ def test_two_installs_that_make_the_same_plan_do_not_make_the_same_claims() -> N
         stage.add_pods(1)
         stage.sweep()
     (one,), (other,) = first.claims(), second.claims()
-    assert one.pods == other.pods
+    assert one.plan.pods == other.plan.pods
     assert one.created_at == other.created_at
     assert one.name != other.name
-    assert one.token != other.token
+    assert one.launch.token != other.launch.token
 
 
 def test_a_claim_too_large_to_be_stored_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from shiplap.kubernetes.quantity import MEMORY, parse_amount
 from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.manifests.nodeclaim import NodeClaim
 from tests.integration.flows.stage import Stage
+from tests.node_claims import node_claim, with_fields
 
-CLAIM = NodeClaim(cluster="demo", name="flex-1", node_pool="flex", node_class="default")
+CLAIM = node_claim(cluster="demo", name="flex-1", node_pool="flex", node_class="default")
 TYPE = "c7i-flex.large"
 
 
@@ -43,7 +44,7 @@ def test_an_overlay_holds_at_launch_too() -> None:
 
 def test_an_overlay_that_conflicts_in_one_pool_holds_in_none() -> None:
     rejected, accepted = overlay("one", "3Gi"), overlay("two", "2Gi", **{labels.NODE_POOL: "flex"})
-    elsewhere = msgspec.structs.replace(CLAIM, node_pool="fallback")
+    elsewhere = with_fields(CLAIM, node_pool="fallback")
     assert memory(priced(rejected, accepted)) == parse_amount(MEMORY, "2Gi")
     assert memory(priced(rejected, accepted), elsewhere) == memory(priced(), elsewhere)
 

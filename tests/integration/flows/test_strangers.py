@@ -56,8 +56,8 @@ def test_the_first_plan_relies_on_what_a_strangers_node_reports() -> None:
     assert len(stage.schedule().launched) == 1
     assert learned(stage) == [TRUE_MEMORY]
     (claim,) = stage.claims()
-    assert claim.relies_on_estimate == ()
-    assert claim.allocatable[MEMORY] == TRUE_MEMORY - stage.types[TYPE].overhead[MEMORY]
+    assert claim.plan.relies_on_estimate == ()
+    assert claim.plan.allocatable[MEMORY] == TRUE_MEMORY - stage.types[TYPE].overhead[MEMORY]
     assert stage.meter.counts["TypesLearnedFromOthers"] == 1
 
 

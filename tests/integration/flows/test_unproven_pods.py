@@ -127,7 +127,7 @@ def test_a_new_kind_that_comes_with_a_crowd_gets_its_first_node_with_the_first_b
     stage.add_pods(500, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="a-crowd")
     stage.add_pods(1, cpu=ONE_TO_A_NODE, memory="2Gi", prefix="z-good", tolerations=[TOLERATED])
     assert len(stage.sweep().launched) == 35
-    assert any(pod.name.startswith("z-good") for claim in stage.claims() for pod in claim.pods)
+    assert any(pod.name.startswith("z-good") for claim in stage.claims() for pod in claim.plan.pods)
 
 
 def test_a_new_kind_gets_its_first_node_within_five_minutes_of_a_crowd_that_used_up_its_own() -> None:
@@ -235,7 +235,7 @@ def test_nothing_is_remembered_where_nothing_is_bounded() -> None:
     stage = honest(nodes=2, most=0)
     stage.minutes(3)
     assert stage.state.read(stage.name, stage.clock.now()).proven == {}
-    assert {claim.unproven for claim in stage.claims()} == {()}
+    assert {claim.plan.unproven for claim in stage.claims()} == {()}
 
 
 def test_pods_of_a_node_that_leaves_are_planned_for_at_once() -> None:

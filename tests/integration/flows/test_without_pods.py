@@ -14,7 +14,7 @@ def test_a_static_pool_is_kept_at_its_number_by_the_sweep() -> None:
     stage = Stage(pools=(static,))
     report = stage.sweep()
     assert len(report.launched) == len(stage.compute.alive()) == 2
-    assert not any(claim.pods for claim in stage.claims())
+    assert not any(claim.plan.pods for claim in stage.claims())
     assert stage.sweep().launched == ()
 
 
@@ -28,7 +28,7 @@ def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> No
     manifests = msgspec.structs.replace(stage.settings.manifests, capacity_buffers=(buffer,), pod_templates=(template,))
     stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
     assert len(stage.sweep().launched) == 1
-    assert not any(claim.pods for claim in stage.claims())
+    assert not any(claim.plan.pods for claim in stage.claims())
     assert stage.sweep().launched == ()
 
 
@@ -46,4 +46,4 @@ def test_a_capacity_buffer_may_be_a_share_of_a_workload() -> None:
         "deployments", {"metadata": {"name": "web"}, "spec": {"replicas": 10, "template": {"spec": spec}}}, "default"
     )
     (name,) = stage.sweep().launched
-    assert next(claim for claim in stage.claims() if claim.name == name).requests["cpu"] >= 2000
+    assert next(claim for claim in stage.claims() if claim.name == name).plan.requests["cpu"] >= 2000

@@ -15,8 +15,8 @@ from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, Resolve
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, OfferingFailure
+from tests.node_claims import node_claim, with_fields
 
 SUBNETS = (
     Subnet("subnet-a1", "a", free_ips=10),
@@ -33,7 +33,7 @@ def override(name: str = "m5.large", zone: str = "a", price: float = 1, **change
 
 def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
     wanted = FleetRequest(
-        claims=(NodeClaim(cluster="demo", name="default-1", node_pool="default", node_class="default"),),
+        claims=(node_claim(cluster="demo", name="default-1", node_pool="default", node_class="default"),),
         node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec()),
         resolved=RESOLVED,
         capacity_type="on-demand",
@@ -99,8 +99,8 @@ def test_templates_are_named_after_their_content() -> None:
     assert name() == name()
     assert name().startswith("shiplap/demo/")
     assert name(claims=(msgspec.structs.replace(claim, name="default-2"),)) == name()
-    assert name(claims=(msgspec.structs.replace(claim, node_pool="other"),)) != name()
-    assert name(claims=(msgspec.structs.replace(claim, labels={"a": "b"}),)) != name()
+    assert name(claims=(with_fields(claim, node_pool="other"),)) != name()
+    assert name(claims=(with_fields(claim, labels={"a": "b"}),)) != name()
     assert name(capacity_type="spot") != name()
     assert name(resolved=msgspec.structs.replace(RESOLVED, security_groups=("sg-2",))) != name()
 
@@ -268,7 +268,7 @@ def test_the_context_is_for_launches_that_keep_their_minimum_of_values(
     annotations: dict[str, str], context: str | None
 ) -> None:
     wanted = request(node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(context="c-1")))
-    claim = msgspec.structs.replace(wanted.claim, annotations=annotations)
+    claim = with_fields(wanted.claim, annotations=annotations)
     wanted = msgspec.structs.replace(wanted, claims=(claim,))
     assert fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t").get("Context") == context
 

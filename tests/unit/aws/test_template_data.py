@@ -22,8 +22,8 @@ from shiplap.manifests.custom_resources import (
     NetworkInterface,
     RequirementSpec,
 )
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest
+from tests.node_claims import node_claim, with_fields
 
 SUBNETS = (Subnet("subnet-a", "a", free_ips=10),)
 SANDBOX = "eks.amazonaws.com/nitro-sandbox"
@@ -45,7 +45,7 @@ def request(
     resolved: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> FleetRequest:
-    claim = NodeClaim(cluster="demo", name="c-1", node_pool="default", node_class="default", requirements=requirements)
+    claim = node_claim(cluster="demo", name="c-1", node_pool="default", node_class="default", requirements=requirements)
     fields: dict[str, Any] = {"claims": (claim,)} if "claims" in FleetRequest.__struct_fields__ else {"claim": claim}
     return FleetRequest(
         **fields,
@@ -122,7 +122,7 @@ def test_dedicated_hardware_only_where_the_pool_takes_no_other(values: tuple[str
 @pytest.mark.parametrize(("requests", "expected"), [({"cpu": 1000}, None), ({SANDBOX: 1}, {"Enabled": True})])
 def test_enclaves_only_for_pods_that_start_them(requests: dict[str, int], expected: object) -> None:
     wanted = request()
-    claim = msgspec.structs.replace(wanted.claim, requests=requests)
+    claim = with_fields(wanted.claim, requests=requests)
     assert data(msgspec.structs.replace(wanted, claims=(claim,))).get("EnclaveOptions") == expected
 
 

@@ -174,10 +174,14 @@ def test_node_claims_become_claims_in_flight(tmp_path: Path) -> None:
     }
     (record,) = read_cluster_state([write(tmp_path, "claim.json", claim)]).claims
     assert record.state is ClaimState.LAUNCHED
-    assert (record.instance_type, record.zone, record.capacity_type) == ("m5.large", "us-east-1a", "spot")
+    assert (record.known_instance.type, record.known_instance.zone, record.known_instance.capacity_type) == (
+        "m5.large",
+        "us-east-1a",
+        "spot",
+    )
     assert record.instance_id == "i-1"
-    assert record.instance_types == ("m5.large", "m5.xlarge")
-    assert record.allocatable == {"cpu": 1930, "pods": 29}
+    assert record.plan.instance_types == ("m5.large", "m5.xlarge")
+    assert record.plan.allocatable == {"cpu": 1930, "pods": 29}
 
 
 def test_promises_of_a_claim_come_from_nominations(tmp_path: Path) -> None:
@@ -185,7 +189,7 @@ def test_promises_of_a_claim_come_from_nominations(tmp_path: Path) -> None:
     pod = {**POD, "status": {"nominatedNodeName": "c"}}
     (record,) = read_cluster_state([write(tmp_path, "all.json", {"kind": "List", "items": [claim, pod]})]).claims
     assert record.state is ClaimState.PLANNED
-    assert [entry.name for entry in record.pods] == ["a"]
+    assert [entry.name for entry in record.plan.pods] == ["a"]
 
 
 WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {

@@ -23,6 +23,7 @@ from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.top import _region_prices
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
+from tests.node_claims import node_claim
 from tests.unit.cli.test_region import MANIFESTS, POD
 
 REGION = "eu-west-1"
@@ -211,7 +212,7 @@ def test_the_first_catalogue_that_knows_an_offering_counts_and_others_add_theirs
 
 def claim(name: str, **more: Any) -> NodeClaim:
     bought = {"instance_type": "m5.large", "zone": "z1", "capacity_type": "spot", "state": ClaimState.INITIALIZED}
-    return NodeClaim(cluster="c", name=name, node_pool="web", node_class="default", **bought | more)
+    return node_claim(cluster="c", name=name, node_pool="web", node_class="default", **bought | more)
 
 
 def test_what_a_claim_was_bought_for_is_what_its_node_costs_for_all_who_see_the_claim() -> None:

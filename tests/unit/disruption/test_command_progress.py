@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import READY_S, CommandState, CommandStep, DisruptionCommand, next_step
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from tests.node_claims import node_claim
 
 S = ClaimState
 COMMAND = DisruptionCommand(
@@ -26,7 +27,7 @@ REMOVING = replace(COMMAND, state=CommandState.REMOVING)
 def claims(**states: ClaimState | None) -> dict[str, NodeClaim]:
     known = {name.replace("_", "-"): state for name, state in states.items()}
     return {
-        name: NodeClaim(cluster="c", name=name, node_pool="p", node_class="n", state=state, failure="no capacity")
+        name: node_claim(cluster="c", name=name, node_pool="p", node_class="n", state=state, failure="no capacity")
         for name, state in known.items()
         if state is not None
     }

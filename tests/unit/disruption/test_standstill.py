@@ -20,6 +20,7 @@ from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.disruptions import pool
 from tests.conformance.given import pod
 from tests.living_cluster import LivingCluster
+from tests.node_claims import with_fields
 
 SMALL = fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=(("on-demand", Z1),))
 LARGE = fake_type("large", cpu="4", memory="8Gi", pods="20", price=1.9, offerings=(("on-demand", Z1),))
@@ -168,7 +169,7 @@ def aged(seconds: float) -> Callable[[LivingCluster], DisruptionSnapshot]:
 def of_its_own_word(settled: LivingCluster) -> DisruptionSnapshot:
     aged(3 * HOUR_S - 30)(settled)
     name = min(settled.claims)
-    settled.claims[name] = replace(settled.claims[name], expire_after="3h")
+    settled.claims[name] = with_fields(settled.claims[name], expire_after="3h")
     return settled.disruption_snapshot()
 
 

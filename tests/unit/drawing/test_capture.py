@@ -15,6 +15,7 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from tests.node_claims import node_claim
 
 NOW = 1_750_000_000.0
 GIB = 2**30
@@ -43,7 +44,7 @@ def pod(name: str, on: str = "", cpu: str = "500m", phase: str = "", **meta: obj
 
 
 def claim(name: str, **more: object) -> NodeClaim:
-    return NodeClaim(cluster="c", name=name, node_pool="web", node_class="default", **more)  # type: ignore[arg-type]
+    return node_claim(cluster="c", name=name, node_pool="web", node_class="default", **more)  # type: ignore[arg-type]
 
 
 def test_nodes_carry_their_pods_and_what_they_cost() -> None:

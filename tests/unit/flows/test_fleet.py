@@ -14,6 +14,7 @@ from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
+from tests.node_claims import node_claim, with_fields
 
 ZONES = ("a", "b")
 BOTH = (labels.ON_DEMAND, labels.SPOT)
@@ -41,7 +42,7 @@ def claim(
     requests: dict[str, int] | None = None,
     relies_on_estimate: tuple[str, ...] = (),
 ) -> NodeClaim:
-    return NodeClaim(
+    return node_claim(
         cluster="c",
         name="n",
         node_pool="p",
@@ -75,7 +76,7 @@ def test_the_cheapest_come_first_and_carry_what_a_launch_template_needs() -> Non
 
 def test_only_types_of_the_launch_list_that_are_still_sold_count() -> None:
     types = (kind("m.large", 0.2), kind("c.large", 0.1))
-    asked = structs.replace(claim(types), instance_types=("m.large", "gone.large"))
+    asked = with_fields(claim(types), instance_types=("m.large", "gone.large"))
     assert taken(fleet_options(asked, {item.name: item for item in types}, ZONES)) == [
         ("m.large", "a"),
         ("m.large", "b"),
@@ -148,5 +149,5 @@ def test_what_is_counted_on_is_the_estimate_only_where_the_plan_relied_on_it() -
     assert assumed_allocatable(kind("m.large", 0.1), claim(()))["memory"] == 7000
     tight = claim((unverified,), requests={"memory": 6500})
     assert fleet_options(tight, {"m.large": unverified}, ZONES).overrides == ()
-    pilot = structs.replace(tight, relies_on_estimate=("m.large",))
+    pilot = with_fields(tight, relies_on_estimate=("m.large",))
     assert fleet_options(pilot, {"m.large": unverified}, ZONES).overrides != ()

@@ -19,12 +19,13 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.fakes.clock import FakeMeter
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
+from tests.node_claims import node_claim
 
 GIB = 2**30
 
 
 def claim(name: str, *, pool: str = "general", tier: int = 0, state: ClaimState = ClaimState.INITIALIZED) -> NodeClaim:
-    return NodeClaim(
+    return node_claim(
         cluster=CLUSTER,
         name=name,
         node_pool=pool,
@@ -134,7 +135,7 @@ def test_a_story_is_measured_from_event_to_ready_and_carries_its_events_id() -> 
 
     assert {"LaunchToJoined", "JoinedToReady", "EventToReady"} <= set(stage.meter.counts)
     assert len(stage.meter.seen["MemoryBeyondPlan"]) == len(stage.claims())
-    assert all(item.event_id for item in stage.claims())
+    assert all(item.cause.event_id for item in stage.claims())
 
 
 def test_an_invocation_that_launches_nothing_of_what_it_tried_says_so() -> None:

@@ -20,8 +20,9 @@ from shiplap.flows.messages import (
     for_schedule,
     rfc3339,
 )
-from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import BusEvent
+from tests.node_claims import node_claim
 
 TIME = 1_700_000_000.25
 
@@ -109,7 +110,7 @@ def test_a_message_in_the_wrong_queue_is_refused() -> None:
 
 
 def test_every_event_has_cluster_id_and_time() -> None:
-    claim = NodeClaim(cluster="demo", name="c-1", node_pool="p", node_class="n")
+    claim = node_claim(cluster="demo", name="c-1", node_pool="p", node_class="n")
     told = [
         claim_events.of_claim(claim_events.LAUNCHED, claim, TIME),
         claim_events.pods_pending("demo", (), "x", TIME, event_id="e"),

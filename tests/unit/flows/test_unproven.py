@@ -19,6 +19,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.integration.flows.stage import Stage
+from tests.node_claims import node_claim
 
 NOW = 1_000_000.0
 NOTHING = DecisionState(0)
@@ -36,7 +37,7 @@ def pod(name: str, kind: str = "a", *, node: str = "", phase: str = "Running", o
 def claim(name: str, *kinds: str, state: ClaimState = ClaimState.INITIALIZED, **fields: object) -> NodeClaim:
     unproven = tuple(pod_kind(pod("any", kind)) for kind in kinds)
     facts = {"node_name": f"node-{name}", "created_at": NOW - 10, **fields}
-    return NodeClaim(cluster="demo", name=name, node_pool="p", node_class="d", state=state, unproven=unproven, **facts)
+    return node_claim(cluster="demo", name=name, node_pool="p", node_class="d", state=state, unproven=unproven, **facts)
 
 
 def left(claims: list[NodeClaim], *pods: Pod, state: DecisionState = NOTHING) -> int:
@@ -92,14 +93,14 @@ def test_pods_that_prove_nothing(odd: Pod) -> None:
 
 def planned(name: str, *pods: Pod) -> NodeClaim:
     references = tuple(PodReference("default", item.metadata.name, item.metadata.uid) for item in pods)
-    return NodeClaim(cluster="demo", name=name, node_pool="p", node_class="d", pods=references)
+    return node_claim(cluster="demo", name=name, node_pool="p", node_class="d", pods=references)
 
 
 def test_one_pod_of_a_proven_kind_frees_its_claim() -> None:
     a, b = pod("one", "a"), pod("two", "b")
     claims = [planned("both", a, b), planned("new", b), planned("empty")]
     found = mark_unproven(claims, ClusterView(pods=(a, b)), {pod_kind(a)})
-    assert [item.unproven for item in found] == [(), (pod_kind(b),), ()]
+    assert [item.plan.unproven for item in found] == [(), (pod_kind(b),), ()]
 
 
 def test_kinds_take_turns_and_those_that_had_nodes_come_last() -> None:

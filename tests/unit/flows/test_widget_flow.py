@@ -18,6 +18,7 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.bucket import FakeSnapshots
 from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.state import FakeState
+from tests.node_claims import changes, node_claim
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"
 SETTINGS = Settings(
@@ -56,7 +57,7 @@ class Broken(FakeState):
 def state() -> FakeState:
     known = Broken()
     for pool in ("web", "batch"):
-        claim = NodeClaim(cluster="east", name=f"{pool}-1", node_pool=pool, node_class="default", hourly=0.2)
+        claim = node_claim(cluster="east", name=f"{pool}-1", node_pool=pool, node_class="default", hourly=0.2)
         known.commit("east", known.read("east", 0.0).epoch, [claim])
     return known
 
@@ -130,7 +131,7 @@ def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: FakeState) -> No
     (claim, *_) = state.claims("east")
     for to in (ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.REGISTERED):
         room = {"cpu": 2000, "memory": 8 * 2**30, "pods": 29}
-        claim = state.advance(claim, to, node_name="ip-1", allocatable=room)
+        claim = state.advance(claim, to, **changes(claim, node_name="ip-1", allocatable=room))
     made = widget({"cluster": "east"}, SETTINGS, contexts(state, snapshot()), ARN)
     assert "shop/api-1" in made
     assert "Pods as of 1 min ago." in made

@@ -12,6 +12,7 @@ from shiplap_lab.dev import dev_report
 from shiplap_lab.dev.checks import unmet
 from shiplap_lab.dev.dev_scenario import Expectation
 from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
+from tests.node_claims import node_claim, with_fields
 
 GIB = 2**30
 
@@ -37,7 +38,7 @@ def node(name: str = "node-a", **spec: object) -> Node:
     )
 
 
-CLAIM = NodeClaim(
+CLAIM = node_claim(
     cluster="c",
     name="claim-a",
     node_pool="flex",
@@ -65,7 +66,7 @@ def world(**changes: object) -> RegionObservation:
 
 
 def replaced(**changes: object) -> NodeClaim:
-    return msgspec.structs.replace(CLAIM, **changes)
+    return with_fields(CLAIM, **changes)
 
 
 def test_a_sound_world_keeps_every_promise() -> None:

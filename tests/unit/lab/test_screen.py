@@ -9,6 +9,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.dev import screen
 from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
+from tests.node_claims import with_fields
 from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
 
 NODE = msgspec.convert(
@@ -25,8 +26,8 @@ NODE = msgspec.convert(
     },
     Node,
 )
-RUNNING = msgspec.structs.replace(CLAIM, node_name="", node_pool="general", tier=1, hourly=12.3456)
-PLANNED = msgspec.structs.replace(
+RUNNING = with_fields(CLAIM, node_name="", node_pool="general", tier=1, hourly=12.3456)
+PLANNED = with_fields(
     CLAIM, name="general-abcdefgh", instance_id="", instance_type="", node_name="", state=ClaimState.PLANNED, hourly=0.0
 )
 

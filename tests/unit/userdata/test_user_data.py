@@ -21,8 +21,8 @@ from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.kubernetes.objects import ObjectMeta, Taint
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
+from tests.node_claims import node_claim
 
 GOLDEN = Path(__file__).parent / "golden"
 PLAIN = Bootstrap(
@@ -249,7 +249,7 @@ def test_user_data_of_a_claim_says_nothing_of_the_single_claim() -> None:
     resolved = ResolvedNodeClass(
         "default", "Bottlerocket", (), (), (), "p", "https://e", "Q0E=", "10.0.0.0/16", "10.0.0.10"
     )
-    claim = NodeClaim(
+    claim = node_claim(
         cluster="demo",
         name="default-xyz",
         node_pool="default",

@@ -31,6 +31,7 @@ from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View
 from shiplap_lab.fakes.bucket import FakeRecorder
+from tests.node_claims import node_claim, with_fields
 from tests.unit.cli.top.test_frames import NOON, THREE
 
 DAY_S = 24 * 3600.0
@@ -116,11 +117,11 @@ def test_an_install_that_is_not_there_is_bad_input() -> None:
         decisions_source(decision_reader(none, Clock())).poll_once([].append)
 
 
-CLAIM = NodeClaim(cluster="prod", name="flex-1", node_pool="flex", node_class="default", changed_at=NOON)
+CLAIM = node_claim(cluster="prod", name="flex-1", node_pool="flex", node_class="default", changed_at=NOON)
 
 
 def step(state: ClaimState, **fields: object) -> NodeClaim:
-    return msgspec.structs.replace(CLAIM, state=state, **{"instance_id": "i-1", **fields})
+    return with_fields(CLAIM, state=state, **{"instance_id": "i-1", **fields})
 
 
 @pytest.mark.parametrize(

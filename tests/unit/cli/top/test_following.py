@@ -18,6 +18,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import ClaimsRead
+from tests.node_claims import node_claim
 
 NOW = 1_767_268_800.0
 PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
@@ -48,8 +49,9 @@ def drawn(*seen: ClusterEvent) -> ClusterPicture:
 
 
 def claim(name: str, on: str = "", **fields: Any) -> NodeClaim:
-    made = NodeClaim(cluster="prod", name=name, node_pool="general", node_class="default", node_name=on, hourly=0.03)
-    return msgspec.structs.replace(made, state=ClaimState.INITIALIZED if on else ClaimState.LAUNCHED, **fields)
+    state = ClaimState.INITIALIZED if on else ClaimState.LAUNCHED
+    known = {"cluster": "prod", "node_pool": "general", "node_name": on, "hourly": 0.03, "state": state}
+    return node_claim(name=name, **known | fields)
 
 
 LISTED = (ObjectsListed("nodes", (node("a"), node("b"))), ObjectsListed("pods", (pod("x", "a"), pod("y"))))

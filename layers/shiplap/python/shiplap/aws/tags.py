@@ -41,8 +41,8 @@ def of_pool(claim: NodeClaim, node_class: EC2NodeClass, install: str) -> dict[st
         **({INSTALL: install} if install else {}),
         CLUSTER: claim.cluster,
         cluster_tag(claim.cluster): OWNED,
-        NODE_POOL: claim.node_pool,
-        NODE_CLASS: claim.node_class,
+        NODE_POOL: claim.plan.node_pool,
+        NODE_CLASS: claim.plan.node_class,
     }
 
 
@@ -53,7 +53,7 @@ def of_launch(request: FleetRequest, install: str) -> dict[str, str]:
     """
     common = {**of_pool(request.claim, request.node_class, install), LAUNCH: request.token}
     if request.wanted > 1:
-        return {NAME: request.claim.node_pool, **common}
+        return {NAME: request.claim.plan.node_pool, **common}
     return {NAME: request.claim.name, **common, NODE_CLAIM: request.claim.name}
 
 

@@ -66,12 +66,12 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
     @property
     def grace(self) -> str | None:
         """The claim's terminationGracePeriod: with one, protected pods have a deadline."""
-        return self.claim.termination_grace_period or self.pool.spec.template.spec.termination_grace_period
+        return self.claim.plan.termination_grace_period or self.pool.spec.template.spec.termination_grace_period
 
     @property
     def expire_after(self) -> str:
         """How old the claim may become: a duration, or Never."""
-        return self.claim.expire_after or self.pool.spec.template.spec.expire_after
+        return self.claim.plan.expire_after or self.pool.spec.template.spec.expire_after
 
     @property
     def born_at(self) -> float:
@@ -198,6 +198,8 @@ def _exclusion_reason(node: Node, claim: NodeClaim | None, pool: NodePool | None
     meta = node.metadata
     if claim is None:
         return "has no NodeClaim: it is left alone"
+    if claim.newer:
+        return "has a NodeClaim that a newer release wrote: it is left alone"
     if pool is None:
         return f"NodePool {meta.labels.get(labels.NODE_POOL, '')!r} is not known: the node is left alone"
     if busy or claim.state is ClaimState.DISRUPTING:

@@ -89,7 +89,7 @@ class _Decider:
         While a node of the pool is being replaced, the pool has one node too many for a moment.
         """
         by_name = {item.name: item for item in self.candidate_nodes.candidates}
-        busy = {claim.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
+        busy = {claim.plan.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
         proposals = []
         for name in self.simulator.surplus:
             item = by_name.get(name)
@@ -261,20 +261,22 @@ class _Decider:
         fallen = [
             item
             for item in candidates
-            if item.claim.tier > 0 and not item.empty and self.now - item.born_at >= after_s
+            if item.claim.plan.tier > 0 and not item.empty and self.now - item.born_at >= after_s
             if not unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
             if not item.protected
             and not self._backing_off(item)
             and self._budget_left(item.pool, Reason.DRIFTED)[0] > 0
         ]
-        for item in sorted(fallen, key=lambda item: (-item.claim.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
+        for item in sorted(fallen, key=lambda item: (-item.claim.plan.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
             relocation = self.simulator.without([item.name])
             claims = relocation.claims
-            better = all(claim.node_pool == item.claim.node_pool and claim.tier < item.claim.tier for claim in claims)
+            better = all(
+                claim.node_pool == item.claim.plan.node_pool and claim.tier < item.claim.plan.tier for claim in claims
+            )
             if not relocation.stuck and claims and better:
                 (part,) = components_of(relocation, [item])
                 savings = round(part.paid - sum(claim.launch.price for claim in claims), 6)
-                best, now = min(claim.tier for claim in claims), item.claim.tier
+                best, now = min(claim.tier for claim in claims), item.claim.plan.tier
                 why = f"tier {best} of NodePool {item.pool.metadata.name} has capacity again, the node is of tier {now}"
                 reason, method, names = Reason.DRIFTED, Method.CLIMB_BACK, (item.name,)
                 return [DisruptionProposal(reason, method, names, claims, part.placements, savings, part.moved, why)]

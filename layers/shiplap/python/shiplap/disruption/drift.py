@@ -155,14 +155,19 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
     if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, expected.class_hashes):
         return f"NodeClassDrift: EC2NodeClass {expected.catalog.node_class} has changed since"
     item = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
-    if candidate.claim.ami and item is not None and item.ami and item.ami != candidate.claim.ami:
-        return f"AMIDrift: {candidate.claim.ami}, new nodes of its type get {item.ami}"
+    if (
+        candidate.claim.known_instance.ami
+        and item is not None
+        and item.ami
+        and item.ami != candidate.claim.known_instance.ami
+    ):
+        return f"AMIDrift: {candidate.claim.known_instance.ami}, new nodes of its type get {item.ami}"
     return _misplaced(candidate, expected.catalog)
 
 
 def _changed(candidate: Candidate, key: str, version: str, wanted: Hashes) -> bool:
     """Whether the claim remembers a hash that should be another one; versions are never compared with each other."""
-    born_with = candidate.claim.annotations
+    born_with = candidate.claim.plan.annotations
     known, should = born_with.get(key, ""), wanted.get(born_with.get(version, ""), frozenset())
     return bool(known and should) and all(differ(known, item) for item in should)
 
@@ -174,12 +179,12 @@ def _labels_of(candidate: Candidate) -> dict[str, str]:
     """
     claim = candidate.claim
     launched = {
-        labels.INSTANCE_TYPE: claim.instance_type,
-        labels.ZONE: claim.zone,
-        labels.CAPACITY_TYPE: claim.capacity_type,
+        labels.INSTANCE_TYPE: claim.known_instance.type,
+        labels.ZONE: claim.known_instance.zone,
+        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
     }
     known = dict(launched)
-    for said in (claim.labels, candidate.node.metadata.labels):
+    for said in (claim.plan.labels, candidate.node.metadata.labels):
         known |= {key: value for key, value in said.items() if value or key not in launched}
     return {key: value for key, value in known.items() if value or key not in launched}
 
@@ -189,17 +194,21 @@ def _misplaced(candidate: Candidate, catalog: NodeClassCatalog) -> str:
     claim, now, name = candidate.claim, catalog.selection, catalog.node_class
     if now is None or catalog.not_ready:
         return ""
-    groups, wanted = sorted(claim.security_groups), sorted(now.security_groups)
+    groups, wanted = sorted(claim.known_instance.security_groups), sorted(now.security_groups)
     if groups and wanted and groups != wanted:
         return f"SecurityGroupDrift: in {', '.join(groups)}, EC2NodeClass {name} selects {', '.join(wanted)}"
-    if claim.subnet and now.subnets and claim.subnet not in now.subnets:
-        return f"SubnetDrift: EC2NodeClass {name} no longer selects {claim.subnet}"
-    held = claim.labels.get(labels.RESERVATION_ID, "") if claim.capacity_type == labels.RESERVED else ""
+    if claim.known_instance.subnet and now.subnets and claim.known_instance.subnet not in now.subnets:
+        return f"SubnetDrift: EC2NodeClass {name} no longer selects {claim.known_instance.subnet}"
+    held = (
+        claim.plan.labels.get(labels.RESERVATION_ID, "")
+        if claim.known_instance.capacity_type == labels.RESERVED
+        else ""
+    )
     if held and held not in now.reservations:
         return f"CapacityReservationDrift: EC2NodeClass {name} no longer selects {held}"
-    group = claim.labels.get(_PLACEMENT_GROUP, "")
+    group = claim.plan.labels.get(_PLACEMENT_GROUP, "")
     # The labels of its type are written with the launch: before that nothing is known.
-    if labels.INSTANCE_TYPE in claim.labels and group != now.placement_group:
+    if labels.INSTANCE_TYPE in claim.plan.labels and group != now.placement_group:
         was, wanted_group = group or "no group", now.placement_group or "none"
         return f"PlacementGroupDrift: in {was}, EC2NodeClass {name} selects {wanted_group}"
     return ""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.errors import ConditionFailed
-from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, SCHEMA, ClaimState, NodeClaim
 
 READY_S = 15 * 60.0
 """How long replacements may take until they are initialised, in seconds, before a command is undone."""
@@ -61,6 +61,12 @@ class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     detail: str = ""
     failure: str = ""
     version: int = 0
+    schema: int = SCHEMA
+
+    @property
+    def newer(self) -> bool:
+        """Whether a newer release wrote it in a form that this one must not touch, see `nodeclaim.SCHEMA`."""
+        return self.schema > SCHEMA
 
     @property
     def busy(self) -> frozenset[str]:
@@ -68,11 +74,27 @@ class DisruptionCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         return frozenset((*self.nodes, *self.targets, *self.replacements))
 
 
-def advanced(command: DisruptionCommand, to: CommandState, changes: Mapping[str, Any]) -> DisruptionCommand:
-    """The command after one conditional write, its version one higher. Raises ConditionFailed when it is over."""
+class CommandChanges(TypedDict, total=False):
+    """Fields of DisruptionCommand that change while it is under way."""
+
+    targets: tuple[str, ...]
+    nodes: tuple[str, ...]
+    savings_hourly: float
+    changed_at: float
+    failure: str
+
+
+def advanced(command: DisruptionCommand, to: CommandState, changes: CommandChanges) -> DisruptionCommand:
+    """The command after one conditional write, its version one higher.
+
+    Raises:
+        ConditionFailed: it is over, or a newer release wrote it in a form that is not to be written over.
+    """
+    if command.newer:
+        raise ConditionFailed(f"command {command.name}: schema {command.schema} is newer than {SCHEMA}")
     if command.state in OVER:
         raise ConditionFailed(f"command {command.name}: it is {command.state}")
-    return replace(command, **{**changes, "state": to, "version": command.version + 1})
+    return replace(command, **{**changes, "state": to, "version": command.version + 1, "schema": SCHEMA})
 
 
 def forgotten_at(command: DisruptionCommand) -> float | None:
@@ -151,7 +173,7 @@ def reconsider_step(
 
 def fields_without(
     command: DisruptionCommand, spared: Collection[str], claims: Mapping[str, NodeClaim]
-) -> dict[str, Any]:
+) -> CommandChanges:
     """The fields of a command that change when it gives up some of its targets."""
     left = [(name, node) for name, node in zip(command.targets, command.nodes, strict=True) if name not in spared]
     unsaved = sum(claims[name].hourly for name in spared)

@@ -20,6 +20,7 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.errors import InvalidInput
+from shiplap.manifests.stored_form import fields_of, with_types
 from shiplap.scheduling.model import scheduling_record as scheduling
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, written_at
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -142,12 +143,6 @@ class DisruptionRecord(msgspec.Struct, frozen=True):
     decision: Decision
 
 
-class _StoredRecord(DisruptionRecord, frozen=True):
-    """As it is stored: `version` is the version of Shiplap that decided."""
-
-    version: str = ""
-
-
 class OutlinedClaim(msgspec.Struct, frozen=True, rename="camel"):
     """A claim as any version writes it; price in USD per hour."""
 
@@ -206,13 +201,22 @@ class _Parts(msgspec.Struct, frozen=True):
 
 
 _PARTS = msgspec.msgpack.Decoder(_Parts)
-_DECODER = msgspec.msgpack.Decoder(DisruptionRecord)
-_SCHEDULING = msgspec.msgpack.Decoder(SchedulingRecord)
+_SNAPSHOT = with_types(DisruptionSnapshot, {"scheduling": scheduling.RECORDED_SNAPSHOT})
+_DECODER = msgspec.msgpack.Decoder(with_types(DisruptionRecord, {"snapshot": _SNAPSHOT}))
 
 
 def encode(record: DisruptionRecord) -> bytes:
     """As `scheduling.record.encode`."""
-    return scheduling.packed(_StoredRecord(record.snapshot, record.decision, __version__))
+    looked_at = scheduling.recorded_snapshot(record.snapshot.scheduling)
+    snapshot = _SNAPSHOT(**fields_of(record.snapshot) | {"scheduling": looked_at})
+    return scheduling.packed({"snapshot": snapshot, "decision": record.decision})
+
+
+def _unpacked(plain: bytes) -> DisruptionRecord:
+    read: Any = _DECODER.decode(plain)
+    looked_at = scheduling.snapshot_of(read.snapshot.scheduling)
+    snapshot = DisruptionSnapshot(**fields_of(read.snapshot) | {"scheduling": looked_at})
+    return DisruptionRecord(snapshot, read.decision)
 
 
 def record_id(record: DisruptionRecord, document: bytes) -> str:
@@ -237,9 +241,9 @@ def read(document: bytes, source: str) -> Recorded:
     if not written or not isinstance(loose.get("snapshot"), dict):
         raise InvalidInput(source, "not a recorded decision: it holds no snapshot with a plan or commands")
     outline = _outline(loose, of_disruption=of_disruption)
-    decoder = _DECODER if of_disruption else _SCHEDULING
+    unpack = _unpacked if of_disruption else scheduling.unpacked
     try:
-        return Recorded(outline, parts.version, written, decoder.decode(plain))
+        return Recorded(outline, parts.version, written, unpack(plain))
     except msgspec.DecodeError as error:
         by = f"version {parts.version}" if parts.version else "a version that did not say which"
         problem = f"it was written by {by} and {__version__} cannot read it: {error}"

@@ -87,7 +87,7 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
         yield history.moved_in_at + snapshot.settings.settle_s
         yield backoff_until(history)
     expirations = {pool.spec.template.spec.expire_after for pool in pools}
-    expirations |= {claim.expire_after for claim in snapshot.scheduling.claims if claim.expire_after}
+    expirations |= {claim.plan.expire_after for claim in snapshot.scheduling.claims if claim.plan.expire_after}
     ages = {seconds_or_never(expire_after) or 0 for expire_after in expirations}
     yield from _node_moments(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
     yield from _pod_moments(snapshot)

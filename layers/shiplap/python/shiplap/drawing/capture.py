@@ -60,7 +60,7 @@ def picture_of_cluster(
         for node in nodes
     ]
     for claim in waiting:
-        expected = [_pod(found, fresh=True) for each in claim.pods if (found := _find(pending, each)) is not None]
+        expected = [_pod(found, fresh=True) for each in claim.plan.pods if (found := _find(pending, each)) is not None]
         drawn.append(claim_picture(claim, expected, prices))
     return ClusterPicture(
         cluster=cluster,
@@ -128,21 +128,21 @@ def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
 def claim_picture(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: NodePrices = _NO_PRICES) -> NodePicture:
     """A claim that no Node is known of, with those of its pods of which more is known than a name."""
     price = prices.of_claim(claim)
-    allocatable, requested = picture_amounts(claim.allocatable), picture_amounts(claim.requests)
+    allocatable, requested = picture_amounts(claim.plan.allocatable), picture_amounts(claim.plan.requests)
     return NodePicture(
         name=claim.node_name or claim.name,
-        pool=claim.node_pool,
-        tier=claim.tier,
-        instance_type=claim.instance_type or (claim.instance_types[0] if claim.instance_types else ""),
-        zone=claim.zone,
-        capacity_type=claim.capacity_type,
+        pool=claim.plan.node_pool,
+        tier=claim.plan.tier,
+        instance_type=claim.known_instance.type or (claim.plan.instance_types[0] if claim.plan.instance_types else ""),
+        zone=claim.known_instance.zone,
+        capacity_type=claim.known_instance.capacity_type,
         hourly=price.hourly,
         estimated=price.estimated,
-        list_hourly=prices.listed(claim.instance_type),
+        list_hourly=prices.listed(claim.known_instance.type),
         state=NodePictureState.LEAVING if claim.state in LEAVING else NodePictureState.STARTING,
         note=claim.failure or str(claim.state),
         allocatable=allocatable,
-        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
+        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.plan.pods)),
         pods=tuple(pods),
         created_at=claim.created_at,
     )
@@ -152,18 +152,18 @@ def _node(
     node: Node, claim: NodeClaim | None, pods: Sequence[Pod], prices: NodePrices, going: frozenset[str]
 ) -> NodePicture:
     node_labels = node.metadata.labels
-    kind = labels.value_of(node_labels, labels.INSTANCE_TYPE) or (claim.instance_type if claim else "")
-    zone = labels.value_of(node_labels, labels.ZONE) or (claim.zone if claim else "")
+    kind = labels.value_of(node_labels, labels.INSTANCE_TYPE) or (claim.known_instance.type if claim else "")
+    zone = labels.value_of(node_labels, labels.ZONE) or (claim.known_instance.zone if claim else "")
     ours = claim is not None or labels.NODE_POOL in node_labels
-    capacity_type = capacity_type_of(node) or (claim.capacity_type if claim else "")
+    capacity_type = capacity_type_of(node) or (claim.known_instance.capacity_type if claim else "")
     price = prices.of(node, claim)
     drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
     born = node.metadata.creation_timestamp
     state, note = _state(node, claim, going)
     return NodePicture(
         name=node.metadata.name,
-        pool=(claim.node_pool if claim else node_labels.get(labels.NODE_POOL, "")) if ours else "",
-        tier=claim.tier if claim else 0,
+        pool=(claim.plan.node_pool if claim else node_labels.get(labels.NODE_POOL, "")) if ours else "",
+        tier=claim.plan.tier if claim else 0,
         instance_type=kind,
         zone=zone,
         capacity_type=capacity_type,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ from shiplap.flows.claim_updates import facts, pilot_holder
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, LaunchedInstance, NodeClaim
 from shiplap.ports import Instance, Move
 from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
 
@@ -81,21 +80,24 @@ def assign_instances(
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
         changes = _launch_changes(claim, instance, types.get(instance.instance_type))
-        times = {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.node_pool)}
-        moves.append(Move(claim, ClaimState.LAUNCHED, {**times, **changes}))
+        changes |= {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.plan.node_pool)}
+        moves.append(Move(claim, ClaimState.LAUNCHED, changes))
     for claim in claims[len(instances) :]:
         ending = Move(claim, ClaimState.FAILED, {"failure": failure, "changed_at": now})
         moves.append(ending if failure else Move(claim, claim.state))
     written = context.state.advance_all(moves)
     launched, others = written[: len(instances)], written[len(instances) :]
     for claim in launched:
-        release_leases(claim, types, context, keep=claim.instance_type)
+        release_leases(claim, types, context, keep=claim.known_instance.type)
         context.meter.count("NodesLaunched")
-        _LOG.info("launched", extra={**facts(claim), "instance_type": claim.instance_type, "zone": claim.zone})
+        _LOG.info(
+            "launched",
+            extra={**facts(claim), "instance_type": claim.known_instance.type, "zone": claim.known_instance.zone},
+        )
     if launched:
         context.publish(*(claim_events.of_claim(claim_events.LAUNCHED, claim, now) for claim in launched))
     for claim in launched if len(launched) <= MOST_TIMERS else ():
-        context.set_timer(claim.cluster, claim.name, "join", attempt.patience_s(claim.node_pool))
+        context.set_timer(claim.cluster, claim.name, "join", attempt.patience_s(claim.plan.node_pool))
     if failure:
         _report_failed(others, types, context)
     return launched, others
@@ -109,7 +111,7 @@ def fail_claims(
     Raises:
         ConditionFailed: a claim is somebody else's by now; nothing was written.
     """
-    ending = {"failure": reason, "changed_at": context.clock.now()}
+    ending: ClaimChanges = {"failure": reason, "changed_at": context.clock.now()}
     failed = context.state.advance_all([Move(claim, ClaimState.FAILED, ending) for claim in claims])
     _report_failed(failed, types, context)
     return failed
@@ -140,32 +142,35 @@ def _report_failed(failed: Sequence[NodeClaim], types: dict[str, InstanceType], 
     context.publish(*(claim_events.of_claim(claim_events.FAILED, claim, now, reason=claim.failure) for claim in failed))
 
 
-def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> dict[str, Any]:
+def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> ClaimChanges:
     """What a launch settles about a claim."""
-    changes: dict[str, Any] = {
-        "instance_id": instance.id,
-        "instance_type": instance.instance_type,
-        "zone": instance.zone,
-        "capacity_type": instance.capacity_type,
-        "ami": instance.ami,
-        "subnet": instance.subnet,
-        "security_groups": instance.security_groups,
-        "hourly": _price(instance, instance_type),
-    }
+    launched = LaunchedInstance(
+        id=instance.id,
+        type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        ami=instance.ami,
+        subnet=instance.subnet,
+        security_groups=instance.security_groups,
+    )
+    changes: ClaimChanges = {"instance": launched, "hourly": _price(instance, instance_type)}
     if instance_type is not None:
-        changes["kubelet_hash"] = instance_type.kubelet_hash
-        changes["allocatable"] = assumed_allocatable(instance_type, claim)
-        changes["ami"] = instance.ami or instance_type.ami
+        ami, own_hash = instance.ami or instance_type.ami, instance_type.kubelet_hash
+        changes["instance"] = msgspec.structs.replace(launched, ami=ami, kubelet_hash=own_hash)
         bought = offering_of(instance, instance_type)
         reserved = bought.reservation_labels if bought is not None else {}
-        # Of several reservations that it might have been launched into, the node is in one.
-        changes["labels"] = {**_settled_labels(instance, instance_type), **claim.labels, **reserved}
+        changes["plan"] = msgspec.structs.replace(
+            claim.plan,
+            allocatable=assumed_allocatable(instance_type, claim),
+            # Of several reservations that it might have been launched into, the node is in one.
+            labels={**_settled_labels(instance, instance_type), **claim.plan.labels, **reserved},
+        )
     return changes
 
 
 def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext, *, keep: str = "") -> None:
     """Give back the claim's pilot leases, all but that of the type `keep`."""
-    for name in claim.relies_on_estimate:
+    for name in claim.plan.relies_on_estimate:
         if name != keep and name in types:
             item = types[name]
             context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))

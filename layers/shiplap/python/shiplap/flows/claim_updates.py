@@ -38,14 +38,14 @@ def facts(claim: NodeClaim) -> dict[str, str]:
         "claim": claim.name,
         "instance_id": claim.instance_id,
         "node": claim.node_name,
-        "event_id": claim.event_id,
+        "event_id": claim.cause.event_id,
     }
 
 
 def pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
     """The claim's NodePool, if there still is one."""
     pools = settings.manifests.node_pools
-    return next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+    return next((pool for pool in pools if pool.metadata.name == claim.plan.node_pool), None)
 
 
 def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:
@@ -65,19 +65,21 @@ def pilot_holder(claim: NodeClaim) -> str:
 
 def explores(claim: NodeClaim) -> bool:
     """Whether the claim's instance is of a type whose estimate nobody had verified when it was planned."""
-    return claim.instance_type in claim.relies_on_estimate
+    return claim.known_instance.type in claim.plan.relies_on_estimate
 
 
 def renew_pilot(claim: NodeClaim, context: FlowContext) -> None:
     """Keep the lease of a pilot whose node has not reported yet, however long it takes to join."""
-    key = (claim.ami, claim.instance_type, claim.kubelet_hash)
+    key = (claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash)
     context.capacity.acquire_pilot(*key, pilot_holder(claim), context.clock.now())
 
 
 def release_pilot(claim: NodeClaim, context: FlowContext) -> None:
     """Give back the lease of a launched claim, if it holds one."""
     if explores(claim):
-        context.capacity.release_pilot(claim.ami, claim.instance_type, claim.kubelet_hash, pilot_holder(claim))
+        context.capacity.release_pilot(
+            claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash, pilot_holder(claim)
+        )
 
 
 def fail_claim(claim: NodeClaim, reason: str, context: FlowContext) -> NodeClaim:
@@ -96,9 +98,9 @@ class InstanceOwners:
     def __init__(self, claims: Iterable[NodeClaim]) -> None:
         claims = tuple(claims)
         living = [claim for claim in claims if claim.state not in FINAL]
-        self._known = {name for claim in claims for name in (claim.name, claim.token)} - {""}
+        self._known = {name for claim in claims for name in (claim.name, claim.launch.token)} - {""}
         self._holders = {claim.instance_id: claim for claim in living if claim.instance_id}
-        self._waiting = {name for claim in living if not claim.instance_id for name in (claim.name, claim.token)}
+        self._waiting = {name for claim in living if not claim.instance_id for name in (claim.name, claim.launch.token)}
 
     def of(self, instance: Instance) -> NodeClaim | None:
         """The claim that has an instance, unless it has ended."""

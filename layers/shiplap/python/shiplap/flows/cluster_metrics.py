@@ -49,7 +49,7 @@ def measure_nodes(cluster: str, claims: Iterable[NodeClaim], context: FlowContex
     running = [claim for claim in claims if claim.instance_id and claim.state not in _WITHOUT_INSTANCE]
     if not running:
         return
-    for (pool, tier), number in sorted(Counter((claim.node_pool, claim.tier) for claim in running).items()):
+    for (pool, tier), number in sorted(Counter((claim.plan.node_pool, claim.plan.tier) for claim in running).items()):
         dimensions = {"cluster": cluster, "pool": pool, "tier": str(tier)}
         context.meter.count("Nodes", number, dimensions=dimensions)
     paid = sum(claim.hourly for claim in running)
@@ -97,7 +97,7 @@ def measure_waits(claims: Iterable[NodeClaim], pods: Iterable[Pod], now: float, 
         now: epoch seconds.
         meter: takes the values.
     """
-    planned = {pod.uid for claim in claims for pod in claim.pods}
+    planned = {pod.uid for claim in claims for pod in claim.plan.pods}
     ages = _ages([pod for pod in pods if pod.metadata.uid in planned and not pod.spec.node_name], now)
     for age in _spaced(ages, _MOST_VALUES):
         meter.count("PodAge", age, "Seconds")
@@ -111,7 +111,7 @@ def measure_memory(claim: NodeClaim, allocatable: Mapping[str, int], meter: Mete
         allocatable: of its node, canonical units.
         meter: takes the value.
     """
-    counted_on = claim.allocatable.get(MEMORY, 0)
+    counted_on = claim.plan.allocatable.get(MEMORY, 0)
     found = allocatable.get(MEMORY, 0)
     if counted_on and found > counted_on:
         meter.count("MemoryBeyondPlan", (found - counted_on) / _GIB, "Gigabytes")
@@ -146,5 +146,5 @@ def _catalog(cluster: str, context: FlowContext) -> Catalog | None:
 
 
 def _list_price(claim: NodeClaim, catalog: Catalog | None) -> float:
-    prices = catalog.prices.get(claim.instance_type) if catalog is not None else None
+    prices = catalog.prices.get(claim.known_instance.type) if catalog is not None else None
     return claim.hourly if prices is None or prices.on_demand is None else prices.on_demand

@@ -75,7 +75,7 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
     smallest: dict[tuple[str, ...], tuple[int, str]] = {}
     seen = {node.metadata.name: (claim, node) for claim, node in joined}
     for claim, node in joined:
-        alike = (claim.ami, claim.instance_type, claim.kubelet_hash)
+        alike = (claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash)
         for resource, amount in parse_resources(node.status.allocatable).items():
             known = smallest.setdefault((*alike, resource), (amount, node.metadata.name))
             smallest[*alike, resource] = min(known, (amount, node.metadata.name))
@@ -89,20 +89,20 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
 
 def _observation(claim: NodeClaim, node: Node, now: float) -> Observation:
     return Observation(
-        ami=claim.ami,
-        instance_type=claim.instance_type,
-        kubelet_hash=claim.kubelet_hash,
+        ami=claim.known_instance.ami,
+        instance_type=claim.known_instance.type,
+        kubelet_hash=claim.known_instance.kubelet_hash,
         capacity=parse_resources(node.status.capacity),
         allocatable=parse_resources(node.status.allocatable),
         observed_at=now,
         cluster=claim.cluster,
         node=node.metadata.name,
-        predicted=claim.allocatable,
+        predicted=claim.plan.allocatable,
     )
 
 
 def _short(claim: NodeClaim, node: Node) -> dict[str, int]:
-    short = shortfall(claim.requests, parse_resources(node.status.allocatable))
+    short = shortfall(claim.plan.requests, parse_resources(node.status.allocatable))
     if short:
         _LOG.warning(
             "node is smaller than planned",
@@ -112,4 +112,4 @@ def _short(claim: NodeClaim, node: Node) -> dict[str, int]:
 
 
 def _uids(claim: NodeClaim) -> list[str]:
-    return [pod.uid for pod in claim.pods if pod.uid]
+    return [pod.uid for pod in claim.plan.pods if pod.uid]

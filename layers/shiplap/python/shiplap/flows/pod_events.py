@@ -43,7 +43,7 @@ def publish_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context
 def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> None:
     """Publish why no node came of a claim, on the first of its pods. Failing to tell is counted and logged."""
     now = context.clock.now()
-    for pod in claim.pods[:_PODS_OF_A_CLAIM]:
+    for pod in claim.plan.pods[:_PODS_OF_A_CLAIM]:
         try:
             context.cluster.publish(_event(pod, message, now))
         except ClusterError as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -73,6 +73,15 @@ TRANSITIONS: dict[ClaimState, frozenset[ClaimState]] = {
 """Which states may follow each; a claim may stay in its state while something else of it is written."""
 
 
+SCHEMA = 1
+"""The form in which this release stores claims and commands.
+
+It grows when older releases must not write over new items; a new field alone does not ask for that. A release reads an
+item of a newer schema by the fields that it knows. The item counts in its plans, limits and inventories, so nothing is
+launched or ended in its stead. But it is not written, and nothing is launched, drained or ended on account of it.
+"""
+
+
 class PodReference(msgspec.Struct, frozen=True, order=True):
     namespace: str
     name: str
@@ -84,31 +93,20 @@ class PodReference(msgspec.Struct, frozen=True, order=True):
         return namespaced_name(self.namespace, self.name)
 
 
-class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node that is to be, is, or was. Times are epoch seconds, prices USD per hour, resources canonical.
+class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a decision planned for one node; a launch narrows `labels` and `allocatable` to what was bought.
 
-    `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose unverified estimate,
-    not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan counted on for the type
-    that was launched (before launch: the smallest over the list). `token` makes the launch idempotent; claims that
-    share it are launched by one request for `together` instances. `answered_at` is when EC2 was first known to have
-    answered another request of this token, 0 if never: no further request can make an instance, and those of the first
-    are found by their tag. `subnet` and `security_groups` are ids, empty where they are not known. `cordoned` says why
-    the node takes no more pods although its pods stay; empty when it takes them. `change_at` is when AWS will change or
-    end its instance, 0 when nothing is scheduled. `expire_after` and `termination_grace_period` are those of the
-    NodeClaim object; where empty, those of its NodePool count. `unproven` are the kinds of its pods, if no node was
-    known to have run any of them when it was planned (see `unproven_pods`). `event_id` names the event that caused the
-    node, so that its history can be found in the log.
+    These are the fields of PlannedClaim that outlive the decision, and a few that are known of a record only. Resources
+    are canonical. `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose
+    unverified estimate, not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan
+    counted on for the type that was launched (before launch: the smallest over the list). `unproven` are the kinds of
+    its pods, if no node was known to have run any of them when it was planned (see `unproven_pods`). `expire_after` and
+    `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count.
     """
 
-    cluster: str
-    name: str
     node_pool: str
     node_class: str
-    state: ClaimState = ClaimState.PLANNED
     tier: int = 0
-    created_at: float = 0.0
-    changed_at: float = 0.0
-    deadline_at: float = 0.0
     requirements: tuple[RequirementSpec, ...] = ()
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -120,30 +118,109 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pods: tuple[PodReference, ...] = ()
     unproven: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    allocatable: dict[str, int] = {}
+    expire_after: str = ""
+    termination_grace_period: str = ""
+
+
+class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who may launch the instance, and with which request.
+
+    `token` makes the launch idempotent; claims that share it are launched by one request for `together` instances.
+    `answered_at` is when EC2 was first known to have answered another request of this token, 0 if never: no further
+    request can make an instance, and those of the first are found by their tag. `owner` is the invocation that may
+    launch until `NodeClaim.deadline_at`.
+    """
+
     token: str = ""
     together: int = 0
     answered_at: float = 0.0
     owner: str = ""
-    instance_id: str = ""
-    instance_type: str = ""
+
+
+class LaunchedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The instance of a claim. `subnet` and `security_groups` are ids, empty where they are not known."""
+
+    id: str = msgspec.field(name="instance_id")
+    type: str = msgspec.field(default="", name="instance_type")
     zone: str = ""
     capacity_type: str = ""
     ami: str = ""
     kubelet_hash: str = ""
     subnet: str = ""
     security_groups: tuple[str, ...] = ()
+
+
+class ClaimCause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The event that caused the node, so that its history can be found in the log, and when the first one was sent."""
+
+    event_id: str = ""
+    first_event_at: float = 0.0
+
+
+class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node that is to be, is, or was. Times are epoch seconds, prices USD per hour.
+
+    `instance` is None until the claim is Launched. `hourly` is the price of what is planned, then of what was launched.
+    `missed` says that the node turned out smaller than the plan counted on. `cordoned` says why the node takes no more
+    pods although its pods stay; empty when it takes them. `change_at` is when AWS will change or end its instance, 0
+    when nothing is scheduled. `version` counts the conditional writes; `schema` is the form of the stored item.
+
+    Items and recorded decisions hold it in its flat form, see `StoredForm`.
+    """
+
+    cluster: str
+    name: str
+    plan: ClaimPlan
+    state: ClaimState = ClaimState.PLANNED
+    launch: LaunchRequest = LaunchRequest()
+    instance: LaunchedInstance | None = None
+    cause: ClaimCause = ClaimCause()
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    deadline_at: float = 0.0
     hourly: float = 0.0
-    allocatable: dict[str, int] = {}
     node_name: str = ""
     failure: str = ""
     missed: bool = False
-    first_event_at: float = 0.0
-    event_id: str = ""
     cordoned: str = ""
     change_at: float = 0.0
-    expire_after: str = ""
-    termination_grace_period: str = ""
     version: int = 0
+    schema: int = SCHEMA
+
+    @property
+    def instance_id(self) -> str:
+        """Its instance's, empty while it has none."""
+        return self.instance.id if self.instance is not None else ""
+
+    @property
+    def known_instance(self) -> LaunchedInstance:
+        """Its instance, or one of empty fields while it has none."""
+        return self.instance if self.instance is not None else _NO_INSTANCE
+
+    @property
+    def newer(self) -> bool:
+        """Whether a newer release wrote it in a form that this one must not touch, see `SCHEMA`."""
+        return self.schema > SCHEMA
+
+
+_NO_INSTANCE = LaunchedInstance("")
+
+
+class ClaimChanges(TypedDict, total=False):
+    """Fields of NodeClaim that change while it lives; `changed_at` belongs among them where the state changes."""
+
+    plan: ClaimPlan
+    launch: LaunchRequest
+    instance: LaunchedInstance
+    changed_at: float
+    deadline_at: float
+    hourly: float
+    node_name: str
+    failure: str
+    missed: bool
+    cordoned: str
+    change_at: float
 
 
 def check_new_claims(cluster: str, claims: Sequence[NodeClaim]) -> None:
@@ -155,17 +232,20 @@ def check_new_claims(cluster: str, claims: Sequence[NodeClaim]) -> None:
             raise ConditionFailed(f"cluster {cluster}: claim {claim.name} is {claim.state} in cluster {claim.cluster}")
 
 
-def advanced_claim(claim: NodeClaim, to: ClaimState, changes: Mapping[str, Any]) -> NodeClaim:
+def advanced_claim(claim: NodeClaim, to: ClaimState, changes: ClaimChanges) -> NodeClaim:
     """The claim after one conditional write: in state `to`, with `changes` applied and its version one higher.
 
     Staying in a state (a new owner, a later deadline) is a move too, except in the final ones: nothing follows those.
 
     Raises:
-        ConditionFailed: no arrow leads from the claim's state to `to`.
+        ConditionFailed: no arrow leads from the claim's state to `to`, or a newer release wrote the claim in a form
+            that is not to be written over.
     """
+    if claim.newer:
+        raise ConditionFailed(f"claim {claim.name}: schema {claim.schema} is newer than {SCHEMA}, it is left alone")
     if claim.state in FINAL or (to is not claim.state and to not in TRANSITIONS[claim.state]):
         raise ConditionFailed(f"claim {claim.name}: no way leads from {claim.state} to {to}")
-    return replace(claim, **{**changes, "state": to, "version": claim.version + 1})
+    return replace(claim, **{**changes, "state": to, "version": claim.version + 1, "schema": SCHEMA})
 
 
 def forgotten_at(claim: NodeClaim) -> float | None:

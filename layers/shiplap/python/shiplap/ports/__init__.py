@@ -31,6 +31,8 @@ from shiplap.ports.signals import (
 from shiplap.ports.state import (
     ADDRESSES_S,
     CLAIM_BYTES,
+    CLAIM_FORM,
+    COMMAND_FORM,
     COMMIT_BYTES,
     COMMIT_GROUP,
     FUTILE_FOR_S,
@@ -48,9 +50,11 @@ from shiplap.ports.state import (
     check_together,
     may_take,
     read_claim,
+    read_command,
     taken_now,
     total_addresses,
     written_claim,
+    written_command,
 )
 from shiplap.ports.stores import (
     PILOT_LEASE_S,
@@ -69,6 +73,8 @@ from shiplap.ports.stores import (
 __all__ = [
     "ADDRESSES_S",
     "CLAIM_BYTES",
+    "CLAIM_FORM",
+    "COMMAND_FORM",
     "COMMIT_BYTES",
     "COMMIT_GROUP",
     "FUTILE_FOR_S",
@@ -117,7 +123,9 @@ __all__ = [
     "check_together",
     "may_take",
     "read_claim",
+    "read_command",
     "taken_now",
     "total_addresses",
     "written_claim",
+    "written_command",
 ]

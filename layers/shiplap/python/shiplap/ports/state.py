@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol, Unpack
 
 import msgspec
 
-from shiplap.disruption.progress import CommandState, DisruptionCommand
+from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand
 from shiplap.errors import ConditionFailed
 from shiplap.instances.offerings.unavailability import (
     FIRST_WAIT_FOR_QUOTA_S,
@@ -18,7 +18,8 @@ from shiplap.instances.offerings.unavailability import (
     remembered_until,
 )
 from shiplap.instances.readiness.joins import JoinHistory
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
+from shiplap.manifests.stored_form import StoredForm
 from shiplap.ports.compute import OfferingFailure
 
 COMMIT_GROUP = 99
@@ -35,22 +36,39 @@ CLAIM_BYTES = 380_000
 _PLAIN_BYTES = 300_000
 """A longer claim is stored compressed. Shorter ones stay text, which people and older versions read."""
 
-_CLAIMS = msgspec.json.Decoder(NodeClaim)
+CLAIM_FORM = StoredForm(NodeClaim, always=("schema",))
+"""The flat form of stored claims. An item without `schema` was written before that field existed, in schema 1."""
+
+COMMAND_FORM = StoredForm(DisruptionCommand, always=("schema",))
+"""The form of stored commands."""
+
+_CLAIMS = msgspec.json.Decoder(CLAIM_FORM.flat_type)
+_COMMANDS = msgspec.json.Decoder(COMMAND_FORM.flat_type)
 
 
 def written_claim(claim: NodeClaim) -> str | bytes:
-    """A claim as it is stored: JSON, or compressed JSON where that is long."""
-    document = msgspec.json.encode(claim)
+    """A claim as it is stored: flat JSON, or compressed JSON where that is long."""
+    document = msgspec.json.encode(CLAIM_FORM.flat(claim))
     return zlib.compress(document, 9) if len(document) > _PLAIN_BYTES else document.decode()
 
 
 def read_claim(stored: str | bytes) -> NodeClaim:
-    """The inverse of `written_claim`.
+    """The inverse of `written_claim`, also for items of other releases.
 
     Raises:
         msgspec.DecodeError, zlib.error: it is no claim.
     """
-    return _CLAIMS.decode(stored if isinstance(stored, str) else zlib.decompress(stored))
+    return CLAIM_FORM.nested(_CLAIMS.decode(stored if isinstance(stored, str) else zlib.decompress(stored)))
+
+
+def written_command(command: DisruptionCommand) -> str:
+    """A command as it is stored: flat JSON."""
+    return msgspec.json.encode(COMMAND_FORM.flat(command)).decode()
+
+
+def read_command(stored: str) -> DisruptionCommand:
+    """The inverse of `written_command`, also for items of other releases. Raises msgspec.DecodeError."""
+    return COMMAND_FORM.nested(_COMMANDS.decode(stored))
 
 
 def can_be_stored(claim: NodeClaim) -> bool:
@@ -157,11 +175,11 @@ class DecisionState(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A claim on its way to a state; `changes` are fields of NodeClaim."""
+    """A claim on its way to a state."""
 
     claim: NodeClaim
     to: ClaimState
-    changes: dict[str, Any] = {}
+    changes: ClaimChanges = {}
 
 
 Taken = Mapping[str, tuple[int, float]]
@@ -229,7 +247,9 @@ class StateStore(Protocol):
         """The disruption commands that are not over, sorted by name; consistent."""
         ...
 
-    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
+    def advance_command(
+        self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
+    ) -> DisruptionCommand:
         """Move a command to a state if it is unchanged since it was read (see `disruption.progress.advanced`).
 
         Raises ConditionFailed.
@@ -246,10 +266,10 @@ class StateStore(Protocol):
         """All claims that are not Gone, sorted by name; Failed ones as long as they are remembered."""
         ...
 
-    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         """Move a claim to a state if it is unchanged since it was read (see `nodeclaim.moved`); returns it as written.
 
-        `changes` are fields of NodeClaim; `changed_at` belongs among them, for an ended claim is forgotten by it.
+        `changed_at` belongs among the changes where the state does, for an ended claim is forgotten by it.
         Raises ConditionFailed.
         """
         ...

@@ -131,7 +131,9 @@ class Removals:
         tables = {template.pool.metadata.name: template.table for template in templates}
         for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
-            pool = name_of_label(marks.get(labels.NODE_POOL, ""), pool_limits) or (claim.node_pool if claim else "")
+            pool = name_of_label(marks.get(labels.NODE_POOL, ""), pool_limits) or (
+                claim.plan.node_pool if claim else ""
+            )
             if pool in pool_limits:
                 charge_node(pool_limits[pool], self._nodes[name], claim, tables[pool], sign)
         return tuple(replace(template, limits=pool_limits[template.pool.metadata.name]) for template in templates)
@@ -167,8 +169,8 @@ class Removals:
         pool_limits = {template.pool.metadata.name: template.limits.copy() for template in compiled.templates}
         tables = {template.pool.metadata.name: template.table for template in compiled.templates}
         for claim in self._coming:
-            if claim.node_pool in pool_limits:
-                charge_claim(pool_limits[claim.node_pool], claim, tables[claim.node_pool])
+            if claim.plan.node_pool in pool_limits:
+                charge_claim(pool_limits[claim.plan.node_pool], claim, tables[claim.plan.node_pool])
         return replace(
             compiled,
             templates=tuple(

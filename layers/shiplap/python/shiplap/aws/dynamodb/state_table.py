@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -21,10 +21,18 @@ from shiplap.aws.dynamodb.staged_items import StagedItems
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
 from shiplap.aws.retries import Sleep, attempts
-from shiplap.disruption.progress import CommandState, DisruptionCommand, advanced
+from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
-from shiplap.manifests.nodeclaim import UNSETTLED, ClaimState, NodeClaim, advanced_claim, check_new_claims, forgotten_at
+from shiplap.manifests.nodeclaim import (
+    UNSETTLED,
+    ClaimChanges,
+    ClaimState,
+    NodeClaim,
+    advanced_claim,
+    check_new_claims,
+    forgotten_at,
+)
 from shiplap.ports import (
     COMMIT_BYTES,
     COMMIT_GROUP,
@@ -39,9 +47,11 @@ from shiplap.ports import (
     UnavailableOffering,
     check_together,
     read_claim,
+    read_command,
     taken_now,
     total_addresses,
     written_claim,
+    written_command,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +69,6 @@ UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
 
 _BATCH = 25
 _TRIES = 8
-_COMMANDS = msgspec.json.Decoder(DisruptionCommand)
 
 
 class DynamoState:
@@ -145,7 +154,9 @@ class DynamoState:
         unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
         return tuple(sorted(unfinished, key=lambda command: command.name))
 
-    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
+    def advance_command(
+        self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
+    ) -> DisruptionCommand:
         after = advanced(command, to, changes)
         version = {":version": number(command.version)}
         item = _command_item(after)
@@ -175,7 +186,7 @@ class DynamoState:
         partitions = [_partition_key(cluster, shard) for shard in range(SHARDS)]
         return tuple(sorted(self._read.read(partitions, stage), key=_name))
 
-    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
         unchanged = put_if(
             self._client,
@@ -378,7 +389,7 @@ def _commands_key(cluster: str) -> str:
 def _command_item(command: DisruptionCommand) -> Item:
     item = {
         **_key(_commands_key(command.cluster), f"{COMMAND}#{command.name}"),
-        "command": text(msgspec.json.encode(command).decode()),
+        "command": text(written_command(command)),
         "state": text(command.state),
         "version": number(command.version),
     }
@@ -390,7 +401,7 @@ def _command_item(command: DisruptionCommand) -> Item:
 
 def _command(item: Item) -> DisruptionCommand:
     try:
-        return _COMMANDS.decode(item["command"]["S"])
+        return read_command(item["command"]["S"])
     except msgspec.DecodeError as error:
         raise StoreError(f"{item['item']['S']} cannot be read as a command: {error}") from error
 

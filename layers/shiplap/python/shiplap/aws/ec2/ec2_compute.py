@@ -319,7 +319,7 @@ class Ec2Compute:
             AwsThrottled, AwsError: EC2 refused.
         """
         own = {tags.NODE_CLAIM: claim.name}
-        if claim.node_class not in self._named_by_user:
+        if claim.plan.node_class not in self._named_by_user:
             own[tags.NAME] = claim.name
         try:
             self._ec2.create_tags(Resources=[claim.instance_id], Tags=tags.written(own))

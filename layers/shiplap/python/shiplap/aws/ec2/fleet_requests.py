@@ -135,7 +135,7 @@ def parameters(launch: PreparedLaunch, token: str) -> dict[str, Any]:
         wanted["OnDemandOptions"] = {"AllocationStrategy": strategy}
     elif target == _RESERVED_CAPACITY:
         wanted["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
-    relaxed = request.claim.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
+    relaxed = request.claim.plan.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     if request.node_class.spec.context and not relaxed:  # it is meant for launches as the pool wants them
         wanted["Context"] = request.node_class.spec.context
     return wanted
@@ -206,7 +206,7 @@ def instances_of(launch: PreparedLaunch, answer: FleetAnswer, launched_at: float
             launched_at=launched_at,
             cluster=request.claim.cluster,
             claim=request.claim.name if request.wanted == 1 else "",
-            node_pool=request.claim.node_pool,
+            node_pool=request.claim.plan.node_pool,
             launch=request.token,
             install=launch.install,
             reservation=launch.reservation,

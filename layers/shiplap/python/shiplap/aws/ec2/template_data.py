@@ -125,9 +125,9 @@ def template_data(
         data["Monitoring"] = {"Enabled": spec.detailed_monitoring}
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization is not None:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}  # type: ignore[typeddict-item]
-    if request.claim.requests.get(ENCLAVES, 0) > 0:
+    if request.claim.plan.requests.get(ENCLAVES, 0) > 0:
         data["EnclaveOptions"] = {"Enabled": True}
-    if placement := _placement(request.claim.requirements, resolved):
+    if placement := _placement(request.claim.plan.requirements, resolved):
         data["Placement"] = placement
     _reserve(data, resolved, override.reservation)
     return data

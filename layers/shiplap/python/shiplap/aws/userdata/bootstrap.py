@@ -81,9 +81,9 @@ def bootstrap_of_claim(
     Labels that follow from the instance type and its place are left to the registration: they differ between claims.
     """
     wanted = {
-        **{key: value for key, value in claim.labels.items() if key not in labels.WELL_KNOWN},
-        labels.NODE_POOL: label_value_of(claim.node_pool),
-        labels.NODE_CLASS: label_value_of(claim.node_class),
+        **{key: value for key, value in claim.plan.labels.items() if key not in labels.WELL_KNOWN},
+        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
         labels.CAPACITY_TYPE: capacity_type,
         labels.DO_NOT_SYNC_TAINTS: "true",
     }
@@ -95,7 +95,7 @@ def bootstrap_of_claim(
         service_cidr=resolved.service_cidr,
         dns=_dns(node_class.spec.kubelet, resolved),
         labels=settable_labels(wanted),
-        taints=(*claim.taints, *claim.startup_taints, UNREGISTERED),
+        taints=(*claim.plan.taints, *claim.plan.startup_taints, UNREGISTERED),
         kubelet=with_formula_values(node_class.spec.kubelet, kubelet_values),
         max_pods=max_pods,
         raid0=node_class.spec.instance_store_policy == "RAID0",

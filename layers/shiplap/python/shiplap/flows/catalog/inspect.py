@@ -30,7 +30,7 @@ from shiplap.kubernetes.quantity import PODS
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
 from shiplap.manifests.decoding import field_name
 from shiplap.manifests.expressions import is_expression
-from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.nodeclaim import ClaimPlan, NodeClaim
 from shiplap.manifests.validation.ami_rules import CUSTOM
 from shiplap.manifests.validation.kubelet_rules import kubelet_problems
 from shiplap.manifests.validation.user_data_rules import LIMIT_BYTES
@@ -170,15 +170,14 @@ def _texts(
     pods = max(item.capacity[PODS] for item in types)
     for pool in using or (None,):
         template = pool.spec.template if pool is not None else None
-        claim = NodeClaim(
-            cluster=settings.name,
-            name="inspected",
+        plan = ClaimPlan(
             node_pool=pool.metadata.name if pool is not None else "",
             node_class=name,
             labels=template.metadata.labels if template is not None else {},
             taints=template.spec.taints if template is not None else (),
             startup_taints=template.spec.startup_taints if template is not None else (),
         )
+        claim = NodeClaim(cluster=settings.name, name="inspected", plan=plan)
         yield user_data(bootstrap_of_claim(claim, node_class, found, labels.ON_DEMAND, pods, values))
 
 

@@ -22,6 +22,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import observe_nodes, with_drift, with_moves, with_undone
 from shiplap.disruption.progress import (
     READY_S,
+    CommandChanges,
     CommandState,
     CommandStep,
     DisruptionCommand,
@@ -41,7 +42,7 @@ from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs,
 from shiplap.flows.planning.fleet_offerings import launches
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
 from shiplap.kubernetes.names import claim_name
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore
 from shiplap.scheduling.model.claim_nodes import may_be_of, pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
@@ -156,6 +157,8 @@ class _Round:
         return left
 
     def _step(self, command: DisruptionCommand) -> DisruptionCommand:
+        if command.newer:
+            return command
         now = self._context.clock.now()
         step = self._second_look(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
@@ -164,8 +167,9 @@ class _Round:
             self._cordon_targets(command)
         if step.to is command.state:
             return command
-        less = fields_without(command, step.spared, self._claims) if step.spared else {}
-        after = self._context.state.advance_command(command, step.to, changed_at=now, failure=step.why, **less)
+        less = fields_without(command, step.spared, self._claims) if step.spared else CommandChanges()
+        changes: CommandChanges = {**less, "changed_at": now, "failure": step.why}
+        after = self._context.state.advance_command(command, step.to, **changes)
         self._log_step(after, step)
         return after
 
@@ -184,7 +188,7 @@ class _Round:
         return reconsider_step(command, step, self._claims, against)
 
     def _move(self, claim: NodeClaim, to: ClaimState, command: DisruptionCommand, now: float) -> None:
-        changes: dict[str, object] = {"changed_at": now}
+        changes: ClaimChanges = {"changed_at": now}
         if to is ClaimState.DRAINING:
             deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
             changes |= {"failure": str(command.reason), "deadline_at": deadline_at}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from shiplap.disruption.drift import class_hashes_of, has_first_hash, pool_hashes_of, renewed_hashes
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
@@ -46,10 +48,13 @@ def renew_hashes(
     classes = {item.node_class: class_hashes_of(item) for item in catalogs}
     found, written = [], 0
     for claim in claims:
-        now = renewed_hashes(claim.annotations, pools.get(claim.node_pool, {}), classes.get(claim.node_class, {}))
+        now = renewed_hashes(
+            claim.plan.annotations, pools.get(claim.plan.node_pool, {}), classes.get(claim.plan.node_class, {})
+        )
         if now is not None and claim.state not in FINAL and written < MOST_WRITES:
+            plan = replace(claim.plan, annotations=now)
             try:
-                claim = context.state.advance(claim, claim.state, annotations=now)  # noqa: PLW2901 - as it is now
+                claim = context.state.advance(claim, claim.state, plan=plan)  # noqa: PLW2901 - as it is now
                 written += 1
             except ConditionFailed as error:  # somebody else is at it; the next look comes
                 context.meter.count("ClaimsLost")

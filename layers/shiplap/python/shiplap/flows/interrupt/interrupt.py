@@ -99,7 +99,9 @@ def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context:
 
 
 def _respond(claim: NodeClaim, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:
-    if notice.kind in _ENDED and claim.state is ClaimState.TERMINATING:
+    if claim.newer:
+        _LOG.warning("%s of a claim that a newer release wrote: it is left alone", notice.kind, extra=facts(claim))
+    elif notice.kind in _ENDED and claim.state is ClaimState.TERMINATING:
         context.set_timer(claim.cluster, claim.name, "terminate", 0)
     elif claim.state not in _RUNNING:
         _LOG.info("%s of a claim that is %s", notice.kind, claim.state, extra=facts(claim))
@@ -167,10 +169,14 @@ def _cancel_change(claim: NodeClaim, notice: Notice, context: FlowContext) -> No
 
 def _mark_unavailable(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     """Keep launches off an offering that AWS takes back, or soon may."""
-    if claim.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _RECLAIMED:
-        reservation = claim.labels.get(labels.RESERVATION_ID, "")
+    if claim.known_instance.capacity_type in (labels.SPOT, labels.RESERVED) and notice.kind in _RECLAIMED:
+        reservation = claim.plan.labels.get(labels.RESERVATION_ID, "")
         lost = OfferingFailure(
-            claim.instance_type, claim.zone, claim.capacity_type, notice.kind, reservation=reservation
+            claim.known_instance.type,
+            claim.known_instance.zone,
+            claim.known_instance.capacity_type,
+            notice.kind,
+            reservation=reservation,
         )
         context.state.mark_unavailable([lost], context.clock.now())
 
@@ -215,7 +221,7 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
 def _ask_for_replacement(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     hint = f"{claim.cluster}/{claim.name}/{notice.kind}/pods"
     context.publish(
-        claim_events.pods_pending(claim.cluster, claim.pods, notice.kind, context.clock.now(), event_id=hint)
+        claim_events.pods_pending(claim.cluster, claim.plan.pods, notice.kind, context.clock.now(), event_id=hint)
     )
 
 

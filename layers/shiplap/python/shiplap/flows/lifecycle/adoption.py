@@ -17,7 +17,7 @@ from shiplap.flows.lifecycle.registration import is_registered
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import parse_resources
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, LaunchRequest, NodeClaim
 from shiplap.manifests.template_hash import NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, POOL_HASH, POOL_HASH_VERSION
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
@@ -63,29 +63,34 @@ def claim_of(settings: ClusterSettings, instance: Instance, node: Node, now: flo
     claim = NodeClaim(
         cluster=settings.name,
         name=name,
-        node_pool=pool_name,
-        node_class=marks.get(labels.NODE_CLASS, ""),
+        plan=ClaimPlan(
+            node_pool=pool_name,
+            node_class=marks.get(labels.NODE_CLASS, ""),
+            annotations={
+                key: node.metadata.annotations[key] for key in _KEPT_ANNOTATIONS if key in node.metadata.annotations
+            },
+            instance_types=(instance.instance_type,),
+            allocatable=parse_resources(node.status.allocatable),
+        ),
         state=ClaimState.INITIALIZED if complete else ClaimState.REGISTERED,
         created_at=instance.launched_at,
         changed_at=now,
-        annotations={
-            key: node.metadata.annotations[key] for key in _KEPT_ANNOTATIONS if key in node.metadata.annotations
-        },
-        instance_types=(instance.instance_type,),
-        token=instance.launch,
-        instance_id=instance.id,
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        ami=instance.ami,
-        subnet=instance.subnet,
-        security_groups=instance.security_groups,
-        allocatable=parse_resources(node.status.allocatable),
+        launch=LaunchRequest(token=instance.launch),
+        instance=LaunchedInstance(
+            id=instance.id,
+            type=instance.instance_type,
+            zone=instance.zone,
+            capacity_type=instance.capacity_type,
+            ami=instance.ami,
+            subnet=instance.subnet,
+            security_groups=instance.security_groups,
+        ),
         node_name=node.metadata.name,
     )
     pool = pool_of(claim, settings)
     if pool is None:
         return None
     template = pool.spec.template.spec
-    node_class = claim.node_class or template.node_class_ref.name
-    return replace(claim, node_class=node_class, taints=template.taints, startup_taints=template.startup_taints)
+    node_class = claim.plan.node_class or template.node_class_ref.name
+    plan = replace(claim.plan, node_class=node_class, taints=template.taints, startup_taints=template.startup_taints)
+    return replace(claim, plan=plan)

@@ -132,7 +132,7 @@ def _remember_failure(
         record_failed_join(claim, context)
         return
     if failure.kind == "configuration":
-        classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.node_class)
+        classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.plan.node_class)
         scopes = [node_class_scope(claim.cluster, item) for item in classes]
         if not scopes:  # nothing is launched from it any more
             return
@@ -165,7 +165,7 @@ def _publish_pods_pending(claim: NodeClaim, context: FlowContext) -> None:
     release_pilot(claim, context)
     hint = f"{claim.cluster}/{claim.name}/ended"
     context.publish(
-        claim_events.pods_pending(claim.cluster, claim.pods, claim.failure, context.clock.now(), event_id=hint)
+        claim_events.pods_pending(claim.cluster, claim.plan.pods, claim.failure, context.clock.now(), event_id=hint)
     )
 
 

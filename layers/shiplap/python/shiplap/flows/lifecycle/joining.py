@@ -40,11 +40,13 @@ class JoinRecorder:
 
     def joined(self, claim: NodeClaim, seconds: float) -> None:
         """A node was registered so many seconds after its launch."""
-        self._joined.setdefault((claim.node_pool, claim.ami, claim.instance_type), []).append(seconds)
+        self._joined.setdefault((claim.plan.node_pool, claim.known_instance.ami, claim.known_instance.type), []).append(
+            seconds
+        )
 
     def initialized(self, claim: NodeClaim, seconds: float) -> None:
         """A node was complete so many seconds after its registration."""
-        self._initialized.setdefault(claim.node_pool, []).append(seconds)
+        self._initialized.setdefault(claim.plan.node_pool, []).append(seconds)
 
     def write(self) -> None:
         """What was noted, once."""
@@ -73,7 +75,9 @@ def record_failed_join(claim: NodeClaim, context: FlowContext) -> None:
     now, launched_at = context.clock.now(), claim.changed_at
     context.meter.count("NodesNotJoined")
     _record(
-        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, launched_at, now),
+        lambda joins: joins.failed(
+            claim.cluster, claim.known_instance.ami, claim.known_instance.type, launched_at, now
+        ),
         facts(claim),
         context,
     )
@@ -90,7 +94,7 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
     waited_s = context.clock.now() - claim.changed_at
     if context.joins is None or waited_s < SHORTEST_DEADLINE_S:
         return
-    times = context.joins.read(claim.cluster).times(claim.node_pool)
+    times = context.joins.read(claim.cluster).times(claim.plan.node_pool)
     if waited_s < deadline_s(times.initialize_s, LONGEST_INITIALIZE_S):
         return
     context.meter.count("NodesNotInitialized")
@@ -98,7 +102,9 @@ def give_up_incomplete(claim: NodeClaim, node: Node, settings: ClusterSettings, 
     _LOG.warning("not initialized within %.0f s: %s", waited_s, missing, extra=facts(claim))
     now, since = context.clock.now(), claim.changed_at
     _record(
-        lambda joins: joins.failed(claim.cluster, claim.ami, claim.instance_type, since, now), facts(claim), context
+        lambda joins: joins.failed(claim.cluster, claim.known_instance.ami, claim.known_instance.type, since, now),
+        facts(claim),
+        context,
     )
     handle_notice(claim.name, Notice(NoticeKind.INCOMPLETE, (claim.instance_id,)), settings, context)
 

@@ -180,7 +180,7 @@ class _Visits:
         """The next steps of one claim; `seen` when its node was, so that it is worth looking again soon."""
         claim = self._context.state.claim(self.cluster, name)
         try:
-            if claim is None or claim.state in (ClaimState.FAILED, ClaimState.GONE):
+            if claim is None or claim.newer or claim.state in (ClaimState.FAILED, ClaimState.GONE):
                 return
             if claim.state is ClaimState.TERMINATING:
                 self._terminating.append(claim)

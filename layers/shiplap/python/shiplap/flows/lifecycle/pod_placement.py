@@ -65,7 +65,7 @@ class Steering:
     def _waiting(self, claim: NodeClaim) -> list[Pod]:
         """The claim's pods that have no node yet."""
         found = []
-        for wanted in claim.pods:
+        for wanted in claim.plan.pods:
             pod = self._first.get(wanted.uid)
             if pod is None and self._is_crowd:
                 pod = self._context.cluster.pending_pod(wanted.namespace, wanted.name)
@@ -100,8 +100,14 @@ class Steering:
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
 
     def _chosen(self, claim: NodeClaim, node: Node, *, binding: bool) -> list[Pod]:
-        if not binding and self._is_crowd and not shortfall(claim.requests, parse_resources(node.status.allocatable)):
-            return [Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.pods]
+        if (
+            not binding
+            and self._is_crowd
+            and not shortfall(claim.plan.requests, parse_resources(node.status.allocatable))
+        ):
+            return [
+                Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.plan.pods
+            ]
         planned = self._waiting(claim)
         here = self._context.cluster.pods_on(node.metadata.name) if planned else ()
         return placeable(claim, node, planned, here, binding=binding)
@@ -121,7 +127,7 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, context: FlowContex
     now = context.clock.now()
     nominated = {node for pod in view.unbound if (node := pod.status.nominated_node_name)}
     complete = {
-        claim.node_name: (claim.changed_at, {pod.uid for pod in claim.pods})
+        claim.node_name: (claim.changed_at, {pod.uid for pod in claim.plan.pods})
         for claim in claims
         if claim.node_name in nominated
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at >= WITHDRAWN_S
@@ -164,9 +170,9 @@ def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequen
             requirements are checked here; kube-scheduler sees to the others.
     """
     free = _less(parse_resources(node.status.allocatable), *(pod_requests(pod) for pod in here))
-    counted = {pod.uid for pod in claim.pods}
+    counted = {pod.uid for pod in claim.plan.pods}
     known = [*planned, *(pod for pod in here if pod.metadata.uid in counted or owner_kind(pod) == "DaemonSet")]
-    kept = _less(claim.requests, *(pod_requests(pod) for pod in known))
+    kept = _less(claim.plan.requests, *(pod_requests(pod) for pod in known))
     free = _less(free, {resource: max(0, amount) for resource, amount in kept.items()})
     placed = []
     for pod in sorted(planned, key=lambda item: (-item.spec.priority, item.key)):

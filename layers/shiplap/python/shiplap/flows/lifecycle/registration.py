@@ -63,7 +63,7 @@ def publish_missed(claim: NodeClaim, short: dict[str, int], context: FlowContext
     hint = f"{claim.cluster}/{claim.name}/missed"
     context.publish(
         claim_events.of_claim(claim_events.MISSED, claim, now, short=format_resources(short)),
-        claim_events.pods_pending(claim.cluster, claim.pods, claim_events.MISSED, now, event_id=hint),
+        claim_events.pods_pending(claim.cluster, claim.plan.pods, claim_events.MISSED, now, event_id=hint),
     )
 
 
@@ -75,7 +75,7 @@ def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     if is_registered(node):
         return node
     added = {**_node_labels(claim), labels.REGISTERED: "true"}
-    return update_node(node, added, claim.annotations, lambda current: _node_taints(claim, current), context)
+    return update_node(node, added, claim.plan.annotations, lambda current: _node_taints(claim, current), context)
 
 
 def update_node(
@@ -129,14 +129,14 @@ def is_registered(node: Node) -> bool:
 def _node_labels(claim: NodeClaim) -> dict[str, str]:
     """The claim's labels and what the launch settled; the claim's own win."""
     settled = {
-        labels.NODE_POOL: label_value_of(claim.node_pool),
+        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
         labels.NODE_CLAIM: claim.name,
-        labels.NODE_CLASS: label_value_of(claim.node_class),
-        labels.CAPACITY_TYPE: claim.capacity_type,
-        labels.INSTANCE_TYPE: claim.instance_type,
-        labels.ZONE: claim.zone,
+        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
+        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
+        labels.INSTANCE_TYPE: claim.known_instance.type,
+        labels.ZONE: claim.known_instance.zone,
     }
-    return {**{key: value for key, value in settled.items() if value}, **claim.labels}
+    return {**{key: value for key, value in settled.items() if value}, **claim.plan.labels}
 
 
 def _node_taints(claim: NodeClaim, node: Node) -> list[Taint]:
@@ -145,7 +145,7 @@ def _node_taints(claim: NodeClaim, node: Node) -> list[Taint]:
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
         return kept
     present = {(taint.key, taint.effect) for taint in kept}
-    wanted = (*claim.taints, *claim.startup_taints)
+    wanted = (*claim.plan.taints, *claim.plan.startup_taints)
     return kept + [taint for taint in dict.fromkeys(wanted) if (taint.key, taint.effect) not in present]
 
 
@@ -174,7 +174,7 @@ def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim 
     registered_at = claim.changed_at
     claim = context.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
     context.meter.count("JoinedToReady", now - registered_at, "Seconds")
-    context.meter.count("EventToReady", now - (claim.first_event_at or claim.created_at), "Seconds")
+    context.meter.count("EventToReady", now - (claim.cause.first_event_at or claim.created_at), "Seconds")
     context.meter.count("NodesInitialized")
     _LOG.info("initialized", extra=facts(claim))
     context.publish(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
@@ -187,13 +187,13 @@ def not_initialized(claim: NodeClaim, node: Node) -> str:
     """What the node still lacks, in upstream's order and words; empty when it is complete."""
     if not is_ready(node):
         return "NodeNotReady"
-    startup = {(taint.key, taint.effect) for taint in claim.startup_taints}
+    startup = {(taint.key, taint.effect) for taint in claim.plan.startup_taints}
     if any((taint.key, taint.effect) in startup for taint in node.spec.taints):
         return "StartupTaintsExist"
     if any(is_ephemeral(taint) for taint in node.spec.taints):
         return "KnownEphemeralTaintsExist"
     allocatable = parse_resources(node.status.allocatable)
-    if any(amount > 0 and allocatable.get(resource, 0) == 0 for resource, amount in claim.requests.items()):
+    if any(amount > 0 and allocatable.get(resource, 0) == 0 for resource, amount in claim.plan.requests.items()):
         return "ResourceNotRegistered"
     return ""
 

@@ -6,14 +6,17 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.nodeclaim import ClaimCause, ClaimPlan, LaunchRequest, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
+
+_KEPT = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
 
 class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,30 +42,21 @@ def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[Nod
         NodeClaim(
             cluster=origin.cluster,
             name=item.name,
-            node_pool=item.node_pool,
-            node_class=item.node_class,
-            tier=item.tier,
+            plan=_marked(plan_of(item), origin),
+            launch=LaunchRequest(owner=origin.owner),
+            cause=ClaimCause(origin.event_id, origin.first_event_at),
             created_at=origin.at,
             changed_at=origin.at,
             deadline_at=origin.at + origin.lease_s,
-            requirements=item.requirements,
-            labels=item.labels,
-            annotations={**item.annotations, **_marks_of(item.node_class, origin)},
-            taints=item.taints,
-            startup_taints=item.startup_taints,
-            instance_types=item.instance_types,
-            relies_on_estimate=item.relies_on_estimate,
-            requests=item.requests,
-            pods=item.pods,
-            reasons=item.reasons,
-            owner=origin.owner,
             hourly=item.launch.price,
-            allocatable=item.allocatable,
-            first_event_at=origin.first_event_at,
-            event_id=origin.event_id,
         )
         for item in planned
     ]
+
+
+def plan_of(planned: PlannedClaim) -> ClaimPlan:
+    """What of a planned claim outlives the decision."""
+    return ClaimPlan(**{name: getattr(planned, name) for name in _KEPT})
 
 
 def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
@@ -70,9 +64,12 @@ def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
     return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
 
 
-def _marks_of(node_class: str, origin: ClaimOrigin) -> dict[str, str]:
-    known = origin.spec_hashes.get(node_class)
-    return {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION} if known else {}
+def _marked(plan: ClaimPlan, origin: ClaimOrigin) -> ClaimPlan:
+    known = origin.spec_hashes.get(plan.node_class)
+    if not known:
+        return plan
+    marks = {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION}
+    return replace(plan, annotations={**plan.annotations, **marks})
 
 
 def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[NodeClaim]:
@@ -83,4 +80,4 @@ def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[No
     first = claims[0]
     identity = f"{install}/{first.cluster}/{first.name}/{epoch}/{first.created_at}"
     token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]
-    return [msgspec.structs.replace(claim, token=token) for claim in claims]
+    return [replace(claim, launch=replace(claim.launch, token=token)) for claim in claims]

@@ -202,16 +202,16 @@ class PricedSnapshot:
 
     def types_for(self, claim: NodeClaim) -> dict[str, InstanceType]:
         """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
-        key = (claim.node_class, claim.node_pool)
+        key = (claim.plan.node_class, claim.plan.node_pool)
         if key not in self._types:
             self._types[key] = {item.name: item for item in self._seen_by(claim)}
         return self._types[key]
 
     def _seen_by(self, claim: NodeClaim) -> Sequence[InstanceType]:
-        sold = self._sold.get(claim.node_class, ())
+        sold = self._sold.get(claim.plan.node_class, ())
         accepted = accepted_overlays(self.snapshot)
         pools = self.snapshot.manifests.node_pools
-        pool = next((pool for pool in pools if pool.metadata.name == claim.node_pool), None)
+        pool = next((pool for pool in pools if pool.metadata.name == claim.plan.node_pool), None)
         return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
@@ -325,7 +325,7 @@ def read_inputs(
         known=BoundPods(settings.name, context) if known is None else known,
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
-    reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.pods if pod.uid}
+    reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.plan.pods if pod.uid}
     return DecisionInputs(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, context))
 
 
@@ -396,10 +396,14 @@ def exploring(claims: tuple[NodeClaim, ...], sold: Mapping[str, tuple[InstanceTy
     keys = set()
     for claim in claims:
         if claim.state is ClaimState.LAUNCHED:
-            if claim.instance_type in claim.relies_on_estimate:
-                keys.add(pilot_key(claim.ami, claim.instance_type, claim.kubelet_hash))
+            if claim.known_instance.type in claim.plan.relies_on_estimate:
+                keys.add(
+                    pilot_key(claim.known_instance.ami, claim.known_instance.type, claim.known_instance.kubelet_hash)
+                )
         elif claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
-            relied_on = [item for item in sold.get(claim.node_class, ()) if item.name in claim.relies_on_estimate]
+            relied_on = [
+                item for item in sold.get(claim.plan.node_class, ()) if item.name in claim.plan.relies_on_estimate
+            ]
             keys.update(pilot_key(item.ami, item.name, item.kubelet_hash) for item in relied_on)
     return frozenset(keys)
 
@@ -440,7 +444,11 @@ def _catalogs(
     learned = capacity.learned(supply.amis)
     unavailable = unavailable_offerings(inputs.state.unavailable, supply.catalog)
     market = OfferingMarket(inputs.state)
-    joining = ((claim.ami, claim.instance_type) for claim in inputs.state.claims if claim.state is ClaimState.LAUNCHED)
+    joining = (
+        (claim.known_instance.ami, claim.known_instance.type)
+        for claim in inputs.state.claims
+        if claim.state is ClaimState.LAUNCHED
+    )
     barred = blocked_launches(supply.joins, joining, inputs.at)
     if barred != BlockedLaunches():
         meter.count("TypesBarred", len(barred.amis) + len(barred.types))

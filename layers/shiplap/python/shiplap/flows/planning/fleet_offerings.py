@@ -58,11 +58,11 @@ def fleet_options(
         rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up; asked of a
             reservation by its id in the place of the type, too.
     """
-    wanted = Requirements.of(claim.requirements)
+    wanted = Requirements.of(claim.plan.requirements)
     zones = frozenset(zones)
     candidates = [
         _Candidate(types[name], offering)
-        for name in claim.instance_types
+        for name in claim.plan.instance_types
         if name in types and still_fits(claim, types[name])  # what is known by now may be less than when it was planned
         for offering in types[name].offerings
         if offering.available and offering.zone in zones and _allowed(offering, wanted)
@@ -118,9 +118,9 @@ def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
     instance.
     """
     first = claims[0]
-    resources = sorted({resource for claim in claims for resource in claim.requests})
-    most = {resource: max(claim.requests.get(resource, 0) for claim in claims) for resource in resources}
-    return msgspec.structs.replace(first, requests=most)
+    resources = sorted({resource for claim in claims for resource in claim.plan.requests})
+    most = {resource: max(claim.plan.requests.get(resource, 0) for claim in claims) for resource in resources}
+    return msgspec.structs.replace(first, plan=msgspec.structs.replace(first.plan, requests=most))
 
 
 def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
@@ -143,21 +143,28 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
 
 
 def _shape(claim: NodeClaim) -> bytes:
-    alone = claim.name if claim.relies_on_estimate else ""
-    told = (claim.node_pool, claim.node_class, claim.tier, claim.requirements, claim.labels, claim.annotations)
-    attached = [claim.requests.get(resource, 0) > 0 for resource in _ATTACHED]
-    kept_off = (claim.taints, claim.startup_taints)
-    return msgspec.json.encode((alone, told, attached, kept_off, claim.instance_types), order="deterministic")
+    alone = claim.name if claim.plan.relies_on_estimate else ""
+    told = (
+        claim.plan.node_pool,
+        claim.plan.node_class,
+        claim.plan.tier,
+        claim.plan.requirements,
+        claim.plan.labels,
+        claim.plan.annotations,
+    )
+    attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
+    kept_off = (claim.plan.taints, claim.plan.startup_taints)
+    return msgspec.json.encode((alone, told, attached, kept_off, claim.plan.instance_types), order="deterministic")
 
 
 def has_min_values(claim: NodeClaim) -> bool:
     """Whether the claim must keep a choice of values, which forbids narrowing its launch list."""
-    return any(item.min_values for item in claim.requirements)
+    return any(item.min_values for item in claim.plan.requirements)
 
 
 def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
     """Whether the types left still offer as many values as the claim must have."""
-    for wanted in claim.requirements:
+    for wanted in claim.plan.requirements:
         values: set[str] = set()
         for item in candidates:
             for own in item.type.requirements:
@@ -200,7 +207,7 @@ def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
 
 
 def _override(item: _Candidate, claim: NodeClaim) -> FleetOverride:
-    wants_fabric = claim.requests.get(FABRIC_ADAPTERS, 0) > 0
+    wants_fabric = claim.plan.requests.get(FABRIC_ADAPTERS, 0) > 0
     return FleetOverride(
         price=item.offering.price,
         instance_type=item.type.name,

@@ -392,7 +392,7 @@ def _reason_of_all(item: _Refusal, until: float, now: float) -> str:
 
 
 def _uids(claim: NodeClaim) -> set[str]:
-    return {pod.uid for pod in claim.pods if pod.uid}
+    return {pod.uid for pod in claim.plan.pods if pod.uid}
 
 
 def _waits(pod: Pod) -> bool:

@@ -74,9 +74,11 @@ class OfferingMarket:
         self._resting = {item.scope for item in state.unavailable}
         self._recovering = {item.scope: item for item in state.recovering}
         self._suspected = sorted(name for name, *_ in self._resting | self._recovering.keys() if is_node_class(name))
-        self._in_flight = {claim.node_class for claim in state.claims if claim.state in _NOT_JOINED}
+        self._in_flight = {claim.plan.node_class for claim in state.claims if claim.state in _NOT_JOINED}
         self._addresses = dict(state.addresses)
-        own = {claim.token for claim in state.claims}  # the plan itself counts what it has promised to claims in flight
+        own = {
+            claim.launch.token for claim in state.claims
+        }  # the plan itself counts what it has promised to claims in flight
         self._reserved = {
             name: sum(number for token, number in tokens.items() if token not in own)
             for name, tokens in state.reserved.items()
@@ -131,7 +133,11 @@ class OfferingMarket:
     def proven(self, claims: Iterable[NodeClaim]) -> list[UnavailableOffering]:
         """Offerings that had failed and have now given one of these claims its instance."""
         given = {
-            (claim.labels.get(labels.RESERVATION_ID, claim.instance_type), claim.zone, claim.capacity_type)
+            (
+                claim.plan.labels.get(labels.RESERVATION_ID, claim.known_instance.type),
+                claim.known_instance.zone,
+                claim.known_instance.capacity_type,
+            )
             for claim in claims
         }
         return [self._recovering.pop(scope) for scope in sorted(given & self._recovering.keys())]
@@ -150,9 +156,9 @@ class OfferingMarket:
         tried = set(self._in_flight)
         kept = []
         for claims, sold in zip(groups, types, strict=True):
-            if is_left_alone(claims[0].cluster, claims[0].node_class, self._suspected):
-                kept.append(() if claims[0].node_class in tried else claims[:1])
-                tried.add(claims[0].node_class)
+            if is_left_alone(claims[0].cluster, claims[0].plan.node_class, self._suspected):
+                kept.append(() if claims[0].plan.node_class in tried else claims[:1])
+                tried.add(claims[0].plan.node_class)
                 continue
             offerings = self._offerings(claims[0], sold)
             if offerings and offerings <= left.keys():
@@ -167,7 +173,7 @@ class OfferingMarket:
     def _offerings(self, claim: NodeClaim, types: Mapping[str, InstanceType]) -> set[Offering]:
         sold = {
             (offering.reservation_id or name, offering.zone, offering.capacity_type)
-            for name in claim.instance_types
+            for name in claim.plan.instance_types
             if name in types
             for offering in types[name].offerings
             if offering.available

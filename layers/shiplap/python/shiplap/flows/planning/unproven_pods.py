@@ -113,7 +113,7 @@ def unproven_pod_limit(
     for claim in claims:
         if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
             launched_at.append(claim.created_at)
-            tried.update(claim.unproven)
+            tried.update(claim.plan.unproven)
     return UnprovenPodLimit(windows(most), tuple(sorted(launched_at)), tried, proven)
 
 
@@ -127,9 +127,10 @@ def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[P
     kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
     found = []
     for claim in planned:
-        pods = (kinds.get((item.namespace, item.name)) for item in claim.pods)
+        pods = (kinds.get((item.namespace, item.name)) for item in claim.plan.pods)
         own = {pod_kind(pod) for pod in pods if pod is not None}
-        found.append(replace(claim, unproven=tuple(sorted(own))) if own.isdisjoint(proven) else claim)
+        unproven = tuple(sorted(own)) if own.isdisjoint(proven) else claim.plan.unproven
+        found.append(replace(claim, plan=replace(claim.plan, unproven=unproven)))
     return found
 
 
@@ -145,10 +146,10 @@ def within_limit(
     tried = Counter(bound.tried)
     turns: list[tuple[int, str, int]] = []
     for place, claim in enumerate(planned):
-        if claim.unproven:
-            oldest = min((created.get(pod.uid, "") for pod in claim.pods), default="")
-            turns.append((min(tried[kind] for kind in claim.unproven), oldest, place))
-            tried.update(claim.unproven)
+        if claim.plan.unproven:
+            oldest = min((created.get(pod.uid, "") for pod in claim.plan.pods), default="")
+            turns.append((min(tried[kind] for kind in claim.plan.unproven), oldest, place))
+            tried.update(claim.plan.unproven)
     late: dict[int, bool] = {}
     for number, _, place in sorted(turns):
         if bound.allowed(now, is_first=number == 0):
@@ -157,7 +158,7 @@ def within_limit(
             late[place] = number == 0
     kept = [claim for place, claim in enumerate(planned) if place not in late]
     why = {is_first: bound.reason(now, is_first=is_first) for is_first in set(late.values())}
-    return kept, tuple(Unschedulable(pod, why[late[place]]) for place in sorted(late) for pod in planned[place].pods)
+    return kept, tuple(Unschedulable(pod, why[late[place]]) for place in sorted(late) for pod in planned[place].plan.pods)
 
 
 def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: UnprovenPodLimit, now: float) -> bool:
@@ -204,7 +205,7 @@ def record_kinds(
 
 def _counts(claim: NodeClaim, view: ClusterView, proven: Set[PodKind]) -> bool:
     """Whether it is a node for pods without proof that nothing runs on, or may become one."""
-    if not claim.unproven or not proven.isdisjoint(claim.unproven):
+    if not claim.plan.unproven or not proven.isdisjoint(claim.plan.unproven):
         return False
     if claim.state is ClaimState.FAILED and not claim.instance_id:
         return False

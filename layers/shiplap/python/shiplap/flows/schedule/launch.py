@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFailed, StoreError
 from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claims
@@ -25,7 +26,7 @@ from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
 
 _LOG = logging.getLogger(__name__)
@@ -120,10 +121,12 @@ def _launch(
     held: Collection[str],
 ) -> LaunchOutcome:
     if supply.resolved is None or supply.not_ready:
-        return _fail_unless_just_tried(claims, f"node class {claims[0].node_class}: {supply.not_ready}", types, context)
+        return _fail_unless_just_tried(
+            claims, f"node class {claims[0].plan.node_class}: {supply.not_ready}", types, context
+        )
     if claims[0].state is ClaimState.PLANNED and market.is_node_class_unavailable(claims[0].cluster, supply.node_class):
         return _fail_unless_just_tried(
-            claims, f"node class {claims[0].node_class}: its last instances ended at once", types, context
+            claims, f"node class {claims[0].plan.node_class}: its last instances ended at once", types, context
         )
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
@@ -136,26 +139,25 @@ def _launch(
         return refused
     now = context.clock.now()
     tried = _just_tried(claims, now)
-    count = max(claims[0].together, len(claims))
-    lease = {"owner": attempt.owner, "deadline_at": now + LEASE_S, "changed_at": now, "together": count}
-    claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, lease) for claim in claims])
+    count = max(claims[0].launch.together, len(claims))
+    claims = context.state.advance_all([_lease(claim, attempt.owner, count, now) for claim in claims])
     addresses = market.reserve(options.overrides, resolved, len(claims))
     with _best_effort(context):
-        context.state.reserve_addresses(claims[0].token, addresses, now)
+        context.state.reserve_addresses(claims[0].launch.token, addresses, now)
     request = FleetRequest(
         claims=tuple(claims),
         node_class=supply.node_class,
         resolved=resolved,
         capacity_type=options.capacity_type,
         overrides=options.overrides,
-        token=claims[0].token,
+        token=claims[0].launch.token,
         count=count,
-        strategy=attempt.strategies.get(claims[0].node_pool, options.strategy),
+        strategy=attempt.strategies.get(claims[0].plan.node_pool, options.strategy),
     )
-    if claims[0].first_event_at:
-        context.meter.count("EventToLaunch", context.clock.now() - claims[0].first_event_at, "Seconds")
+    if claims[0].cause.first_event_at:
+        context.meter.count("EventToLaunch", context.clock.now() - claims[0].cause.first_event_at, "Seconds")
     outcome = _ask(request, types, attempt, market, context, held, tried=tried)
-    return msgspec.structs.replace(outcome, failed=(*refused.failed, *outcome.failed))
+    return replace(outcome, failed=(*refused.failed, *outcome.failed))
 
 
 def _ask(
@@ -198,7 +200,7 @@ def _within_reservation(
         return claims, LaunchOutcome()
     held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
     available = held.available if held is not None else 0
-    granted = context.state.take_reserved(chosen, claims[0].token, len(claims), available, context.clock.now())
+    granted = context.state.take_reserved(chosen, claims[0].launch.token, len(claims), available, context.clock.now())
     if granted == len(claims):
         return claims, LaunchOutcome()
     return claims[:granted], _failed(claims[granted:], f"capacity reservation {chosen} is used up", types, context)
@@ -210,12 +212,12 @@ def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: Flow
     The lease comes first and the second look at what is known after it: the holder before us may have reported and
     given its lease back between our plan and our lease.
     """
-    unverified = [types[name] for name in claim.relies_on_estimate if name in types and not types[name].verified]
+    unverified = [types[name] for name in claim.plan.relies_on_estimate if name in types and not types[name].verified]
     if not unverified:
         return types
     dropped = {item.name for item in unverified}
     # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
-    if not context.state.read(claim.cluster, context.clock.now()).missed_pods & {pod.uid for pod in claim.pods}:
+    if not context.state.read(claim.cluster, context.clock.now()).missed_pods & {pod.uid for pod in claim.plan.pods}:
         wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
         dropped -= _leased(claim, wanted, context)
     return {name: item for name, item in types.items() if name not in dropped}
@@ -327,6 +329,12 @@ def _fail_unless_just_tried(
     return _failed(claims, reason, types, context)
 
 
+def _lease(claim: NodeClaim, owner: str, together: int, now: float) -> Move:
+    """The claim belongs to an invocation, which launches it now."""
+    request = replace(claim.launch, owner=owner, together=together)
+    return Move(claim, ClaimState.LAUNCHING, {"launch": request, "deadline_at": now + LEASE_S, "changed_at": now})
+
+
 def _just_tried(claims: Sequence[NodeClaim], now: float) -> bool:
     """Whether an earlier attempt may have launched instances that are not described yet."""
     return any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
@@ -344,10 +352,13 @@ def _leave_pending(
 ) -> LaunchOutcome:
     """Leave the claims Launching and without an owner, so that the next invocation resumes them at once."""
     now = context.clock.now()
-    changes = {"deadline_at": now, "changed_at": now}
-    if error.code == _TOKEN_USED:
-        changes["answered_at"] = now
-    claims = context.state.advance_all([Move(claim, ClaimState.LAUNCHING, changes) for claim in claims])
+    moves = []
+    for claim in claims:
+        changes: ClaimChanges = {"deadline_at": now, "changed_at": now}
+        if error.code == _TOKEN_USED:
+            changes["launch"] = replace(claim.launch, answered_at=now)
+        moves.append(Move(claim, ClaimState.LAUNCHING, changes))
+    claims = context.state.advance_all(moves)
     context.meter.count("LaunchesThrottled" if throttled else "LaunchOutcomesUnknown")
     _LOG.warning("launch left for later: %s", error, extra={**facts(claims[0]), "code": error.code})
     return LaunchOutcome(pending=claims, throttled=throttled)

@@ -118,7 +118,7 @@ def _requests(
 ) -> Iterator[tuple[EC2NodeClass, FleetRequest | None]]:
     """What would be asked for, for the foremost NodePool of each EC2NodeClass that would launch anything; else None."""
     origin = ClaimOrigin(cluster=settings.name, owner="rehearsal", at=context.clock.now(), lease_s=0.0)
-    claims = {claim.node_pool: claim for claim in reversed(records_of(plan(priced.snapshot).node_claims, origin))}
+    claims = {claim.plan.node_pool: claim for claim in reversed(records_of(plan(priced.snapshot).node_claims, origin))}
     for node_class in due:
         item = supply.node_classes[node_class.metadata.name]
         found = [claims[pool.metadata.name] for pool in _pools_of(settings, node_class) if pool.metadata.name in claims]
@@ -133,7 +133,7 @@ def _requests(
                     resolved=item.resolved,
                     capacity_type=options.capacity_type,
                     overrides=options.overrides,
-                    token=claim.token,
+                    token=claim.launch.token,
                 )
         yield node_class, request
 

@@ -36,11 +36,11 @@ def orphans(claims: Iterable[NodeClaim], owner: str, now: float) -> list[tuple[N
     launches: dict[str, list[NodeClaim]] = {}
     for claim in sorted(claims, key=lambda claim: claim.name):
         if claim.state in _WAITING:
-            launches.setdefault(claim.token or claim.name, []).append(claim)
+            launches.setdefault(claim.launch.token or claim.name, []).append(claim)
     return [
         tuple(members)
         for members in launches.values()
-        if all(claim.owner == owner or claim.deadline_at <= now for claim in members)
+        if all((claim.launch.owner == owner or claim.deadline_at <= now) and not claim.newer for claim in members)
     ]
 
 
@@ -77,10 +77,10 @@ def _resume(
     market: OfferingMarket,
     context: FlowContext,
 ) -> LaunchOutcome:
-    cluster, token = claims[0].cluster, claims[0].token
+    cluster, token = claims[0].cluster, claims[0].launch.token
     found = context.compute.launched(cluster, token)
     # After describing: a claim that has an instance by now must not have it given to another.
-    known = [claim for claim in context.state.claims(cluster) if claim.token == token]
+    known = [claim for claim in context.state.claims(cluster) if claim.launch.token == token]
     _check_unchanged(claims, known)
     held = {claim.instance_id for claim in known if claim.instance_id}
     free = [instance for instance in found if instance.id not in held]
@@ -95,7 +95,7 @@ def _resume(
     if len(ending) >= len(claims):
         reason = f"its instance {ending[0].id} is {ending[0].state}"
         return LaunchOutcome(launched=launched, failed=fail_claims(claims, reason, types, context))
-    if answered_at := claims[0].answered_at:
+    if answered_at := claims[0].launch.answered_at:
         if context.clock.now() < answered_at + GRACE_S:
             return LaunchOutcome(launched=launched, pending=tuple(claims))
         reason = f"an earlier answer to its launch gave it no instance that was to be seen for {GRACE_S:g} s"

@@ -139,7 +139,7 @@ def _joining_pods(claims: Sequence[NodeClaim]) -> frozenset[str]:
     have its room, or taint it, and then kube-scheduler's hint is the first to say so.
     """
     joining = [claim for claim in claims if claim.state is ClaimState.LAUNCHED and not claim.missed]
-    return frozenset(pod.uid for claim in joining for pod in claim.pods)
+    return frozenset(pod.uid for claim in joining for pod in claim.plan.pods)
 
 
 class _InvocationSupply:
@@ -183,7 +183,7 @@ class _Results:
     def add(self, outcome: LaunchOutcome) -> None:
         """Add what became of one launch."""
         self.launched += (claim.name for claim in outcome.launched)
-        self.unnamed += (claim for claim in outcome.launched if claim.together > 1)
+        self.unnamed += (claim for claim in outcome.launched if claim.launch.together > 1)
         self.failed += (claim.name for claim in outcome.failed)
         self.pending.update(claim.name for claim in outcome.pending)
         self.throttled |= outcome.throttled
@@ -261,7 +261,7 @@ class _LaunchLimits:
         why = (
             f"its NodeClaim would be larger than the {CLAIM_BYTES} bytes that can be stored: limit maxPods of its pool"
         )
-        self.unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.pods)
+        self.unschedulable += tuple(Unschedulable(pod, why) for claim in large for pod in claim.plan.pods)
         return kept
 
     def _of_proven_pods(self, planned: list[NodeClaim]) -> list[NodeClaim]:
@@ -466,7 +466,7 @@ class _Run:
             self._results.pending.update(claim.name for claim in claims)  # resumed once their lease is over
             return True
         # The supply is looked up anew each time: an earlier launch may have shown that a NodeClass is broken.
-        node_class = self._supply.known().node_classes[claims[0].node_class]
+        node_class = self._supply.known().node_classes[claims[0].plan.node_class]
         types, attempt = priced.types_for(claims[0]), self._timed_attempt()
         outcome = launch(claims, node_class, types, attempt, self._market, self._context)
         self._add(claims, outcome)
@@ -475,14 +475,14 @@ class _Run:
     def _resume(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> None:
         if self._results.throttled or self._out_of_time():
             return
-        node_class = self._supply.known().node_classes.get(claims[0].node_class)
+        node_class = self._supply.known().node_classes.get(claims[0].plan.node_class)
         types, attempt = priced.types_for(claims[0]), self._timed_attempt()
         self._add(claims, resume(claims, node_class, types, attempt, self._market, self._context))
 
     def _add(self, claims: Sequence[NodeClaim], outcome: LaunchOutcome) -> None:
         self._results.add(outcome)
         if outcome.broken:
-            self._supply.exclude(claims[0].node_class, outcome.broken)
+            self._supply.exclude(claims[0].plan.node_class, outcome.broken)
 
     def _timed_attempt(self) -> Attempt:
         return msgspec.structs.replace(self._attempt, join_timeouts=self._supply.join_timeouts)

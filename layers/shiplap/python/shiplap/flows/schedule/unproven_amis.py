@@ -47,7 +47,9 @@ def is_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], limits: M
         claims: all in flight; those that have no AMI yet may take any.
         limits: of AMIs, see `limits_of_amis`.
     """
-    under_way = Counter(claim.ami for claim in claims if claim.state in _UNJOINED and claim.ami)
+    under_way = Counter(
+        claim.known_instance.ami for claim in claims if claim.state in _UNJOINED and claim.known_instance.ami
+    )
     amis = {item.ami for item in sold}
     return bool(amis) and all(ami in limits and under_way[ami] >= limits[ami] for ami in amis)
 
@@ -78,7 +80,7 @@ def within_limits(
 
 def _ami(claim: NodeClaim, types_for: TypesFor) -> str:
     """The AMI it was launched with, or of the first type that it may be launched as."""
-    if claim.ami or not claim.instance_types:
-        return claim.ami
-    item = types_for(claim).get(claim.instance_types[0])
+    if claim.known_instance.ami or not claim.plan.instance_types:
+        return claim.known_instance.ami
+    item = types_for(claim).get(claim.plan.instance_types[0])
     return item.ami if item is not None else ""

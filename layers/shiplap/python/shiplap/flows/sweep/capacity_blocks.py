@@ -42,11 +42,11 @@ def replace_in_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeCla
     now = context.clock.now()
     ending = {
         held.id: held
-        for held in _reservations(settings, {c.node_class for c in in_blocks}, context)
+        for held in _reservations(settings, {c.plan.node_class for c in in_blocks}, context)
         if held.is_expiring(now)
     }
     for claim in sorted(in_blocks, key=lambda claim: claim.name):
-        held = ending.get(claim.labels.get(labels.RESERVATION_ID, ""))
+        held = ending.get(claim.plan.labels.get(labels.RESERVATION_ID, ""))
         if held is not None:
             context.meter.count("CapacityBlocksLeft")
             handle_notice(
@@ -58,7 +58,10 @@ def replace_in_ending_blocks(settings: ClusterSettings, claims: Iterable[NodeCla
 
 
 def _is_in_block(claim: NodeClaim) -> bool:
-    return claim.capacity_type == labels.RESERVED and claim.labels.get(labels.RESERVATION_TYPE) == "capacity-block"
+    return (
+        claim.known_instance.capacity_type == labels.RESERVED
+        and claim.plan.labels.get(labels.RESERVATION_TYPE) == "capacity-block"
+    )
 
 
 def _reservations(settings: ClusterSettings, names: Iterable[str], context: FlowContext) -> list[CapacityReservation]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from shiplap.errors import ConditionFailed
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
@@ -45,8 +47,8 @@ def correct_network(
         if len(written) == MOST_WRITES:
             break
         try:
-            changes = {"subnet": instance.subnet, "security_groups": instance.security_groups}
-            written[claim.name] = context.state.advance(claim, claim.state, **changes)
+            known = replace(claim.known_instance, subnet=instance.subnet, security_groups=instance.security_groups)
+            written[claim.name] = context.state.advance(claim, claim.state, instance=known)
         except ConditionFailed as error:  # somebody else is at it; the next sweep looks again
             context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
@@ -56,4 +58,5 @@ def correct_network(
 
 
 def _agrees(claim: NodeClaim, instance: Instance) -> bool:
-    return (claim.subnet, claim.security_groups) == (instance.subnet, instance.security_groups)
+    known = claim.known_instance
+    return (known.subnet, known.security_groups) == (instance.subnet, instance.security_groups)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from shiplap.errors import ConditionFailed, ObjectConflict, ObjectNotFound
 from shiplap.flows.assign_instances import offering_of
 from shiplap.flows.claim_updates import GRACE_S, facts, pool_of
@@ -20,7 +22,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
 
@@ -64,7 +66,7 @@ def update_purchase_options(
         known = claim
         if instance is not None and _differs(claim, instance, now):
             known = _update_claim(claim, instance, settings, types_for, context)
-        if instance is not None and instance.partition not in ("", known.labels.get(labels.PARTITION)):
+        if instance is not None and instance.partition not in ("", known.plan.labels.get(labels.PARTITION)):
             known = _with_partition(known, instance, context)
         node = joined.get(claim.instance_id)
         if node is not None:
@@ -73,25 +75,26 @@ def update_purchase_options(
 
 def _differs(claim: NodeClaim, instance: Instance, now: float) -> bool:
     """Whether EC2 has said long enough that an instance is paid as something else; spot never changes."""
-    changeable = claim.capacity_type in _CHANGEABLE and instance.capacity_type in _CHANGEABLE
+    changeable = claim.known_instance.capacity_type in _CHANGEABLE and instance.capacity_type in _CHANGEABLE
     if not changeable or instance.launched_at + GRACE_S > now:
         return False
-    moved = bool(instance.reservation) and instance.reservation != claim.labels.get(labels.RESERVATION_ID)
-    return claim.capacity_type != instance.capacity_type or moved
+    moved = bool(instance.reservation) and instance.reservation != claim.plan.labels.get(labels.RESERVATION_ID)
+    return claim.known_instance.capacity_type != instance.capacity_type or moved
 
 
 def _update_claim(
     claim: NodeClaim, instance: Instance, settings: ClusterSettings, types_for: TypesFor, context: FlowContext
 ) -> NodeClaim:
     """The claim as it is then; unchanged when another function moved it, or when its pool wants nothing reserved."""
-    offering = offering_of(instance, types_for(claim).get(claim.instance_type))
+    offering = offering_of(instance, types_for(claim).get(claim.known_instance.type))
     reserved = instance.capacity_type == labels.RESERVED
     if reserved and (offering is None or not _may_be_reserved(claim, settings)):
         return claim
-    marks = {key: value for key, value in claim.labels.items() if key not in _RESERVATION_LABELS}
-    changes = {
-        "capacity_type": instance.capacity_type,
-        "labels": {**marks, labels.CAPACITY_TYPE: instance.capacity_type, **_reservation_labels(offering)},
+    marks = {key: value for key, value in claim.plan.labels.items() if key not in _RESERVATION_LABELS}
+    marks |= {labels.CAPACITY_TYPE: instance.capacity_type, **_reservation_labels(offering)}
+    changes: ClaimChanges = {
+        "plan": replace(claim.plan, labels=marks),
+        "instance": replace(claim.known_instance, capacity_type=instance.capacity_type),
         "hourly": offering.price if offering is not None else 0.0,
     }
     try:
@@ -100,14 +103,20 @@ def _update_claim(
         _LOG.info("claim has moved on: %s", error, extra=facts(claim))
         return claim
     context.meter.count("NodesPromoted" if reserved else "NodesDemoted")
-    _LOG.warning("paid as %s, not %s", changed.capacity_type, claim.capacity_type, extra=facts(claim))
+    _LOG.warning(
+        "paid as %s, not %s",
+        changed.known_instance.capacity_type,
+        claim.known_instance.capacity_type,
+        extra=facts(claim),
+    )
     return changed
 
 
 def _with_partition(claim: NodeClaim, instance: Instance, context: FlowContext) -> NodeClaim:
     """The claim with the partition of its placement group that EC2 chose for its instance."""
+    plan = replace(claim.plan, labels={**claim.plan.labels, labels.PARTITION: instance.partition})
     try:
-        return context.state.advance(claim, claim.state, labels={**claim.labels, labels.PARTITION: instance.partition})
+        return context.state.advance(claim, claim.state, plan=plan)
     except ConditionFailed as error:  # the next sweep looks again
         _LOG.info("claim has moved on: %s", error, extra=facts(claim))
         return claim
@@ -130,13 +139,13 @@ def _relabel_node(claim: NodeClaim, node: Node, context: FlowContext) -> None:
     """Give a registered Node its claim's capacity type, reservation and partition; before that, registration does."""
     held = node.metadata.labels
     wanted: dict[str, str | None] = {}
-    if claim.capacity_type in _CHANGEABLE and held.get(labels.CAPACITY_TYPE) in _CHANGEABLE:
+    if claim.known_instance.capacity_type in _CHANGEABLE and held.get(labels.CAPACITY_TYPE) in _CHANGEABLE:
         wanted = {
-            labels.CAPACITY_TYPE: claim.capacity_type,
-            **{key: claim.labels.get(key) for key in _RESERVATION_LABELS},
+            labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
+            **{key: claim.plan.labels.get(key) for key in _RESERVATION_LABELS},
         }
-    if labels.PARTITION in claim.labels:
-        wanted[labels.PARTITION] = claim.labels[labels.PARTITION]
+    if labels.PARTITION in claim.plan.labels:
+        wanted[labels.PARTITION] = claim.plan.labels[labels.PARTITION]
     wrong = {key: value for key, value in wanted.items() if held.get(key) != value}
     if not wrong or not is_registered(node):
         return

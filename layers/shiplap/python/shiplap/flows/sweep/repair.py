@@ -66,19 +66,19 @@ def replace_before_changes(
     for due_at, claim in sorted(due, key=lambda item: (item[0], item[1].name)):
         pool = pool_of(claim, settings)
         if due_at > now + URGENT_S and pool is not None:
-            if claim.node_pool not in left:
-                left[claim.node_pool] = _room(pool, claims, now)
-            if left[claim.node_pool] < 1:
+            if claim.plan.node_pool not in left:
+                left[claim.plan.node_pool] = _room(pool, claims, now)
+            if left[claim.plan.node_pool] < 1:
                 context.meter.count("ScheduledChangesWaiting")
                 _LOG.info("a scheduled change waits for the budgets of its pool", extra=facts(claim))
                 continue
-            left[claim.node_pool] -= 1
+            left[claim.plan.node_pool] -= 1
         handle_notice(claim.name, Notice(NoticeKind.SCHEDULED_CHANGE, (claim.instance_id,)), settings, context)
 
 
 def _room(pool: NodePool, claims: Iterable[NodeClaim], now: float) -> int:
     """How many more nodes of a NodePool may leave now."""
-    own = [claim for claim in claims if claim.node_pool == pool.metadata.name]
+    own = [claim for claim in claims if claim.plan.node_pool == pool.metadata.name]
     leaving = sum(claim.state in LEAVING for claim in own)
     total = leaving + sum(claim.state is ClaimState.INITIALIZED for claim in own)
     return allowance(pool, Reason.DRIFTED, total, leaving, now).nodes
@@ -217,14 +217,14 @@ def choose_repairs(claims: Iterable[NodeClaim], sick: Sequence[SickNode]) -> Rep
         in_repair = claim.state in LEAVING and claim.failure in _REPAIRS
         under_way += in_repair
         if in_repair or claim.state in _IN_SERVICE or claim.state is ClaimState.DRAINING:
-            total[claim.node_pool] = total.get(claim.node_pool, 0) + 1
-            unwell[claim.node_pool] = unwell.get(claim.node_pool, 0) + in_repair
+            total[claim.plan.node_pool] = total.get(claim.plan.node_pool, 0) + 1
+            unwell[claim.plan.node_pool] = unwell.get(claim.plan.node_pool, 0) + in_repair
     for item in sick:
-        unwell[item.claim.node_pool] += 1
+        unwell[item.claim.plan.node_pool] += 1
     repaired: list[SickNode] = []
     blocked: list[SickNode] = []
     for item in sick:
-        pool = item.claim.node_pool
+        pool = item.claim.plan.node_pool
         allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and under_way < MOST_AT_ONCE
         under_way += allowed
         (repaired if allowed else blocked).append(item)

@@ -93,7 +93,7 @@ def _subject(cluster: ClusterSettings, pool: str, context: FlowContext) -> Widge
     except ShiplapError as error:
         _LOG.exception("cluster %s cannot be drawn", cluster.name, extra={"cluster": cluster.name})
         return WidgetCluster(ClusterPicture(cluster=cluster.name, taken_at=now), note, f"It cannot be read: {error}")
-    wanted = [claim for claim in claims if pool in ("", claim.node_pool)]
+    wanted = [claim for claim in claims if pool in ("", claim.plan.node_pool)]
     pods, told = _pods(cluster.name, context, now)
     return WidgetCluster(picture_of_claims(cluster.name, now, wanted, pods), note, told=told)
 

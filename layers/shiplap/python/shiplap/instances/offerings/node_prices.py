@@ -10,7 +10,7 @@ from shiplap.instances.catalog.type_catalog import RESERVED_PRICE_FACTOR, Instan
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
 from shiplap.kubernetes.objects import Node
-from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.nodeclaim import ClaimPlan, NodeClaim
 
 _COMPUTE_TYPE = "eks.amazonaws.com/compute-type"
 _NOT_INSTANCES = frozenset({"fargate", "hybrid"})
@@ -55,14 +55,22 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         if node_labels.get(_COMPUTE_TYPE) in _NOT_INSTANCES:
             return UNKNOWN_PRICE
         bought = claim or _NO_CLAIM
-        pool = name_of_label(node_labels.get(labels.NODE_POOL, ""), self.of_pools) or bought.node_pool
-        name = labels.value_of(node_labels, labels.INSTANCE_TYPE) or bought.instance_type
-        zone = labels.value_of(node_labels, labels.ZONE) or bought.zone
-        return self._paid(pool, name, zone, capacity_type_of(node) or bought.capacity_type, bought.hourly)
+        pool = name_of_label(node_labels.get(labels.NODE_POOL, ""), self.of_pools) or bought.plan.node_pool
+        name = labels.value_of(node_labels, labels.INSTANCE_TYPE) or bought.known_instance.type
+        zone = labels.value_of(node_labels, labels.ZONE) or bought.known_instance.zone
+        return self._paid(
+            pool, name, zone, capacity_type_of(node) or bought.known_instance.capacity_type, bought.hourly
+        )
 
     def of_claim(self, claim: NodeClaim) -> Price:
         """Of a claim without a node, in the same way."""
-        return self._paid(claim.node_pool, claim.instance_type, claim.zone, claim.capacity_type, claim.hourly)
+        return self._paid(
+            claim.plan.node_pool,
+            claim.known_instance.type,
+            claim.known_instance.zone,
+            claim.known_instance.capacity_type,
+            claim.hourly,
+        )
 
     def is_estimated(self, pool: str, instance_type: str, zone: str, capacity_type: str) -> bool:
         """Whether the price of an offering that a pool may launch is guessed."""
@@ -90,7 +98,7 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
         return Price(found.hourly, estimated=found.known)
 
 
-_NO_CLAIM = NodeClaim(cluster="", name="", node_pool="", node_class="")
+_NO_CLAIM = NodeClaim(cluster="", name="", plan=ClaimPlan("", ""))
 
 
 def offering_price(offered: Iterable[Offering], node: Node) -> float:

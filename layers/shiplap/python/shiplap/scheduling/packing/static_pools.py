@@ -85,7 +85,7 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPo
 def _plan_pool(pool: NodePool, opener: _StaticClaimOpener, present: StaticPoolInputs, now: float) -> StaticPool:
     name, wanted = pool.metadata.name, pool.spec.replicas or 0
     nodes = [node for node in present.nodes if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)]
-    coming = [claim for claim in present.waiting if claim.node_pool == name and claim.state not in LEAVING]
+    coming = [claim for claim in present.waiting if claim.plan.node_pool == name and claim.state not in LEAVING]
     staying = [node for node in nodes if node.metadata.name not in present.gone]
     there = len(staying) + len(coming)
     surplus = _removal_order(pool, staying, coming, present.pods, now)[: max(there - wanted, 0)]

@@ -56,19 +56,19 @@ def limits_of_pools(
         if node.metadata.deletion_timestamp or (claim is not None and claim.state in GOING_FOR_GOOD):
             continue
         name = name_of_label(node.metadata.labels.get(labels.NODE_POOL, ""), pool_limits)
-        name = name or (claim.node_pool if claim is not None else "")
+        name = name or (claim.plan.node_pool if claim is not None else "")
         if name in pool_limits:
             charge_node(pool_limits[name], node, claim, tables[name])
     for claim in waiting:
-        if claim.node_pool in pool_limits and claim.state not in GOING_FOR_GOOD:
-            charge_claim(pool_limits[claim.node_pool], claim, tables[claim.node_pool])
+        if claim.plan.node_pool in pool_limits and claim.state not in GOING_FOR_GOOD:
+            charge_claim(pool_limits[claim.plan.node_pool], claim, tables[claim.plan.node_pool])
     return pool_limits
 
 
 def charge_claim(limits: PoolLimits, claim: NodeClaim, table: TypeTable) -> None:
     """Take a claim that has no node yet off its pool's limits."""
     sizes = table.capacity[_places(claim, table), 0].tolist()
-    vcpus = min(sizes, default=claim.allocatable.get(CPU, 0))
+    vcpus = min(sizes, default=claim.plan.allocatable.get(CPU, 0))
     limits.charge(_charge_of_claim(claim, table))
     limits.count(1, steady=_is_steady(claim), vcpus=vcpus)
 
@@ -76,7 +76,7 @@ def charge_claim(limits: PoolLimits, claim: NodeClaim, table: TypeTable) -> None
 def charge_node(limits: PoolLimits, node: Node, claim: NodeClaim | None, table: TypeTable, nodes: int = 1) -> None:
     """Take a node off its pool's limits, or give it back with `nodes` -1."""
     charge = _charge_of_node(node, claim, table)
-    kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.capacity_type if claim else "")
+    kind = node.metadata.labels.get(labels.CAPACITY_TYPE) or (claim.known_instance.capacity_type if claim else "")
     steady = kind not in ("", labels.SPOT)
     if SPOT_VCPUS in table.axis.names:
         charge[table.axis.names.index(SPOT_VCPUS)] = 0 if steady else charge[0]
@@ -103,7 +103,7 @@ def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
     elif places:
         largest = table.capacity[places].max(axis=0)
     else:
-        largest = table.axis.vector(claim.allocatable)
+        largest = table.axis.vector(claim.plan.allocatable)
     if SPOT_VCPUS in table.axis.names:
         largest[table.axis.names.index(SPOT_VCPUS)] = 0 if _is_steady(claim) else largest[0]
     if claim.hourly and HOURLY in table.axis.names:
@@ -113,14 +113,14 @@ def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
 
 def _places(claim: NodeClaim, table: TypeTable) -> list[int]:
     """The types a claim is, or may still be launched as."""
-    candidates = (claim.instance_type,) if claim.instance_type else claim.instance_types
+    candidates = (claim.known_instance.type,) if claim.known_instance.type else claim.plan.instance_types
     return [table.index[name] for name in candidates if name in table.index]
 
 
 def _is_steady(claim: NodeClaim) -> bool:
-    if claim.capacity_type:
-        return claim.capacity_type != labels.SPOT
-    return not may_be_spot(Requirements.of(claim.requirements))
+    if claim.known_instance.capacity_type:
+        return claim.known_instance.capacity_type != labels.SPOT
+    return not may_be_spot(Requirements.of(claim.plan.requirements))
 
 
 def _price(node: Node, table: TypeTable) -> float:

@@ -85,7 +85,7 @@ def list_existing_nodes(
             existing_nodes.append(existing)
     existing_nodes.sort(key=lambda existing: (not existing.initialized, existing.name))
     return existing_nodes + [
-        _existing_node_of_claim(claim, known.get((claim.node_pool, claim.tier, bool(held_by(claim)))))
+        _existing_node_of_claim(claim, known.get((claim.plan.node_pool, claim.plan.tier, bool(held_by(claim)))))
         for claim in waiting
         if claim.state in IN_FLIGHT
     ]
@@ -113,7 +113,7 @@ def _existing_node_of(
         startup: tuple[Taint, ...] = ()
         expected: dict[str, int] = {}
         if claim is not None:
-            startup, expected = claim.startup_taints, claim.allocatable
+            startup, expected = claim.plan.startup_taints, claim.plan.allocatable
         elif template is not None:
             startup = template.pool.spec.template.spec.startup_taints
             index = template.table.index.get(meta.labels.get(labels.INSTANCE_TYPE, ""))
@@ -123,7 +123,7 @@ def _existing_node_of(
     existing = ExistingNode(meta.name, initialized, meta.labels, taints, allocatable)
     if claim is not None and claim.state not in (ClaimState.INITIALIZED, ClaimState.DISRUPTING):
         existing.promised = _promised(claim)
-        existing.estimated = bool(claim.relies_on_estimate) and not node.status.allocatable
+        existing.estimated = bool(claim.plan.relies_on_estimate) and not node.status.allocatable
     return existing
 
 
@@ -134,46 +134,46 @@ def _is_starting(node: Node, now: float) -> bool:
 
 def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
     certain = {
-        **claim.labels,
-        labels.NODE_POOL: label_value_of(claim.node_pool),
-        labels.NODE_CLASS: label_value_of(claim.node_class),
+        **claim.plan.labels,
+        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
+        labels.NODE_CLASS: label_value_of(claim.plan.node_class),
     }
     launched = {
-        labels.INSTANCE_TYPE: claim.instance_type,
-        labels.ZONE: claim.zone,
-        labels.CAPACITY_TYPE: claim.capacity_type,
+        labels.INSTANCE_TYPE: claim.known_instance.type,
+        labels.ZONE: claim.known_instance.zone,
+        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
     }
     certain |= {key: value for key, value in launched.items() if value}
-    possible = Requirements.of(claim.requirements).and_(Requirements.of_labels(certain).values())
+    possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(certain).values())
     types = _possible_types(claim, template) if template is not None else ()
     return ExistingNode(
         claim.name,
         False,
         certain,
-        claim.taints,
-        dict(claim.allocatable),
+        claim.plan.taints,
+        dict(claim.plan.allocatable),
         possible=possible,
         template=template,
         types=types,
         net=_net_allocatable(claim, template, types) if template is not None and types else None,
         promised=_promised(claim),
-        estimated=bool(claim.relies_on_estimate),
+        estimated=bool(claim.plan.relies_on_estimate),
     )
 
 
 def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
     """Places of the types a claim may still be launched as: one that was found too small meanwhile is not asked for."""
     table = template.table
-    if claim.instance_type:
-        return (table.index[claim.instance_type],) if claim.instance_type in table.index else ()
-    listed = [table.index[name] for name in claim.instance_types if name in table.index]
+    if claim.known_instance.type:
+        return (table.index[claim.known_instance.type],) if claim.known_instance.type in table.index else ()
+    listed = [table.index[name] for name in claim.plan.instance_types if name in table.index]
     return tuple(index for index in listed if still_fits(claim, table.types[index])) or tuple(listed)
 
 
 def still_fits(claim: NodeClaim, instance_type: InstanceType) -> bool:
     """Whether what is known of a type by now is enough for what was planned for a claim that is not launched yet."""
     allocatable = assumed_allocatable(instance_type, claim)
-    return all(amount <= allocatable.get(resource, 0) for resource, amount in claim.requests.items())
+    return all(amount <= allocatable.get(resource, 0) for resource, amount in claim.plan.requests.items())
 
 
 def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[str, int]:
@@ -182,7 +182,7 @@ def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[s
     Returns:
         Allocatable in canonical units.
     """
-    if instance_type.verified or instance_type.name in claim.relies_on_estimate:
+    if instance_type.verified or instance_type.name in claim.plan.relies_on_estimate:
         return instance_type.allocatable
     return instance_type.careful_allocatable
 
@@ -190,8 +190,8 @@ def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[s
 def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int]) -> Ints:
     """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
     table = template.table
-    if claim.instance_type and claim.allocatable:
-        counted = table.axis.vector(claim.allocatable)[None, :]
+    if claim.known_instance.type and claim.plan.allocatable:
+        counted = table.axis.vector(claim.plan.allocatable)[None, :]
     else:
         counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
     net: Ints = (counted - template.daemons.overhead[list(types)]).min(axis=0)
@@ -202,7 +202,7 @@ def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Seque
 
 
 def _promised(claim: NodeClaim) -> frozenset[str]:
-    return frozenset(pod.uid or pod.key for pod in claim.pods)
+    return frozenset(pod.uid or pod.key for pod in claim.plan.pods)
 
 
 _OLDER_SPELLINGS: dict[str, tuple[str, ...]] = {}

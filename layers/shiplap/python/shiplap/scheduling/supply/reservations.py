@@ -50,12 +50,14 @@ def units_left(tables: Iterable[TypeTable], claims: Iterable[NodeClaim], now: fl
 
 def held_by(claim: NodeClaim) -> tuple[str, ...]:
     """The reservations that a claim may be launched into, or was."""
-    if claim.capacity_type not in ("", labels.RESERVED):
+    if claim.known_instance.capacity_type not in ("", labels.RESERVED):
         return ()
-    known = claim.labels.get(labels.RESERVATION_ID)
+    known = claim.plan.labels.get(labels.RESERVATION_ID)
     if known:
         return (known,)
-    return next((r.values for r in claim.requirements if r.key == labels.RESERVATION_ID and r.operator == "In"), ())
+    return next(
+        (r.values for r in claim.plan.requirements if r.key == labels.RESERVATION_ID and r.operator == "In"), ()
+    )
 
 
 class Reservations:
