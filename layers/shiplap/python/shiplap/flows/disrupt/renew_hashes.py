@@ -42,7 +42,7 @@ def renew_hashes(
     Raises:
         StoreError: the next look goes on.
     """
-    if not any(has_first_hash(claim.annotations) for claim in claims):
+    if not any(has_first_hash(claim.plan.annotations) for claim in claims):
         return tuple(claims)
     pools = {pool.metadata.name: pool_hashes_of(pool) for pool in node_pools}
     classes = {item.node_class: class_hashes_of(item) for item in catalogs}

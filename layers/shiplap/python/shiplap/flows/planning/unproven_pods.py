@@ -158,7 +158,9 @@ def within_limit(
             late[place] = number == 0
     kept = [claim for place, claim in enumerate(planned) if place not in late]
     why = {is_first: bound.reason(now, is_first=is_first) for is_first in set(late.values())}
-    return kept, tuple(Unschedulable(pod, why[late[place]]) for place in sorted(late) for pod in planned[place].plan.pods)
+    return kept, tuple(
+        Unschedulable(pod, why[late[place]]) for place in sorted(late) for pod in planned[place].plan.pods
+    )
 
 
 def has_room_for(view: ClusterView, claims: Iterable[NodeClaim], bound: UnprovenPodLimit, now: float) -> bool:
