@@ -22,7 +22,6 @@ import yaml
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb.state_table import DynamoState
-from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
 from shiplap.disruption.record import Headline
@@ -39,6 +38,7 @@ from shiplap_cli.inputs.cluster_events import (
     follow_cluster,
     follow_kind,
 )
+from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs import find_install
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
@@ -438,7 +438,7 @@ def test_both_kinds_are_followed_at_once(cluster: Cluster) -> None:
     access = load(cluster.config, "", environment={}, home=Path("/nowhere"))
     seen: Queue[ClusterEvent] = Queue()
     ended = Event()
-    follow_cluster(lambda: context_transport(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
+    follow_cluster(lambda: enter_context(access, clock=time.time, environment={}, sleep=time.sleep), seen, ended)
     listed = {entry.kind for entry in (seen.get(timeout=20), seen.get(timeout=20)) if isinstance(entry, ObjectsListed)}
     assert listed == {"nodes", "pods"}
     cluster.api.create("pods", pod("z", "b"))

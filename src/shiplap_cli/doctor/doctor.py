@@ -186,12 +186,12 @@ def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
 
 def _cluster_asker(cluster: str, region: str, *, context: str, kubeconfig: Path | None) -> Callable[[str, Any], bytes]:
     """A way to ask a cluster's API server. Raises InvalidInput, ClusterError, AwsError."""
-    from shiplap.cluster.enter import context_transport  # noqa: PLC0415
     from shiplap.cluster.kubeconfig import load  # noqa: PLC0415
+    from shiplap_cli.inputs.context_access import enter_context  # noqa: PLC0415
 
     if context or kubeconfig is not None:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
-        transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
+        transport = enter_context(access, clock=time.time, environment=os.environ, sleep=time.sleep)
         return transport.ask
     from shiplap.aws.eks import api_server  # noqa: PLC0415
     from shiplap.aws.session import client, credentials  # noqa: PLC0415

@@ -383,12 +383,12 @@ def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> Li
     Raises:
         InvalidInput: the credentials are of no use, or the cluster does not answer.
     """
-    from shiplap.cluster.enter import context_transport  # noqa: PLC0415 - as above
+    from shiplap_cli.inputs.context_access import enter_context  # noqa: PLC0415 - as above
 
     source = f"context {access.context}"
     with progress(f"asking {access.server}") as report:
         try:
-            transport = context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep)
+            transport = enter_context(access, clock=time.time, environment=os.environ, sleep=time.sleep)
             found = list_cluster(
                 transport, namespace=access.namespace, manifests=manifests, workloads=workloads, report=report
             )

@@ -18,7 +18,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import load
 from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture
@@ -26,6 +25,7 @@ from shiplap.errors import ClusterError, InvalidInput
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
+from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
 from shiplap_cli.options import takes_sources
 from shiplap_cli.output import Format, Output, emit
@@ -127,7 +127,7 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
             polled.keep_polling(seen.put, ended)
     try:
         follow_cluster(
-            lambda: context_transport(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended
+            lambda: enter_context(access, clock=time.time, environment=os.environ, sleep=time.sleep), seen, ended
         )
     except ClusterError as error:
         raise InvalidInput(f"context {access.context}", str(error)) from error

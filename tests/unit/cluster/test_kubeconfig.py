@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from shiplap.cluster.enter import FileToken, context_transport
-from shiplap.cluster.exec_credential import ExecCredential
 from shiplap.cluster.kubeconfig import Access, ExecPlugin, load
 from shiplap.errors import InvalidInput
+from shiplap_cli.inputs.context_access import ExecCredential, FileToken, enter_context
 
 PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 NOW = 1_700_000_000.0
@@ -268,7 +267,7 @@ def test_a_plugin_that_cannot_be_run(tmp_path: Path) -> None:
 
 
 def entering(access: Access) -> None:
-    context_transport(access, clock=lambda: NOW, environment={}, sleep=lambda _: None)
+    enter_context(access, clock=lambda: NOW, environment={}, sleep=lambda _: None)
 
 
 @pytest.mark.parametrize(

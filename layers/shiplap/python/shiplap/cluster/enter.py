@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,57 +12,26 @@ from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
-from shiplap.cluster.exec_credential import ExecCredential
 from shiplap.cluster.kubeconfig import Access, Pem
-from shiplap.cluster.transport import KEPT_ALIVE, StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import KEPT_ALIVE, TokenSource, Transport
 from shiplap.errors import InvalidInput
 
 _CONNECTIONS = 4
 
 
-class FileToken:
-    """A TokenSource that reads a file whenever a token is needed: whatever renews the token writes it there."""
-
-    def __init__(self, path: Path, context: str) -> None:
-        self._path = path
-        self._context = context
-
-    def token(self) -> str:
-        """Raises InvalidInput."""
-        try:
-            return self._path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"context {self._context}", f"tokenFile {self._path} cannot be read: {error}") from error
-
-    def discard(self) -> None:
-        """The file is read again anyway."""
-
-
 def context_transport(
     access: Access,
+    token: TokenSource,
     *,
-    clock: Callable[[], float],
-    environment: Mapping[str, str],
+    client: Pem | None,
     sleep: Callable[[float], None],
     back_off_s: Sequence[float] = (0.2, 1.0),
-    token: TokenSource | None = None,
 ) -> Transport:
-    """A connection for the context; nothing is sent yet, but an exec plugin is run, for it may give a certificate.
-
-    `token` is used in the place of the kubeconfig's own.
+    """A connection for the context; nothing is sent yet. `client` is the certificate that is shown, if any.
 
     Raises:
-        InvalidInput: the credentials or certificates are unusable.
+        InvalidInput: the certificates are unusable.
     """
-    given, token = token, StaticToken(access.token)
-    client = access.client
-    if given is not None:
-        token = given
-    elif access.token_file is not None:
-        token = FileToken(access.token_file, access.context)
-    elif access.exec is not None:
-        plugin = ExecCredential(access, access.exec, clock=clock, environment=environment)
-        client, token = plugin.client() or client, plugin
     options: dict[str, Any] = {"maxsize": _CONNECTIONS, "block": True, "socket_options": KEPT_ALIVE}
     if access.server.startswith("https:"):
         options["ssl_context"] = _tls(access, client)

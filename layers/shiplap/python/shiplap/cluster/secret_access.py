@@ -14,8 +14,8 @@ import msgspec
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access, access_of
+from shiplap.cluster.transport import StaticToken
 from shiplap.errors import InvalidInput
-from shiplap.ports import Clock
 
 _FILES = "certificate-authority", "client-certificate", "client-key", "tokenFile", "exec"
 """Fields of a kubeconfig that refer to something outside of it."""
@@ -68,14 +68,12 @@ class SecretToken:
         self._token = None
 
 
-def secret_client(
-    read: Callable[[], str], source: str, *, clock: Clock, sleep: Callable[[float], None]
-) -> KubernetesClient:
+def secret_client(read: Callable[[], str], source: str, *, sleep: Callable[[float], None]) -> KubernetesClient:
     """A client for the cluster of a secret; `read` gives its text. Raises what `read` and `parse_secret` do."""
 
     def again() -> Access:
         return parse_secret(read(), source)
 
     first = again()
-    token = SecretToken(again, first) if first.token else None
-    return KubernetesClient(context_transport(first, clock=clock.now, environment={}, sleep=sleep, token=token))
+    token = SecretToken(again, first) if first.token else StaticToken("")
+    return KubernetesClient(context_transport(first, token, client=first.client, sleep=sleep))

@@ -230,7 +230,7 @@ class Install:
                 return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
 
             source = f"secret {cluster.kubeconfig_secret}"
-            return secret_access.secret_client(kubeconfig, source, clock=self.clock, sleep=time.sleep)
+            return secret_access.secret_client(kubeconfig, source, sleep=time.sleep)
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:

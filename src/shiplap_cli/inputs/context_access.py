@@ -1,4 +1,7 @@
-"""Credentials from a command, as kubeconfigs of EKS, GKE and most others name one (`client.authentication.k8s.io`)."""
+"""The way into the cluster of a kubeconfig's context, with credentials from a file or a command where it names one.
+
+Kubeconfigs of EKS, GKE and most others name a command (`client.authentication.k8s.io`).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,60 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access, ExecPlugin, Pem
+from shiplap.cluster.transport import StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.timestamps import epoch
 
 _GROUP = "client.authentication.k8s.io/"
 _LONGEST_S = 120
 """A plugin that has not answered for so long, in seconds, will not: logging in by hand takes less."""
+
+
+def enter_context(
+    access: Access,
+    *,
+    clock: Callable[[], float],
+    environment: Mapping[str, str],
+    sleep: Callable[[float], None],
+) -> Transport:
+    """A connection for the context; nothing is sent yet, but an exec plugin is run, for it may give a certificate.
+
+    Raises:
+        InvalidInput: the credentials or certificates are unusable.
+    """
+    token: TokenSource = StaticToken(access.token)
+    client = access.client
+    if access.token_file is not None:
+        token = FileToken(access.token_file, access.context)
+    elif access.exec is not None:
+        plugin = ExecCredential(access, access.exec, clock=clock, environment=environment)
+        client, token = plugin.client() or client, plugin
+    return context_transport(access, token, client=client, sleep=sleep)
+
+
+class FileToken:
+    """A TokenSource that reads a file whenever a token is needed: whatever renews the token writes it there."""
+
+    def __init__(self, path: Path, context: str) -> None:
+        self._path = path
+        self._context = context
+
+    def token(self) -> str:
+        """Raises InvalidInput."""
+        try:
+            return self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"context {self._context}", f"tokenFile {self._path} cannot be read: {error}") from error
+
+    def discard(self) -> None:
+        """The file is read again anyway."""
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
