@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.aws.ec2 import fleet_requests
-from shiplap.aws.ec2.template_data import block_devices, size_gib
+from shiplap.aws.ec2.launch_templates import block_devices, size_gib
 from shiplap.aws.expiring import ExpiringCache
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import PlacementGroup, ResolvedNodeClass, Subnet

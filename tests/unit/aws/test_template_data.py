@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from shiplap.aws.ec2 import fleet_requests
-from shiplap.aws.ec2.template_data import template_data
+from shiplap.aws.ec2.launch_templates import template_data
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup, ResolvedNodeClass, Subnet
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
