@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shiplap.kubernetes.objects import LabelSelector, Pod, PodAffinityTerm, Taint, TopologySpreadConstraint
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.manifests.nodeclaim import ClaimPlan
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 
 HOST = "kubernetes.io/hostname"
@@ -65,19 +66,19 @@ def places_of(snapshot: Snapshot, plan: Plan) -> Iterator[Place]:
         gone = bool(node.metadata.deletion_timestamp)
         yield Place(name, labels, node.spec.taints, gone, False, bound.get(name, []), planned.get(name, []))
     for flight in snapshot.claims:
-        labels = _claim_labels(flight)
+        labels = _claim_labels(flight.name, flight.plan)
         yield Place(flight.name, labels, flight.plan.taints, new=planned.get(flight.name, []))
     for claim in plan.node_claims:
         members = [pods[entry.namespace, entry.name] for entry in claim.pods]
-        yield Place(claim.name, _claim_labels(claim), claim.taints, planned=True, new=members)
+        yield Place(claim.name, _claim_labels(claim.name, claim), claim.taints, planned=True, new=members)
 
 
-def _claim_labels(claim: Any) -> dict[str, frozenset[str]]:
-    labels = {entry.key: frozenset(entry.values) for entry in claim.requirements if entry.operator == "In"}
+def _claim_labels(name: str, plan: ClaimPlan | PlannedClaim) -> dict[str, frozenset[str]]:
+    labels = {entry.key: frozenset(entry.values) for entry in plan.requirements if entry.operator == "In"}
     return {
         **labels,
-        **{key: frozenset((value,)) for key, value in claim.labels.items()},
-        HOST: frozenset((claim.name,)),
+        **{key: frozenset((value,)) for key, value in plan.labels.items()},
+        HOST: frozenset((name,)),
     }
 
 

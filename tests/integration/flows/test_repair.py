@@ -136,8 +136,8 @@ def test_too_many_sick_nodes_of_a_pool_are_left_alone_and_told() -> None:
 
 
 def claims_of(pool: str, count: int, **fields: object) -> list[NodeClaim]:
-    plain = node_claim(cluster="demo", name="", node_pool=pool, node_class="default", state=ClaimState.INITIALIZED)
-    return [msgspec.structs.replace(plain, **{"name": f"{pool}-{n:03d}", **fields}) for n in range(count)]
+    known = {"cluster": "demo", "node_pool": pool, "node_class": "default", "state": ClaimState.INITIALIZED}
+    return [node_claim(**{**known, "name": f"{pool}-{n:03d}", **fields}) for n in range(count)]
 
 
 def sick(claims: list[NodeClaim]) -> list[SickNode]:

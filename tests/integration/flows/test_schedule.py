@@ -349,7 +349,7 @@ def test_a_claim_too_large_to_be_stored_keeps_no_other_from_it(monkeypatch: pyte
     stage = Stage()
     stage.add_pods(3, cpu="100m", prefix="large", selector={"topology.kubernetes.io/zone": ZONES[0]})
     stage.add_pods(1, cpu="100m", prefix="small", selector={"topology.kubernetes.io/zone": ZONES[1]})
-    monkeypatch.setattr(schedule_flow, "can_be_stored", lambda claim: len(claim.pods) < 3)
+    monkeypatch.setattr(schedule_flow, "can_be_stored", lambda claim: len(claim.plan.pods) < 3)
     report = stage.schedule()
     assert (len(report.launched), report.unschedulable) == (1, 3)
     assert stage.meter.counts["ClaimsTooLarge"] == 1
