@@ -2,7 +2,7 @@
 
 Every seed draws 1,000 pods over spread, affinity, preferences, selectors, volumes and tolerations, with NodePools and
 nodes that go with them (`tests.adversarial`). Times are process time of one decision on one core, reading the pods
-aside. What bounds them is counted, not timed (`scheduling/attempts.py`), so that plans are the same everywhere.
+aside. What bounds them is counted, not timed (`scheduling/packing/pack.py`), so that plans are the same everywhere.
 
     python benchmarks/adversarial.py [seeds] [first seed] [pods]
 """

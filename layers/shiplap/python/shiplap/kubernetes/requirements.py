@@ -9,7 +9,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -40,6 +40,11 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
     at_least: int | None = None
     at_most: int | None = None
     min_values: int | None = None
+
+    @classmethod
+    def one_of(cls, key: str, *values: str) -> Self:
+        """The label has one of these values."""
+        return cls(key, False, frozenset(values))
 
     @property
     def operator(self) -> str:

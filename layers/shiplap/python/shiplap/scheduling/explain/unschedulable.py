@@ -189,7 +189,7 @@ class Explainer:
             for value in self._left_open(pod_class, key, template.table.values_of(key))[: self._domains_to_ask]:
                 self._domains_to_ask -= 1
                 self.asked += 1
-                pinned = packing.attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
+                pinned = packing.attempts.pinned(attempt, (Requirement.one_of(key, value),))
                 if pinned is None:
                     continue
                 entry = packing.openings.entry(template, pinned)

@@ -732,4 +732,4 @@ class BulkStage:
         return [tier_problem_of(parts, self._sizes, self._openings, self._refusals) for parts in tier_problems if parts]
 
     def _pinned(self, attempt: PlacementAttempt, key: str, value: str) -> PlacementAttempt | None:
-        return self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),)) if key else attempt
+        return self._attempts.pinned(attempt, (Requirement.one_of(key, value),)) if key else attempt

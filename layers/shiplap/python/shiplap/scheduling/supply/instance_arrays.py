@@ -190,7 +190,7 @@ class TypeTable:
     def label(self, place: int, key: str) -> Requirement | None:
         """What a type says about a label, None when nothing."""
         if key == labels.INSTANCE_TYPE:
-            return Requirement(key, False, frozenset((self.names[place],)))
+            return Requirement.one_of(key, self.names[place])
         found = self._labels[place].get(key)
         if found is None and key == labels.ZONE:
             sold = self.sold[place].any(axis=1)

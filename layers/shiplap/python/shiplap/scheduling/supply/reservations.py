@@ -74,7 +74,7 @@ class Reservations:
         key = (id(template.table), reservation)
         if key not in self._pins:
             marks = template.table.marks[template.table.reservations.index(reservation)]
-            self._pins[key] = tuple(Requirement(name, False, frozenset((marks[name],))) for name in sorted(marks))
+            self._pins[key] = tuple(Requirement.one_of(name, marks[name]) for name in sorted(marks))
         return self._pins[key]
 
     def taken_here(self, reservation: str) -> bool:
@@ -130,7 +130,7 @@ class Reservations:
             and self._instead(place, group, self.pins(group.template, reservation)) is not None
         ]
         if others:
-            wider = (Requirement(labels.RESERVATION_ID, False, frozenset((now, *others))), *own[1:])
+            wider = (Requirement.one_of(labels.RESERVATION_ID, now, *others), *own[1:])
             for reservation in others:
                 self.left[reservation] -= 1
             self._open.regroup(place, self._group(group, wider))

@@ -18,7 +18,7 @@ from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 
-RESERVED_ONLY = Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.RESERVED,)))
+RESERVED_ONLY = Requirement.one_of(labels.CAPACITY_TYPE, labels.RESERVED)
 NOT_RESERVED = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.RESERVED,)))
 NOT_SPOT = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.SPOT,)))
 NO_UNITS: Mapping[str, int] = {}

@@ -225,9 +225,7 @@ class Domains:
             known = self._known_ways[identity] = {}
             for combination in product(*values) if prod(map(len, values)) <= _MOST_SORTED else ():
                 labelled = list(zip(keys, combination, strict=True))
-                pinned = self._attempts.pinned(
-                    attempt, [Requirement(key, False, frozenset((value,))) for key, value in labelled]
-                )
+                pinned = self._attempts.pinned(attempt, [Requirement.one_of(key, value) for key, value in labelled])
                 if pinned is not None and self._can_start(pinned):
                     for entry in labelled:
                         known[entry] = known.get(entry, 0) + 1
@@ -295,7 +293,7 @@ class Domains:
                 for value in self._reach.values_of(template, key):
                     if value in found:
                         continue
-                    pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
+                    pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
                     if pinned is not None and not isinstance(self._openings.entry(template, pinned), RefusalKind):
                         found.add(value)
                         yield value
@@ -538,7 +536,7 @@ class Domains:
 
 
 def _pin(key: str, option: DomainOption) -> Requirement:
-    return Requirement(key) if option.absent else Requirement(key, False, frozenset((option.value,)))
+    return Requirement(key) if option.absent else Requirement.one_of(key, option.value)
 
 
 def _pods_under(above: Ints, max_skew: int, *, own: bool) -> Ints:

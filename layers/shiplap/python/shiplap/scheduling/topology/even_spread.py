@@ -90,7 +90,7 @@ class EvenSpread:
 
     def _choice(self, attempt: PlacementAttempt, key: str, code: int) -> DomainChoice:
         value = self._counts.values(key)[code]
-        pinned = self._attempts.pinned(attempt, (Requirement(key, False, frozenset((value,))),))
+        pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
         inside = self._counts.node_codes(key)[: self._counts.base.existing] == code
         return DomainChoice(pinned, inside, PLENTY)
 

@@ -1,4 +1,4 @@
-"""Reach: with which values of a label a new node could be launched for a class, whatever the counts say.
+"""With which values of a label a new node could be launched for a class, whatever the counts say.
 
 Asked for every domain of every label of every attempt, so that answers are shared as far as they cannot differ.
 """
@@ -105,7 +105,7 @@ class ReachableDomains:
         return opens
 
     def _opens_pinned(self, attempt: PlacementAttempt, template: NodeClaimTemplate, key: str, value: str) -> bool:
-        pinned = self._attempts.pinned(attempt, (_pin(key, value),))
+        pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
         return pinned is not None and self._openings.opens(template, pinned)
 
     def _labels_of(self, template: NodeClaimTemplate, key: str) -> Bools:
@@ -113,7 +113,8 @@ class ReachableDomains:
         known = self._labelled.get((template.index, key))
         if known is None:
             masks = [
-                template.table.with_label(_pin(key, value), template.given) for value in self.values_of(template, key)
+                template.table.with_label(Requirement.one_of(key, value), template.given)
+                for value in self.values_of(template, key)
             ]
             shape = (len(masks), len(template.table.types))
             known = self._labelled[template.index, key] = np.array(masks, np.bool_).reshape(shape)
@@ -125,7 +126,10 @@ class ReachableDomains:
         known = self._suiting_values.get(identity)
         if known is None:
             wanted = attempt.term.get(key)
-            suits = [self._leaves(template, wanted, _pin(key, value)) for value in self.values_of(template, key)]
+            suits = [
+                self._leaves(template, wanted, Requirement.one_of(key, value))
+                for value in self.values_of(template, key)
+            ]
             known = self._suiting_values[identity] = np.array(suits, np.bool_)
         return known
 
@@ -159,10 +163,6 @@ class ReachableDomains:
                 yield attempt, RefusalKind.SPOT_SHARE
             elif self._openings.opens(template, attempt):
                 yield attempt, self._openings.entry(template, attempt)
-
-
-def _pin(key: str, value: str) -> Requirement:
-    return Requirement(key, False, frozenset((value,)))
 
 
 def _leaves(template: NodeClaimTemplate, wanted: Requirement | None, pin: Requirement) -> bool:
