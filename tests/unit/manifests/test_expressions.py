@@ -39,6 +39,11 @@ VALUES = {"vcpus": 8, "share": 0.5, "name": "m5.2xlarge"}
         ("name != 'a' ? 1 : 2", 1),
         (" 1\n+ 1 ", 2),
         ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("1 / 0 == 1 || true ? 1 : 2", 1),
+        ("1 / 0 == 1 && false ? 1 : 2", 2),
+        ("vcpus > 4 ? (vcpus > 7 ? 1 : 2) : 3", 1),
+        ("vcpus >= share ? 1 : 2", 1),
     ],
 )
 def test_what_it_comes_to(text: str, expected: float) -> None:
@@ -55,6 +60,7 @@ def test_what_it_comes_to(text: str, expected: float) -> None:
         ("1 2", "unexpected '2'"),
         ("(1", r"expected '\)', found 'the end'"),
         ("1 ? 2 : 3", "must be bool, is int"),
+        ("true ? true ? 1 : 2 : 3", "expected ':', found '?'"),
         ("true ? 1 : 2.0", "must be of one type"),
         ("vcpus * 1.5", r"int \* double is not defined"),
         ("1.5 % 2.0", "double % double is not defined"),
@@ -95,6 +101,9 @@ def test_what_is_refused(text: str, reason: str) -> None:
         ("9223372036854775807 + vcpus", "too large"),
         ("1e308 * 10.0", "not finite"),
         ("int(1e300)", "too large"),
+        ("int(double(-9223372036854775807))", "too large"),
+        ("1 / 0 == 1 || false ? 1 : 2", "division by zero"),
+        ("true && 1 / 0 == 1 ? 1 : 2", "division by zero"),
     ],
 )
 def test_what_cannot_be_worked_out(text: str, reason: str) -> None:

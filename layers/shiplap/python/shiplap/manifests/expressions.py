@@ -2,7 +2,8 @@
 
 Numbers, texts, comparisons, `&&` `||` `!`, `a ? b : c`, `+ - * / %`, lists after `in`, `min`, `max`, `int`, `double`
 and a text's `startsWith`, `endsWith`, `contains`. As in CEL every part has one type, whole numbers have 64 bits and are
-divided towards zero, and int and double do not mix without `int(…)` or `double(…)`. Nothing else can be reached: no
+divided towards zero, and int and double do not mix without `int(…)` or `double(…)`, except in comparisons. Unlike
+CEL's, a double that is not finite is an error, and `min` and `max` need no prefix. Nothing else can be reached: no
 attributes, no calls into Python, no loops; texts are short and nesting is bounded. An EC2NodeClass may hold expressions
 in `maxPods` and `SECTIONS` of its kubelet map, over `VARIABLES`.
 """
@@ -40,7 +41,6 @@ Values = Mapping[str, Value]
 
 _Run = Callable[[Values], Any]
 _NUMBERS = (ValueType.INT, ValueType.DOUBLE)
-_PYTHON = {ValueType.INT: int, ValueType.DOUBLE: float}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Parser:
         condition = self._either(depth)
         if not self._takes("?"):
             return condition
-        yes = self.choice(depth + 1)
+        yes = self._either(depth + 1)  # a choice within needs parentheses here, as in CEL
         self._expect(":")
         no = self.choice(depth + 1)
         _check(condition.type is ValueType.BOOL, f"what stands before ? must be bool, is {condition.type}")
@@ -173,6 +173,9 @@ class _Parser:
             _check(inner.type is ValueType.BOOL, f"! needs bool, got {inner.type}")
             return _Compiled(ValueType.BOOL, lambda values: not inner.run(values))
         if self._takes("-"):
+            if self._peek() == ("int", str(_LARGEST + 1)):  # the smallest number of 64 bits has no positive counterpart
+                self._place += 1
+                return self._methods(_constant(ValueType.INT, -_LARGEST - 1), depth)
             inner = self._unary(depth + 1)
             _check(inner.type in _NUMBERS, f"- needs a number, got {inner.type}")
             return _Compiled(inner.type, lambda values: _bounded(-inner.run(values)))
@@ -253,9 +256,22 @@ def _logic(sign: str, left: _Compiled, right: _Compiled) -> _Compiled:
     _check(
         left.type is right.type is ValueType.BOOL, f"{sign} needs bool on both sides, got {left.type} and {right.type}"
     )
-    if sign == "&&":
-        return _Compiled(ValueType.BOOL, lambda values: left.run(values) and right.run(values))
-    return _Compiled(ValueType.BOOL, lambda values: left.run(values) or right.run(values))
+    settles = sign == "||"
+    return _Compiled(ValueType.BOOL, lambda values: _decided(values, left.run, right.run, settles))
+
+
+def _decided(values: Values, left: _Run, right: _Run, settles: bool) -> bool:  # noqa: FBT001 - a value of the language
+    """`left || right` where `settles` is true, else `left && right`.
+
+    As in CEL the order of the sides does not matter: a side that settles the result hides the other side's error.
+    """
+    try:
+        settled = bool(left(values)) is settles
+    except ValueError:
+        if bool(right(values)) is settles:
+            return settles
+        raise
+    return settles if settled else bool(right(values))
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -331,8 +347,16 @@ def _call(name: str, given: list[_Compiled]) -> _Compiled:
     if kind is None:
         raise ValueError(f"unknown function {name!r}; known are min, max, int and double")
     _check(len(given) == 1 and given[0].type in _NUMBERS, f"{name} takes one number")
-    inner, convert = given[0], _PYTHON[kind]
-    return _Compiled(kind, lambda values: _bounded(convert(inner.run(values))))
+    inner = given[0]
+    convert = _whole if kind is ValueType.INT else float
+    return _Compiled(kind, lambda values: convert(inner.run(values)))
+
+
+def _whole(number: float) -> int:
+    """Cut off towards zero. As in CEL a double must lie within the range of int, its ends excluded."""
+    if isinstance(number, float) and not -_LARGEST - 1 < number < _LARGEST:
+        raise ValueError("a number is too large")
+    return int(number)
 
 
 _METHODS: dict[str, Callable[[str, str], bool]] = {
