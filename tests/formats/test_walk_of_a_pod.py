@@ -4,8 +4,9 @@ The real handler of `schedule` runs with the real adapters, on an emulated AWS a
 the walk if one of its functions is given or returns the pod in one of its shapes, alone or in a list, tuple, set or
 dict, before CreateFleet is asked for. The handler is on the walk, too. Modules that see only prices, types, settings,
 quantities, labels or metrics are not. A shape is a type of the library that stands for the pod, for pods like it, or
-for what becomes of them. A new shape does not show by itself: whoever adds one adds it to `SHAPES` and to the table in
-docs/algorithm.md. The number of modules is a bound: a change that lowers it lowers the bound as well.
+for what becomes of them, and that modules pass to each other. A new shape does not show by itself: whoever adds one
+adds it to `SHAPES` and to the table in docs/algorithm.md. The number of modules is a bound: a change that lowers it
+lowers the bound as well.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ from tests.permissions.recording import Recording
 
 MOST_MODULES = 49
 SHAPES = (
-    *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "TierDemand", "ProblemPart", "TierProblem"),
-    *("BinPackingProblem", "ReducedProblem", "Filling", "PreparedFilling", "OpenClaim"),
-    *("PlannedClaim", "NodeClaim", "FleetRequest", "PreparedLaunch"),
+    *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "BinPackingProblem", "ReducedProblem", "Filling"),
+    *("OpenClaim", "PlannedClaim", "NodeClaim", "FleetRequest", "PreparedLaunch"),
 )
 _MOST_ENTRIES = 20
 """Entries of one list that are looked at; those of a list are alike."""

@@ -7,7 +7,7 @@ packer opens; pods of claims that fail stay waiting. Pods that the stage does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
@@ -23,7 +23,6 @@ from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
     SizeClass,
-    TierDemand,
     Waiting,
     fits_front,
     size_classes_of,
@@ -42,47 +41,17 @@ _MOST_MERGES = 64
 """Up to so many constraints per problem, the pairs that cannot share a node are computed beforehand."""
 
 
-class ProblemPart(msgspec.Struct, frozen=True, eq=False):
-    """Pods of one size class in one problem.
+class _UnclaimedPods:
+    """The pods of a problem that have no claim yet.
 
-    `attempt` is pinned to the domain; `start` is the group of a node for them alone.
-
-    `counts` [classes] pods of the classes at `indexes` [classes] in the waiting list.
-    """
-
-    size_class: SizeClass
-    attempt: PlacementAttempt
-    start: ClaimGroup
-    indexes: Ints
-    counts: Ints
-
-
-class TierProblem(msgspec.Struct, frozen=True, eq=False):
-    """A bin packing problem and where its items come from.
-
-    `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
     Item `i` consists of `counts` pods of the classes at `indexes` in the waiting list, from `starts[i]` to
-    `starts[i + 1]`. `refusals` are by index. `domain_matters`: other problems depend on the domain of this one.
+    `starts[i + 1]`.
     """
 
-    template: NodeClaimTemplate
-    problem: BinPackingProblem
-    attempts: list[PlacementAttempt]
-    groups: list[ClaimGroup]
-    starts: Ints
-    indexes: Ints
-    counts: Ints
-    refusals: Mapping[int, tuple[Refusal, ...]]
-    domain_matters: bool
-
-
-class UnclaimedPods:
-    """The pods of a problem that have no claim yet."""
-
-    def __init__(self, tier_problem: TierProblem) -> None:
-        self._cursor: list[int] = tier_problem.starts[:-1].tolist()
-        self._left: list[int] = tier_problem.counts.tolist()
-        self._indexes: list[int] = tier_problem.indexes.tolist()
+    def __init__(self, starts: Ints, indexes: Ints, counts: Ints) -> None:
+        self._cursor: list[int] = starts[:-1].tolist()
+        self._left: list[int] = counts.tolist()
+        self._indexes: list[int] = indexes.tolist()
 
     def index(self, item: int) -> int:
         """The index of the class that the next pod of an item belongs to."""
@@ -100,11 +69,29 @@ class UnclaimedPods:
             yield self._indexes[at], some
 
 
-class _ConstraintClasses:
-    """Pods of a problem with the same rules and requirements, whatever their size class."""
+class _TierProblem(msgspec.Struct, frozen=True, eq=False):
+    """A bin packing problem and where its items come from.
 
-    def __init__(self, parts: Sequence[ProblemPart]) -> None:
-        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.size_class.owns})
+    `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
+    `domain_matters`: other problems depend on the domain of this one.
+    """
+
+    template: NodeClaimTemplate
+    problem: BinPackingProblem
+    attempts: list[PlacementAttempt]
+    groups: list[ClaimGroup]
+    unclaimed: _UnclaimedPods
+    domain_matters: bool
+
+
+class _ConstraintClasses:
+    """Pods of a problem with the same rules and requirements, whatever their size class.
+
+    Nodes for the pods of one part alone are in the group of `starts` [parts].
+    """
+
+    def __init__(self, parts: Sequence[SizeClass], starts: Sequence[ClaimGroup]) -> None:
+        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.owns})
         self.attempts: list[PlacementAttempt] = []
         self.groups: list[ClaimGroup] = []
         self.of: list[int] = []
@@ -114,13 +101,13 @@ class _ConstraintClasses:
             by_term.setdefault(rule.term, []).append(index)
         ruled = frozenset(by_term)
         numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
-        for part in parts:
-            counting = part.size_class.selected & ruled
-            number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
+        for part, start in zip(parts, starts, strict=True):
+            counting = part.selected & ruled
+            number = numbers.setdefault((part.attempt.constraint, part.owns, counting), len(numbers))
             self.of.append(number)
             if number == len(self.attempts):
                 self.attempts.append(part.attempt)
-                self.groups.append(part.start)
+                self.groups.append(start)
         self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         for number, (_, owns, terms) in enumerate(numbers):
@@ -151,14 +138,16 @@ class _ConstraintClasses:
         return clash
 
 
-def tier_problem_of(
-    parts: Sequence[ProblemPart], sizes: Ints, openings: Openings, refusals: Mapping[int, tuple[Refusal, ...]]
-) -> TierProblem:
+def _tier_problem(
+    parts: Sequence[SizeClass], starts: Sequence[ClaimGroup], sizes: Ints, openings: Openings
+) -> _TierProblem:
     """One problem; `sizes` [classes, resources] are those of the waiting list.
+
+    Nodes for the pods of one part alone are in the group of `starts` [parts].
 
     Items stand largest first, as classes do; of one size those that rules spread over most nodes come first.
     """
-    constraint_classes = _ConstraintClasses(parts)
+    constraint_classes = _ConstraintClasses(parts, starts)
     class_of = np.repeat(np.array(constraint_classes.of, np.int64), [len(part.indexes) for part in parts])
     indexes = np.concatenate([part.indexes for part in parts])
     counts = np.concatenate([part.counts for part in parts])
@@ -169,18 +158,18 @@ def tier_problem_of(
     freedom = -(constraint_classes.owners & constraint_classes.capped).sum(axis=1)
     order = np.lexsort((indexes, class_of, freedom[class_of], first[size_of]))
     class_of, indexes, counts, size_of = class_of[order], indexes[order], counts[order], size_of[order]
-    starts = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
-    class_of_item = class_of[starts]
+    first_of = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
+    class_of_item = class_of[first_of]
     clash = constraint_classes.clash(openings)
-    template = parts[0].start.template
+    template = parts[0].template
     suits = np.zeros((len(constraint_classes.groups), len(template.net)), np.bool_)
     price = np.full(len(template.net), np.inf)
     for line, group in enumerate(constraint_classes.groups):
         suits[line, group.rows] = True
         price[group.rows] = np.minimum(price[group.rows], group.price)
     problem = BinPackingProblem(
-        sizes=sizes[indexes[starts]],
-        counts=np.add.reduceat(counts, starts),
+        sizes=sizes[indexes[first_of]],
+        counts=np.add.reduceat(counts, first_of),
         net=template.net,
         price=price,
         suits=suits[class_of_item],
@@ -191,28 +180,25 @@ def tier_problem_of(
         if clash.any()
         else np.zeros((len(class_of_item), len(class_of_item)), np.bool_),
     )
-    return TierProblem(
+    return _TierProblem(
         template=template,
         problem=problem,
         attempts=[constraint_classes.attempts[number] for number in class_of_item.tolist()],
         groups=[constraint_classes.groups[number] for number in class_of_item.tolist()],
-        starts=np.r_[starts, len(indexes)],
-        indexes=indexes,
-        counts=counts,
-        refusals=refusals,
-        domain_matters=any(part.size_class.key for part in parts),
+        unclaimed=_UnclaimedPods(np.r_[first_of, len(indexes)], indexes, counts),
+        domain_matters=any(part.needs_domain for part in parts),
     )
 
 
-class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
-    """A filling with the groups, loads and charges of its nodes.
+class _FilledNodes(msgspec.Struct, frozen=True, eq=False):
+    """The nodes of a filling with their groups, loads and charges.
 
     The entries of node `n` are from `edges[n]` to `edges[n + 1]`. `groups` [nodes] are the groups of all its pods
     together, None where they exclude each other. `used` [nodes, resources] is the load. `held` [nodes] says whether
     some row holds it, `charges` [nodes, resources] is the largest capacity of those rows where there are limits.
     """
 
-    tier_problem: TierProblem
+    tier_problem: _TierProblem
     filling: Filling
     groups: Sequence[ClaimGroup | None]
     edges: Ints
@@ -222,12 +208,19 @@ class PreparedFilling(msgspec.Struct, frozen=True, eq=False):
 
 
 class ClaimBuilder:
-    """Turns the problems of one stage into claims, one after the other."""
+    """Turns the problems of one stage into claims, one after the other. `refusals` are by index in the waiting list."""
 
-    def __init__(self, openings: Openings, topology_counts: TopologyCounts, waiting: Waiting) -> None:
+    def __init__(
+        self,
+        openings: Openings,
+        topology_counts: TopologyCounts,
+        waiting: Waiting,
+        refusals: Mapping[int, tuple[Refusal, ...]],
+    ) -> None:
         self._openings = openings
         self._topology_counts = topology_counts
         self._waiting = waiting
+        self._refusals = refusals
         self._placed = [0] * len(waiting)
         self._on_claim: dict[int, list[int]] = {}
 
@@ -239,12 +232,12 @@ class ClaimBuilder:
         """Note that the next pods of a class got a place elsewhere."""
         self._placed[index] += number
 
-    def fill_open_claims(self, tier_problem: TierProblem, unclaimed: UnclaimedPods) -> BinPackingProblem:
+    def fill_open_claims(self, tier_problem: _TierProblem) -> BinPackingProblem:
         """Put pods into paid room on claims of other templates; returns the problem that is left.
 
         Only pods that come after the pods of the claim in placing order, and that no rule on nodes counts.
         """
-        open_claims, template = self._openings.open, tier_problem.template
+        open_claims, template, unclaimed = self._openings.open, tier_problem.template, tier_problem.unclaimed
         claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.template is not template]
         if not claims:
             return tier_problem.problem
@@ -276,42 +269,54 @@ class ClaimBuilder:
                     break
         return msgspec.structs.replace(tier_problem.problem, counts=left)
 
-    def prepare(self, tier_problem: TierProblem, filling: Filling) -> PreparedFilling:
-        """Compute the groups, loads and charges of a filling's nodes."""
+    def open_claims(self, tier_problems: Sequence[_TierProblem], fillings: Sequence[Filling]) -> None:
+        """Open a claim for every node of these problems of one template that its pods can share and limits allow.
+
+        If domains were decided, all of them are opened or none: the domains that still get a node decide where the pods
+        of other problems may go.
+        """
+        filled = [self._filled_nodes(*pair) for pair in zip(tier_problems, fillings, strict=True)]
+        if not self._affordable(filled):
+            filled = [self._with_smaller_types(nodes) for nodes in filled]
+        if any(tier_problem.domain_matters for tier_problem in tier_problems) and not self._affordable(filled):
+            return
+        for nodes in filled:
+            self._open_within_limits(nodes)
+
+    def _filled_nodes(self, tier_problem: _TierProblem, filling: Filling) -> _FilledNodes:
         edges = np.searchsorted(filling.node, np.arange(len(filling.rows) + 1))
         groups = self._groups(tier_problem, filling, edges)
-        return PreparedFilling(tier_problem, filling, groups, edges, *_loads(tier_problem, filling, groups))
+        return _FilledNodes(tier_problem, filling, groups, edges, *_loads(tier_problem, filling, groups))
 
-    def affordable(self, prepared: Sequence[PreparedFilling]) -> bool:
-        """Whether the limits of their pool allow all nodes of these fillings of one template."""
-        if not prepared:
+    def _affordable(self, filled: Sequence[_FilledNodes]) -> bool:
+        """Whether the limits of their pool allow all nodes of these problems of one template."""
+        if not filled:
             return True
-        limits = self._openings.pool_limits[prepared[0].tier_problem.template.pool.metadata.name]
-        if sum(int(one.held.sum()) for one in prepared) > limits.nodes_left:
+        limits = self._openings.pool_limits[filled[0].tier_problem.template.pool.metadata.name]
+        if sum(int(nodes.held.sum()) for nodes in filled) > limits.nodes_left:
             return False
-        spent = np.sum([one.charges[one.held].sum(axis=0) for one in prepared], axis=0)
+        spent = np.sum([nodes.charges[nodes.held].sum(axis=0) for nodes in filled], axis=0)
         return bool((spent <= limits.left)[limits.columns].all())
 
-    def with_smaller_types(self, prepared: PreparedFilling) -> PreparedFilling:
+    def _with_smaller_types(self, nodes: _FilledNodes) -> _FilledNodes:
         """The same nodes without types larger than the one that each would launch, where the limits count size."""
-        template, columns = prepared.tier_problem.template, prepared.tier_problem.template.limits.columns
-        groups = list(prepared.groups)
-        for group, members in _by_group(prepared.groups):
-            some = members[prepared.held[members]]
-            launched = template.table.row_type[group.rows[group.cheapest(prepared.used[some])]]
+        template, columns = nodes.tier_problem.template, nodes.tier_problem.template.limits.columns
+        groups = list(nodes.groups)
+        for group, members in _by_group(nodes.groups):
+            some = members[nodes.held[members]]
+            launched = template.table.row_type[group.rows[group.cheapest(nodes.used[some])]]
             for index in np.unique(launched).tolist():
                 small = (template.table.capacity[:, columns] <= template.table.capacity[index, columns]).all(axis=1)
                 allowed = group.allowed & small[template.table.row_type]
                 less = self._openings.open.groups.get(template, group.requirements, allowed, group.minimums)
                 for node in some[launched == index].tolist():
                     groups[node] = less
-        loads = _loads(prepared.tier_problem, prepared.filling, groups)
-        return PreparedFilling(prepared.tier_problem, prepared.filling, groups, prepared.edges, *loads)
+        loads = _loads(nodes.tier_problem, nodes.filling, groups)
+        return _FilledNodes(nodes.tier_problem, nodes.filling, groups, nodes.edges, *loads)
 
-    def open_claims(self, prepared: PreparedFilling, unclaimed: UnclaimedPods) -> None:
-        """Open a claim for every node that all its pods can share and that the limits allow."""
-        limits = self._openings.pool_limits[prepared.tier_problem.template.pool.metadata.name]
-        held, charges = prepared.held, prepared.charges
+    def _open_within_limits(self, nodes: _FilledNodes) -> None:
+        limits = self._openings.pool_limits[nodes.tier_problem.template.pool.metadata.name]
+        held, charges = nodes.held, nodes.charges
         within = held & (np.cumsum(held) <= limits.nodes_left)
         if len(limits.columns):
             spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, limits.columns]
@@ -321,7 +326,7 @@ class ClaimBuilder:
         if len(kept):
             limits.charge(charges[kept].sum(axis=0))
             limits.nodes_left -= len(kept) - 1
-            self._open(prepared, unclaimed, kept)
+            self._open(nodes, kept)
 
     def finish(self) -> list[tuple[PodClass, list[Pod]]]:
         """Record the placements for topology counts; returns the pods that no claim holds."""
@@ -339,7 +344,7 @@ class ClaimBuilder:
             if placed_count < len(pods)
         ]
 
-    def _groups(self, tier_problem: TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
+    def _groups(self, tier_problem: _TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
         """The group of each node with all its pods; None when their requirements exclude each other."""
         constraints: dict[int, int] = {}
         numbers = np.array(
@@ -363,22 +368,23 @@ class ClaimBuilder:
             result.append(known[key])
         return result
 
-    def _open(self, prepared: PreparedFilling, unclaimed: UnclaimedPods, kept: Ints) -> None:
-        items, numbers = prepared.filling.item.tolist(), prepared.filling.number.tolist()
-        edges = prepared.edges.tolist()
+    def _open(self, nodes: _FilledNodes, kept: Ints) -> None:
+        unclaimed = nodes.tier_problem.unclaimed
+        items, numbers = nodes.filling.item.tolist(), nodes.filling.number.tolist()
+        edges = nodes.edges.tolist()
         for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
             entries = range(edges[node], edges[node + 1])
-            group = prepared.groups[node]
+            group = nodes.groups[node]
             if group is None:
                 continue
-            skipped = prepared.tier_problem.refusals.get(unclaimed.index(items[entries[0]]), ())
+            skipped = self._refusals.get(unclaimed.index(items[entries[0]]), ())
             attempts = (
-                [prepared.tier_problem.attempts[items[entry]] for entry in entries]
+                [nodes.tier_problem.attempts[items[entry]] for entry in entries]
                 if group.template.table.explores
                 else ()
             )
-            group, charge = self._widened(group, prepared.charges[node], prepared.used[node], attempts)
-            opened = self._openings.open.install(group, charge, prepared.used[node], skipped)
+            group, charge = self._widened(group, nodes.charges[node], nodes.used[node], attempts)
+            opened = self._openings.open.install(group, charge, nodes.used[node], skipped)
             self._openings.take_estimates(group, claim)
             for entry in entries:
                 for item, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
@@ -406,7 +412,7 @@ class ClaimBuilder:
         return wider, np.maximum(larger, charge)
 
     def _hand_out(
-        self, unclaimed: UnclaimedPods, item: int, number: int, claim: int
+        self, unclaimed: _UnclaimedPods, item: int, number: int, claim: int
     ) -> Iterator[tuple[PodClass, list[Pod]]]:
         """The next pods of an item, oldest first within each class."""
         for index, some in unclaimed.take(item, number):
@@ -432,7 +438,7 @@ def _launch_row(group: ClaimGroup, used: Ints) -> int:
 
 
 def _loads(
-    tier_problem: TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]
+    tier_problem: _TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]
 ) -> tuple[Ints, Bools, Ints]:
     """`used`, `held` and `charges` of these nodes."""
     sizes = tier_problem.problem.sizes
@@ -499,28 +505,26 @@ class BulkStage:
         self._waiting = waiting
         self._sizes = self._axis.matrix([pod_class.requests for pod_class, _ in waiting])
         self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
-        builder = ClaimBuilder(self._openings, self._topology_counts, waiting)
-        size_classes = size_classes_of(waiting, self._attempts, self._topology_counts.terms)
+        builder = ClaimBuilder(self._openings, self._topology_counts, waiting, self._refusals)
+        size_classes = size_classes_of(waiting, self._attempts, self._topology_counts.terms, self._openings.templates)
         if self._existing is not None:
             size_classes = self._fill_existing(self._existing, size_classes, builder)
         self._totals = np.maximum(self._counts @ self._sizes, 1)
-        demands = self._with_quotas(
-            [demand for size_class in size_classes for demand in self._tier_demands(size_class)]
-        )
+        size_classes = self._with_quotas([part for size_class in size_classes for part in self._by_tier(size_class)])
         if self._existing is not None:
-            self._fill_existing_by_domain(self._existing, demands, builder)
+            self._fill_existing_by_domain(self._existing, size_classes, builder)
         # Fallback templates first, so that what their nodes leave over can be used by pods that may go anywhere.
-        tier_problems = self._tier_problems(demands)
-        self._unfilled = sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems)
-        by_lane = [
+        tier_problems = self._tier_problems(size_classes)
+        self._unfilled = _number(tier_problems)
+        by_template = [
             list(some) for _, some in groupby(reversed(tier_problems), lambda tier_problem: tier_problem.template.index)
         ]
-        for some in by_lane:
+        for some in by_template:
             self._fill(some, builder)
         left = builder.finish()
         if self._search_changed:
             # Cheaper nodes may leave less free room to other templates and to the pods left over.
-            self.baseline_hourly = self._first_fit_hourly if len(by_lane) == 1 and not left else 0.0
+            self.baseline_hourly = self._first_fit_hourly if len(by_template) == 1 and not left else 0.0
         return left
 
     def _fill_existing(
@@ -531,7 +535,7 @@ class BulkStage:
         free: list[tuple[int, SizeClass]] = []
         for size_class in size_classes:
             if not size_class.binds(self._topology_counts.terms):
-                free += [(index, size_class) for index in size_class.indexes]
+                free += [(index, size_class) for index in size_class.indexes.tolist()]
             elif (not size_class.spreads or size_class.affinity or size_class.anti) and existing.might_take(
                 size_class.attempt, self._sizes[size_class.indexes].min(axis=0)
             ):
@@ -544,77 +548,59 @@ class BulkStage:
         return going
 
     def _fill_existing_by_domain(
-        self, existing: ExistingCapacity, demands: Sequence[TierDemand], builder: ClaimBuilder
+        self, existing: ExistingCapacity, size_classes: Sequence[SizeClass], builder: ClaimBuilder
     ) -> None:
         """Fill existing nodes with pods in the domain chosen for them."""
         rooms = self._topology_counts.base.existing
-        for demand in demands:
-            if not demand.size_class.binds(self._topology_counts.terms):
+        for size_class in size_classes:
+            if not size_class.binds(self._topology_counts.terms):
                 continue
-            codes = self._topology_counts.node_codes(demand.key)[:rooms]
-            for share, value in zip(
-                split_by_quotas([list(demand.quotas.values())], [demand.counts])[0].T, list(demand.quotas), strict=True
-            ):
-                inside = codes == self._topology_counts.code(demand.key, value)
+            codes = self._topology_counts.node_codes(size_class.key)[:rooms]
+            (shares,) = split_by_quotas([list(size_class.quotas.values())], [size_class.counts])
+            for share, value in zip(shares.T, list(size_class.quotas), strict=True):
+                inside = codes == self._topology_counts.code(size_class.key, value)
                 if not inside.any():
                     continue
                 for at in np.flatnonzero(share).tolist():
-                    index = int(demand.indexes[at])
+                    index = int(size_class.indexes[at])
                     pod_class, pods = self._waiting[index]
-                    own = msgspec.structs.replace(
-                        demand.size_class.attempt, pod_class=pod_class, requests=self._sizes[index]
-                    )
+                    own = msgspec.structs.replace(size_class.attempt, pod_class=pod_class, requests=self._sizes[index])
                     start = builder.placed_count(index)
                     number = existing.fill(own, pods[start : start + int(share[at])], inside)
                     self._record_placed(index, number, builder)
-                    demand.counts[at] -= number
-                    demand.quotas[value] -= number
+                    size_class.counts[at] -= number
+                    size_class.quotas[value] -= number
 
     def _record_placed(self, index: int, number: int, builder: ClaimBuilder) -> None:
         """Note that some pods of a class have a place."""
         self._counts[index] -= number
         builder.record_placed(index, number)
 
-    def _fill(self, tier_problems: Sequence[TierProblem], builder: ClaimBuilder) -> None:
+    def _fill(self, tier_problems: Sequence[_TierProblem], builder: ClaimBuilder) -> None:
         """Fill the problems of one template and open claims for them."""
-        unclaimed_pods = [UnclaimedPods(tier_problem) for tier_problem in tier_problems]
-        problems = [
-            builder.fill_open_claims(tier_problem, unclaimed)
-            for tier_problem, unclaimed in zip(tier_problems, unclaimed_pods, strict=True)
-        ]
+        number = _number(tier_problems)
+        problems = [builder.fill_open_claims(tier_problem) for tier_problem in tier_problems]
         plain = [first_fit(problem) for problem in problems]
         fillings: Sequence[Filling] = plain
         if not self._effort.spent:
             # It is of use only where there is a budget.
             from shiplap.scheduling.search.improve import improve_cached  # noqa: PLC0415
 
-            part = self._effort.share(
-                sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems) / max(self._unfilled, 1)
-            )
+            part = self._effort.share(number / max(self._unfilled, 1))
             fillings = improve_cached(problems, plain, part)
             self._effort.give_back(part)
             self._search_changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
             self._first_fit_hourly += sum(
                 filling.hourly(problem) for problem, filling in zip(problems, plain, strict=True)
             )
-        self._unfilled -= sum(int(tier_problem.counts.sum()) for tier_problem in tier_problems)
-        prepared = [
-            builder.prepare(tier_problem, filling)
-            for tier_problem, filling in zip(tier_problems, fillings, strict=True)
-        ]
-        if not builder.affordable(prepared):
-            prepared = [builder.with_smaller_types(one) for one in prepared]
-        if any(tier_problem.domain_matters for tier_problem in tier_problems) and not builder.affordable(prepared):
-            return  # the domains that still get a node decide where the pods of the others may go
-        for one, unclaimed in zip(prepared, unclaimed_pods, strict=True):
-            builder.open_claims(one, unclaimed)
+        self._unfilled -= number
+        builder.open_claims(tier_problems, fillings)
 
-    def _tier_demands(self, size_class: SizeClass) -> list[TierDemand]:
+    def _by_tier(self, size_class: SizeClass) -> list[SizeClass]:
         """The classes of a size class by the first template that holds them, as far as that is certain."""
-        indexes = np.array(size_class.indexes, np.int64)
-        indexes = indexes[self._counts[indexes] > 0]
+        indexes = size_class.indexes[self._counts[size_class.indexes] > 0]
         taken: list[tuple[NodeClaimTemplate, Ints]] = []
-        for template in self._openings.templates:
+        for template in size_class.templates:
             if not len(indexes):
                 break
             group = self._start(template, size_class.attempt)
@@ -632,29 +618,34 @@ class BulkStage:
                 if not isinstance(hopeful, RefusalKind):  # pods that fit by an estimate only are left to the packer
                     indexes = indexes[~fits_front(self._sizes[indexes], hopeful.front)]
             self._record_refusal(template, size_class.attempt, RefusalKind.TYPES, indexes)
-        return [self._tier_demand(size_class, template, some) for template, some in taken]
+        return [self._of_tier(size_class, template, some) for template, some in taken]
 
-    def _tier_demand(self, size_class: SizeClass, template: NodeClaimTemplate, indexes: Ints) -> TierDemand:
-        demand = TierDemand(
-            size_class, template, size_class.key, indexes, self._counts[indexes], (), frozenset(), self._weight(indexes)
+    def _of_tier(self, size_class: SizeClass, template: NodeClaimTemplate, indexes: Ints) -> SizeClass:
+        """Those classes of a size class that a template takes."""
+        part = msgspec.structs.replace(
+            size_class,
+            templates=(template,),
+            indexes=indexes,
+            counts=self._counts[indexes],
+            weight=self._weight(indexes),
         )
-        if size_class.key:
-            self._open_domains(demand, size_class.key)
-        return demand
+        if part.needs_domain:
+            self._open_domains(part, part.key)
+        return part
 
-    def _open_domains(self, demand: TierDemand, key: str) -> None:
-        """Let a demand choose among the domains of a label."""
-        demand.key = key
-        known = self._domains_of(demand.template, demand.size_class.attempt, key)
-        sizes = self._sizes[demand.indexes]
-        demand.domains = tuple(value for value, group in known.items() if fits_front(sizes, group.front).all())
-        if demand.size_class.spreads:
+    def _open_domains(self, size_class: SizeClass, key: str) -> None:
+        """Let a size class choose among the domains of a label."""
+        size_class.key = key
+        known = self._domains_of(size_class.template, size_class.attempt, key)
+        sizes = self._sizes[size_class.indexes]
+        size_class.domains = tuple(value for value, group in known.items() if fits_front(sizes, group.front).all())
+        if size_class.spreads:
             reached: set[str] = set()
             for template in self._openings.templates:
-                for value, group in self._domains_of(template, demand.size_class.attempt, key).items():
+                for value, group in self._domains_of(template, size_class.attempt, key).items():
                     if value not in reached and fits_front(sizes, group.front).any():
                         reached.add(value)
-            demand.reachable = frozenset(reached)
+            size_class.reachable = frozenset(reached)
 
     def _weight(self, indexes: Ints) -> float:
         return float(
@@ -690,46 +681,54 @@ class BulkStage:
             own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=self._sizes[index])
             self._refusals[index] = (*self._refusals.get(index, ()), Refusal(template, kind, own, left))
 
-    def _with_quotas(self, demands: Sequence[TierDemand]) -> list[TierDemand]:
-        """Demands with their quotas; the domain is "" where none has to be decided."""
+    def _with_quotas(self, size_classes: Sequence[SizeClass]) -> list[SizeClass]:
+        """Those whose pods all got a domain, with their quotas; the domain is "" where none has to be decided."""
         keys: dict[int, set[str]] = {}
-        for demand in demands:
-            keys.setdefault(demand.template.index, set()).update({demand.key} - {""})
-        for demand in demands:
-            known = keys[demand.template.index]
-            if not demand.key and len(known) == 1:
-                self._open_domains(demand, next(iter(known)))
-        settled: list[TierDemand] = []
-        for key in sorted({demand.key for demand in demands}):
-            some = [demand for demand in demands if demand.key == key]
+        for size_class in size_classes:
+            keys.setdefault(size_class.template.index, set()).update({size_class.key} - {""})
+        for size_class in size_classes:
+            known = keys[size_class.template.index]
+            if not size_class.key and len(known) == 1:
+                self._open_domains(size_class, next(iter(known)))
+        settled: list[SizeClass] = []
+        for key in sorted({size_class.key for size_class in size_classes}):
+            some = [size_class for size_class in size_classes if size_class.key == key]
             if key:
                 settled += DomainQuotas(key, some, self._topology_counts).run()
                 continue
-            for demand in some:
-                demand.quotas = {"": demand.number}
+            for size_class in some:
+                size_class.quotas = {"": size_class.number}
             settled += some
         return settled
 
-    def _tier_problems(self, demands: Sequence[TierDemand]) -> list[TierProblem]:
-        """The problems of these demands, by template and domain."""
-        order = sorted({(demand.template.index, demand.key, value) for demand in demands for value in demand.quotas})
-        number = {identity: index for index, identity in enumerate(order)}
-        tier_problems: list[list[ProblemPart]] = [[] for _ in order]
+    def _tier_problems(self, size_classes: Sequence[SizeClass]) -> list[_TierProblem]:
+        """The problems of these size classes, by template and domain."""
+        found: dict[tuple[int, str, str], list[tuple[SizeClass, ClaimGroup]]] = {}
         shares = split_by_quotas(
-            [list(demand.quotas.values()) for demand in demands], [demand.counts for demand in demands]
+            [list(size_class.quotas.values()) for size_class in size_classes],
+            [size_class.counts for size_class in size_classes],
         )
-        for demand, share in zip(demands, shares, strict=True):
-            for column, value in enumerate(demand.quotas):
-                attempt = self._pinned(demand.size_class.attempt, demand.key, value)
-                start = self._start(demand.template, attempt) if attempt is not None else RefusalKind.REQUIREMENTS
-                if attempt is None or isinstance(start, RefusalKind):
-                    continue
+        for size_class, share in zip(size_classes, shares, strict=True):
+            for column, value in enumerate(size_class.quotas):
+                attempt = self._pinned(size_class.attempt, size_class.key, value)
+                start = self._start(size_class.template, attempt) if attempt is not None else RefusalKind.REQUIREMENTS
                 some = np.flatnonzero(share[:, column])
-                if not len(some):
+                if attempt is None or isinstance(start, RefusalKind) or not len(some):
                     continue
-                part = ProblemPart(demand.size_class, attempt, start, demand.indexes[some], share[some, column])
-                tier_problems[number[demand.template.index, demand.key, value]].append(part)
-        return [tier_problem_of(parts, self._sizes, self._openings, self._refusals) for parts in tier_problems if parts]
+                part = msgspec.structs.replace(
+                    size_class, attempt=attempt, indexes=size_class.indexes[some], counts=share[some, column]
+                )
+                identity = (size_class.template.index, size_class.key, value)
+                found.setdefault(identity, []).append((part, start))
+        return [
+            _tier_problem([part for part, _ in parts], [start for _, start in parts], self._sizes, self._openings)
+            for _, parts in sorted(found.items(), key=lambda pair: pair[0])
+        ]
 
     def _pinned(self, attempt: PlacementAttempt, key: str, value: str) -> PlacementAttempt | None:
         return self._attempts.pinned(attempt, (Requirement.one_of(key, value),)) if key else attempt
+
+
+def _number(tier_problems: Iterable[_TierProblem]) -> int:
+    """How many pods there are."""
+    return sum(int(tier_problem.problem.counts.sum()) for tier_problem in tier_problems)

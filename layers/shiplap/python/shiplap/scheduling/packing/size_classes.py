@@ -38,25 +38,50 @@ class NodeRule(msgspec.Struct, frozen=True, order=True):
 
 
 class SizeClass(msgspec.Struct, eq=False):
-    """Pod classes that differ only in size, by their indexes in the waiting list, in placing order.
+    """Pod classes that differ only in size; then the part of them that goes to one template, and to one domain of it.
 
-    `attempt` is the first attempt of the first of them. `key` is the one label other than the hostname whose domain has
-    to be decided for them, empty when there is none; `spreads`, `affinity` and `anti` are their constraints over it.
+    `indexes` [classes] are their places in the waiting list, in placing order. `attempt` is the first attempt of the
+    first of them, pinned once their domain is known. `templates` may take them, in this order; just one, once their
+    tier is known, and from then on `counts` [classes] are their pods and `weight` is the mean request of one pod, as a
+    share of all requests.
+
+    `key` is the one label other than the hostname whose domain has to be decided, empty when there is none; `spreads`,
+    `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.
+    `domains` are the values of `key` that a node of the template can have and all of the pods fit in, `reachable` those
+    in which any template can launch a node for such pods. `quotas` is the outcome: the pods that go to each domain.
+
     `owns` are the rules they bring to a node.
     """
 
     attempt: PlacementAttempt
+    indexes: Ints
+    templates: Sequence[NodeClaimTemplate]
     key: str
+    needs_domain: bool
     spreads: tuple[Spread, ...]
     affinity: tuple[int, ...]
     anti: tuple[int, ...]
     owns: tuple[NodeRule, ...]
-    indexes: list[int] = msgspec.field(default_factory=list)
+    counts: Ints
+    weight: float = 0.0
+    domains: tuple[str, ...] = ()
+    reachable: frozenset[str] = frozenset()
+    quotas: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def selected(self) -> frozenset[int]:
         """The terms that count these pods."""
         return self.attempt.pod_class.selected
+
+    @property
+    def template(self) -> NodeClaimTemplate:
+        """The first template that may take them: the one that does, once their tier is known."""
+        return self.templates[0]
+
+    @property
+    def number(self) -> int:
+        """How many pods there are."""
+        return int(self.counts.sum())
 
     def binds(self, terms: Terms) -> bool:
         """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
@@ -64,37 +89,16 @@ class SizeClass(msgspec.Struct, eq=False):
         return bool(self.spreads or self.affinity or self.anti or next(avoided, None) is not None)
 
 
-def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms) -> list[SizeClass]:
+def size_classes_of(
+    waiting: Waiting, attempts: PlacementAttempts, terms: Terms, templates: Sequence[NodeClaimTemplate]
+) -> list[SizeClass]:
     """The size classes that the bulk stage understands, by their first class; other classes belong to none.
 
     Pods that require others of their own kind are understood if all of them are in one size class. Otherwise the domain
     in which they start depends on several size classes.
     """
-    known: dict[object, SizeClass | None] = {}
-    quick: dict[tuple[int, ...], SizeClass | None] = {}
-    for index, (pod_class, _) in enumerate(waiting):
-        # Classes made of one pod specification share these objects, and comparing them by value is not free.
-        same = (
-            id(pod_class.terms),
-            id(pod_class.own_terms),
-            id(pod_class.tolerations),
-            id(pod_class.ports),
-            id(pod_class.constraints),
-            id(pod_class.preferences),
-            id(pod_class.selected),
-            id(pod_class.volumes),
-            pod_class.missed,
-        )
-        if same in quick:
-            size_class = quick[same]
-        else:
-            identity = _identity(pod_class)
-            if identity not in known:
-                known[identity] = _size_class(pod_class, attempts, terms)
-            size_class = quick[same] = known[identity]
-        if size_class is not None:
-            size_class.indexes.append(index)
-    understood = [size_class for size_class in known.values() if size_class is not None]
+    made = (_size_class(indexes, waiting, attempts, terms, templates) for indexes in _alike_but_for_size(waiting))
+    understood = [size_class for size_class in made if size_class is not None]
     series = {
         term: len(size_class.indexes)
         for size_class in understood
@@ -114,6 +118,30 @@ def size_classes_of(waiting: Waiting, attempts: PlacementAttempts, terms: Terms)
     return [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)]
 
 
+def _alike_but_for_size(waiting: Waiting) -> list[list[int]]:
+    """The places of classes that differ only in size, by their first class."""
+    found: dict[object, list[int]] = {}
+    quick: dict[tuple[int, ...], list[int]] = {}
+    for index, (pod_class, _) in enumerate(waiting):
+        # Classes made of one pod specification share these objects, and comparing them by value is not free.
+        same = (
+            id(pod_class.terms),
+            id(pod_class.own_terms),
+            id(pod_class.tolerations),
+            id(pod_class.ports),
+            id(pod_class.constraints),
+            id(pod_class.preferences),
+            id(pod_class.selected),
+            id(pod_class.volumes),
+            pod_class.missed,
+        )
+        alike = quick.get(same)
+        if alike is None:
+            alike = quick[same] = found.setdefault(_identity(pod_class), [])
+        alike.append(index)
+    return list(found.values())
+
+
 def _identity(pod_class: PodClass) -> object:
     return (
         pod_class.terms,
@@ -129,8 +157,15 @@ def _identity(pod_class: PodClass) -> object:
     )
 
 
-def _size_class(pod_class: PodClass, attempts: PlacementAttempts, terms: Terms) -> SizeClass | None:
+def _size_class(
+    indexes: list[int],
+    waiting: Waiting,
+    attempts: PlacementAttempts,
+    terms: Terms,
+    templates: Sequence[NodeClaimTemplate],
+) -> SizeClass | None:
     """None: pods with preferences, that follow others onto one node, or that bind several labels at once."""
+    pod_class = waiting[indexes[0]][0]
     if pod_class.preferences != NO_PREFERENCES:
         return None
     demands = pod_class.constraints
@@ -144,73 +179,46 @@ def _size_class(pod_class: PodClass, attempts: PlacementAttempts, terms: Terms) 
         NodeRule(term, int(term in pod_class.selected)) for term in demands.anti if terms.all[term].key == HOSTNAME
     }
     return SizeClass(
-        attempts.of(pod_class)[0],
-        next(iter(keys), ""),
-        tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),
-        demands.affinity,
-        tuple(term for term in demands.anti if terms.all[term].key != HOSTNAME),
-        tuple(sorted(owns)),
+        attempt=attempts.of(pod_class)[0],
+        indexes=np.array(indexes, np.int64),
+        counts=np.array([len(waiting[index][1]) for index in indexes], np.int64),
+        templates=templates,
+        key=next(iter(keys), ""),
+        needs_domain=bool(keys),
+        spreads=tuple(spread for spread in demands.spreads if spread.key != HOSTNAME),
+        affinity=demands.affinity,
+        anti=tuple(term for term in demands.anti if terms.all[term].key != HOSTNAME),
+        owns=tuple(sorted(owns)),
     )
 
 
-class TierDemand(msgspec.Struct, eq=False):
-    """The part of a size class that one template takes.
-
-    `counts` [classes] are the pods of the classes at `indexes` [classes] in the waiting list. `domains` are the values
-    of `key` that a node of the template can have and all of the pods fit in. `weight` is the mean request of one pod,
-    as a share of all requests. `reachable` are the domains in which any template can launch a node for such pods.
-    `quotas` is the outcome.
-    """
-
-    size_class: SizeClass
-    template: NodeClaimTemplate
-    key: str
-    indexes: Ints
-    counts: Ints
-    domains: tuple[str, ...]
-    reachable: frozenset[str]
-    weight: float
-    quotas: dict[str, int] = msgspec.field(default_factory=dict)
-
-    @property
-    def number(self) -> int:
-        """How many pods there are."""
-        return int(self.counts.sum())
-
-    @property
-    def needs_domain(self) -> bool:
-        """Whether the domain of these pods matters; other pods may go to any domain."""
-        return bool(self.size_class.key)
-
-
 class DomainQuotas:
-    """Decides for all demands of one key; `demands` come in placing order."""
+    """Decides for all size classes of one key, which come in placing order; each is of one template."""
 
-    def __init__(self, key: str, demands: Sequence[TierDemand], topology_counts: TopologyCounts) -> None:
+    def __init__(self, key: str, size_classes: Sequence[SizeClass], topology_counts: TopologyCounts) -> None:
         self._key = key
-        self._tier_demands = demands
+        self._size_classes = size_classes
         self._topology_counts = topology_counts
         self._base: dict[tuple[int, bool], dict[str, int]] = {}
         self._certain: dict[int, dict[str, int]] = {}
         self._added: dict[tuple[int, bool], dict[str, int]] = {}
         self._load: dict[str, float] = {}
-        self._spread_terms = {spread.term for demand in demands for spread in demand.size_class.spreads}
+        self._spread_terms = {spread.term for size_class in size_classes for spread in size_class.spreads}
 
-    def run(self) -> list[TierDemand]:
-        """The demands whose pods all got a domain; `pack` places the others one by one."""
+    def run(self) -> list[SizeClass]:
+        """The size classes whose pods all got a domain; `pack` places the others one by one."""
         settled = []
-        for _, demand in sorted(enumerate(self._tier_demands), key=lambda pair: (*self._rank(pair[1]), pair[0])):
-            quotas = self._quotas(demand)
-            if sum(quotas.values()) == demand.number:
-                demand.quotas = quotas
-                self._record(demand, 1)
-                settled.append(demand)
+        for _, size_class in sorted(enumerate(self._size_classes), key=lambda pair: (*self._rank(pair[1]), pair[0])):
+            quotas = self._quotas(size_class)
+            if sum(quotas.values()) == size_class.number:
+                size_class.quotas = quotas
+                self._record(size_class, 1)
+                settled.append(size_class)
         return self._without_uneven(settled)
 
-    def _rank(self, demand: TierDemand) -> tuple[int, int, int]:
-        size_class = demand.size_class
+    def _rank(self, size_class: SizeClass) -> tuple[int, int, int]:
         follows = [term for term in size_class.affinity if term not in size_class.selected]
-        if not demand.needs_domain:
+        if not size_class.needs_domain:
             order = 6 if any(rule.term in size_class.selected for rule in size_class.owns) else 5
         elif follows:
             order = 4
@@ -220,11 +228,11 @@ class DomainQuotas:
             order = 1
         else:
             order = 2 if size_class.spreads else 3
-        return (order, len(demand.domains), -demand.number)
+        return (order, len(size_class.domains), -size_class.number)
 
-    def _quotas(self, demand: TierDemand) -> dict[str, int]:
-        size_class, number = demand.size_class, demand.number
-        allowed = [value for value in demand.domains if not self._closed(demand, value)]
+    def _quotas(self, size_class: SizeClass) -> dict[str, int]:
+        number = size_class.number
+        allowed = [value for value in size_class.domains if not self._closed(size_class, value)]
         for term in size_class.affinity:
             if term not in size_class.selected or self._has_any(term):
                 allowed = [value for value in allowed if self._certain_count(term, value)]
@@ -239,28 +247,26 @@ class DomainQuotas:
         if level:
             base = [sum(self._count(term, value) for term in level) for value in allowed]
             return _positive(allowed, water_fill(base, number))
-        return self._by_load(demand, allowed)
+        return self._by_load(size_class, allowed)
 
-    def _by_load(self, demand: TierDemand, allowed: Sequence[str]) -> dict[str, int]:
+    def _by_load(self, size_class: SizeClass, allowed: Sequence[str]) -> dict[str, int]:
         """Quotas of pods that no spread counts."""
         loads = [self._load.get(value, 0.0) for value in allowed]
-        spreads = demand.size_class.spreads
-        if spreads and not any(
-            self._topology_counts.terms.all[term].key == self._key for term in demand.size_class.selected
-        ):
+        spreads = size_class.spreads
+        if spreads and not any(self._topology_counts.terms.all[term].key == self._key for term in size_class.selected):
             # They keep every balance wherever it allows them, and together they need fewer nodes.
             counts = [sum(self._count(spread.term, value) for spread in spreads) for value in allowed]
             best = min(range(len(allowed)), key=lambda index: (counts[index], -loads[index], allowed[index]))
-            return {allowed[best]: demand.number}
-        if self._rank(demand)[0] == 6 and sum(loads) > 0:
-            return _positive(allowed, in_proportion(loads, demand.number))
-        each = max(demand.weight, 1e-12)
-        return _positive(allowed, water_fill([round(load / each) for load in loads], demand.number))
+            return {allowed[best]: size_class.number}
+        if self._rank(size_class)[0] == 6 and sum(loads) > 0:
+            return _positive(allowed, in_proportion(loads, size_class.number))
+        each = max(size_class.weight, 1e-12)
+        return _positive(allowed, water_fill([round(load / each) for load in loads], size_class.number))
 
-    def _closed(self, demand: TierDemand, value: str) -> bool:
+    def _closed(self, size_class: SizeClass, value: str) -> bool:
         """Whether anti-affinity, of these pods or of others, keeps them out of a domain."""
-        avoided = demand.size_class.selected & self._topology_counts.terms.anti
-        return any(self._count(term, value) for term in demand.size_class.anti) or any(
+        avoided = size_class.selected & self._topology_counts.terms.anti
+        return any(self._count(term, value) for term in size_class.anti) or any(
             self._count(term, value, keeping=True)
             for term in avoided
             if self._topology_counts.terms.all[term].key == self._key
@@ -292,52 +298,52 @@ class DomainQuotas:
         totals = self._topology_counts.totals(term, self._key, keeping=keeping, certain=certain).tolist()
         return dict(zip(self._topology_counts.values(self._key), totals, strict=True))
 
-    def _record(self, demand: TierDemand, sign: int) -> None:
-        for keys, keeping in ((demand.size_class.selected, False), (demand.size_class.anti, True)):
+    def _record(self, size_class: SizeClass, sign: int) -> None:
+        for keys, keeping in ((size_class.selected, False), (size_class.anti, True)):
             for term in keys:
                 added = self._added.setdefault((term, keeping), {})
-                for value, number in demand.quotas.items():
+                for value, number in size_class.quotas.items():
                     added[value] = added.get(value, 0) + sign * number
-        for value, number in demand.quotas.items():
-            self._load[value] = self._load.get(value, 0.0) + sign * number * demand.weight
+        for value, number in size_class.quotas.items():
+            self._load[value] = self._load.get(value, 0.0) + sign * number * size_class.weight
 
-    def _without_uneven(self, settled: list[TierDemand]) -> list[TierDemand]:
-        """The demands whose spread constraints the outcome keeps."""
+    def _without_uneven(self, settled: list[SizeClass]) -> list[SizeClass]:
+        """The size classes whose spread constraints the outcome keeps."""
         while True:
             uneven = [
-                demand
-                for demand in settled
-                if not all(self._keeps_spread(demand, s, settled) for s in demand.size_class.spreads)
+                size_class
+                for size_class in settled
+                if not all(self._keeps_spread(size_class, s, settled) for s in size_class.spreads)
             ]
             if not uneven:
                 return settled
-            for demand in uneven:
-                self._record(demand, -1)
+            for size_class in uneven:
+                self._record(size_class, -1)
             dropped = set(map(id, uneven))
-            settled = [demand for demand in settled if id(demand) not in dropped]
+            settled = [size_class for size_class in settled if id(size_class) not in dropped]
 
-    def _keeps_spread(self, demand: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
-        if not self._comparable(demand, spread, settled):
+    def _keeps_spread(self, size_class: SizeClass, spread: Spread, settled: Sequence[SizeClass]) -> bool:
+        if not self._comparable(size_class, spread, settled):
             return False
         counts: dict[str, int] = {}
-        domains = set(demand.reachable)
+        domains = set(size_class.reachable)
         if self._topology_counts.base.nodes:
-            standing, present = self._topology_counts.spread(demand.size_class.attempt.pod_class, spread)
+            standing, present = self._topology_counts.spread(size_class.attempt.pod_class, spread)
             values = self._topology_counts.values(self._key)
             counts = dict(zip(values, standing.tolist(), strict=True))
             domains |= {value for value, has in zip(values, present.tolist(), strict=True) if has}
         added = self._added.get((spread.term, False), {})
         final = {value: counts.get(value, 0) + added.get(value, 0) for value in domains}
         lowest = min(final.values(), default=0) if len(final) >= spread.min_domains else 0
-        return all(final.get(value, 0) - lowest <= spread.max_skew for value in demand.quotas)
+        return all(final.get(value, 0) - lowest <= spread.max_skew for value in size_class.quotas)
 
-    def _comparable(self, demand: TierDemand, spread: Spread, settled: Sequence[TierDemand]) -> bool:
+    def _comparable(self, size_class: SizeClass, spread: Spread, settled: Sequence[SizeClass]) -> bool:
         """Whether the constraint counts all nodes of each domain chosen for its pods, or none."""
-        mine = demand.size_class.attempt.pod_class
+        mine = size_class.attempt.pod_class
         narrow = spread.honor_affinity and any(set(term) - {self._key} for term in mine.own_terms)
         if not narrow and not spread.honor_taints:
             return True
-        others = [other.size_class.attempt.pod_class for other in settled if spread.term in other.size_class.selected]
+        others = [other.attempt.pod_class for other in settled if spread.term in other.selected]
         return all(
             (not narrow or other.own_terms == mine.own_terms)
             and (not spread.honor_taints or other.tolerations == mine.tolerations)
@@ -386,11 +392,11 @@ def split_by_quotas(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> 
     """Classes split between problems so that each problem gets an even mix of sizes.
 
     Args:
-        quotas: per demand, how many pods each of its problems gets.
-        counts: per demand, the pods of each of its classes [classes], in placing order.
+        quotas: per size class, how many pods each of its problems gets.
+        counts: per size class, the pods of each of its classes [classes], in placing order.
 
     Returns:
-        Per demand, [classes, problems].
+        Per size class, [classes, problems].
     """
     result: list[Ints] = []
     for turn, (shares, sizes) in enumerate(zip(quotas, counts, strict=True)):
