@@ -183,5 +183,5 @@ def launch(
         overrides=overrides,
         token="token",
     )
-    prepared = fleet_requests.prepare(request, SUBNETS)
-    return Launch(prepared.templates, prepared.overrides)
+    configs = fleet_requests.fleet_configs(request)
+    return Launch(tuple(config.template for config in configs), tuple(config.overrides for config in configs))

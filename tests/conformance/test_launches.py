@@ -159,7 +159,7 @@ def test_51_where_an_overlay_states_prices_ec2_is_told_the_order(
 
 
 def parameters(request: FleetRequest) -> dict[str, Any]:
-    return fleet_requests.parameters(fleet_requests.prepare(request, request.resolved.subnets), request.token)
+    return fleet_requests.parameters(request, fleet_requests.fleet_configs(request), request.token)
 
 
 def test_53_a_fleet_keeps_as_many_values_as_are_asked_for() -> None:
@@ -252,8 +252,8 @@ def test_75_and_77_templates_differ_by_what_nodes_are_told_and_not_by_the_claim(
     request = with_cluster(ground.requests[-1])
 
     def name(changed: FleetRequest) -> str:
-        [template] = fleet_requests.prepare(changed, changed.resolved.subnets).templates
-        return template.name
+        [config] = fleet_requests.fleet_configs(changed)
+        return config.template.name
 
     claim = request.claim
     assert name(replace(request, claims=(replace(claim, name="other"),))) == name(request)
@@ -267,7 +267,7 @@ def test_89_each_reservation_has_a_template_of_its_own_and_on_demand_stays_out_o
     ground.launch(claims())
     ground.launch([replace(item, name="plain") for item in claims(1, rule(labels.CAPACITY_TYPE, "In", ON_DEMAND))])
     into, beside = (
-        fleet_requests.prepare(request, request.resolved.subnets).templates[0].data["CapacityReservationSpecification"]
+        fleet_requests.fleet_configs(request)[0].template.data["CapacityReservationSpecification"]
         for request in map(with_cluster, ground.requests)
     )
     assert into["CapacityReservationPreference"] == "capacity-reservations-only"

@@ -27,7 +27,7 @@ from tests.permissions.recording import Recording
 MOST_MODULES = 49
 SHAPES = (
     *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "BinPackingProblem", "ReducedProblem", "Filling"),
-    *("OpenClaim", "PlannedClaim", "NodeClaim", "FleetRequest", "PreparedLaunch"),
+    *("OpenClaim", "PlannedClaim", "NodeClaim", "FleetRequest"),
 )
 _MOST_ENTRIES = 20
 """Entries of one list that are looked at; those of a list are alike."""

@@ -43,9 +43,13 @@ def request(*overrides: FleetOverride, **changes: Any) -> FleetRequest:
     return msgspec.structs.replace(wanted, **changes)
 
 
+def parameters_of(wanted: FleetRequest) -> dict[str, Any]:
+    return fleet_requests.parameters(wanted, fleet_requests.fleet_configs(wanted), wanted.token)
+
+
 def shown(wanted: FleetRequest) -> list[tuple[str, str, str]]:
     """(type, zone, subnet) of all overrides."""
-    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), wanted.token)
+    parameters = parameters_of(wanted)
     return [
         (item["InstanceType"], item["AvailabilityZone"], item["SubnetId"])
         for config in parameters["LaunchTemplateConfigs"]
@@ -69,31 +73,29 @@ def test_an_offering_is_asked_for_once() -> None:
 
 
 def test_one_template_per_image_and_number_of_pods() -> None:
-    prepared = fleet_requests.prepare(
+    configs = fleet_requests.fleet_configs(
         request(
             override("a.large"),
             override("b.large", max_pods=58),
             override("c.large", ami="ami-2"),
             override("d.large", kubelet_hash="other"),  # nothing of it is in this template
-        ),
-        SUBNETS,
+        )
     )
-    assert len(prepared.templates) == 3
-    assert sorted(len(group) for group in prepared.overrides) == [1, 1, 2]
-    assert {template.data["ImageId"] for template in prepared.templates} == {"ami-1", "ami-2"}
+    assert sorted(len(config.overrides) for config in configs) == [1, 1, 2]
+    assert {config.template.data["ImageId"] for config in configs} == {"ami-1", "ami-2"}
 
 
 def test_at_most_fifty_templates_those_of_the_cheapest() -> None:
     overrides = [override(f"t{n:03d}.large", price=100 - n, max_pods=10 + n) for n in range(60)]
-    prepared = fleet_requests.prepare(request(*overrides), SUBNETS)
-    assert len(prepared.templates) == 50
-    types = {item.instance_type for group in prepared.overrides for item in group}
+    configs = fleet_requests.fleet_configs(request(*overrides))
+    assert len(configs) == 50
+    types = {item.instance_type for config in configs for item in config.overrides}
     assert types == {f"t{n:03d}.large" for n in range(10, 60)}
 
 
 def test_templates_are_named_after_their_content() -> None:
     def name(**changes: Any) -> str:
-        return fleet_requests.prepare(request(**changes), SUBNETS).templates[0].name
+        return fleet_requests.fleet_configs(request(**changes))[0].template.name
 
     claim = request().claim
     assert name() == name()
@@ -114,7 +116,7 @@ def test_templates_are_named_after_their_content() -> None:
 )
 def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: str) -> None:
     wanted = request(capacity_type=capacity_type)
-    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
+    parameters = parameters_of(wanted)
     assert parameters[options] == {"AllocationStrategy": strategy}
     assert ("OnDemandOptions" in parameters) != ("SpotOptions" in parameters)
     assert parameters["TargetCapacitySpecification"] == {
@@ -136,7 +138,7 @@ def test_strategy_by_capacity_type(capacity_type: str, options: str, strategy: s
 def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: str) -> None:
     def options(capacity_type: str) -> Any:
         wanted = request(capacity_type=capacity_type, strategy=own)
-        return fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
+        return parameters_of(wanted)
 
     assert options("on-demand")["OnDemandOptions"] == {"AllocationStrategy": on_demand}
     assert options("spot")["SpotOptions"] == {"AllocationStrategy": spot}
@@ -144,7 +146,7 @@ def test_a_pool_may_have_a_strategy_of_its_own(own: str, on_demand: str, spot: s
 
 def test_priorities_are_whole_numbers_the_cheapest_first() -> None:
     wanted = request(override("dear", price=0.4), override("cheap", price=0.05), override("same", price=0.4))
-    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), wanted.token)
+    parameters = parameters_of(wanted)
     [config] = parameters["LaunchTemplateConfigs"]
     priorities = {item["InstanceType"]: item["Priority"] for item in config["Overrides"]}
     assert priorities == {"cheap": 0, "dear": 1, "same": 1}
@@ -160,7 +162,7 @@ def test_tokens_fit_into_what_ec2_takes() -> None:
 
 def test_tags_of_instances_volumes_and_the_fleet() -> None:
     wanted = request()
-    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
+    parameters = parameters_of(wanted)
     specifications = {item["ResourceType"]: item["Tags"] for item in parameters["TagSpecifications"]}
     assert set(specifications) == {"instance", "volume", "fleet"}
     assert {"Key": "shiplap.dev/nodeclaim", "Value": "default-1"} in specifications["instance"]
@@ -169,7 +171,7 @@ def test_tags_of_instances_volumes_and_the_fleet() -> None:
 
 def test_a_fleet_of_many_says_how_many_and_names_no_claim() -> None:
     wanted = request(claims=(request().claim, msgspec.structs.replace(request().claim, name="default-2")))
-    parameters = fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t")
+    parameters = parameters_of(wanted)
     assert parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2
     keys = {tag["Key"] for tag in parameters["TagSpecifications"][0]["Tags"]}
     assert "shiplap.dev/launch" in keys
@@ -182,7 +184,8 @@ def error(code: str, name: str = "m5.large", **where: str) -> dict[str, Any]:
 
 
 def test_failures_are_listed_once_per_offering_and_code() -> None:
-    prepared = fleet_requests.prepare(request(), SUBNETS)
+    wanted = request()
+    configs = fleet_requests.fleet_configs(wanted)
     answer: Any = {
         "Errors": [
             error("InsufficientInstanceCapacity"),
@@ -192,13 +195,13 @@ def test_failures_are_listed_once_per_offering_and_code() -> None:
             error("InsufficientCidrBlocks", "b.large"),
         ]
     }
-    assert fleet_requests.failures_of(prepared, answer) == (
+    assert fleet_requests.failures_of(wanted, configs, answer) == (
         OfferingFailure("a.large", "a", "on-demand", "InsufficientFreeAddressesInSubnet", "subnet", "m", "subnet-a2"),
         OfferingFailure("b.large", "a", "on-demand", "InsufficientCidrBlocks", "subnet", "m", "subnet-a2"),
         OfferingFailure("m5.large", "a", "on-demand", "InsufficientInstanceCapacity", "capacity", "m"),
         OfferingFailure("m5.large", "b", "on-demand", "UnfulfillableCapacity", "capacity", "m"),
     )
-    assert fleet_requests.instances_of(prepared, answer, 1.0) == ()
+    assert fleet_requests.instances_of(wanted, configs, answer, 1.0) == ()
 
 
 def test_only_a_fleet_that_failed_for_its_templates_alone_is_repeated() -> None:
@@ -270,7 +273,7 @@ def test_the_context_is_for_launches_that_keep_their_minimum_of_values(
     wanted = request(node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(context="c-1")))
     claim = with_fields(wanted.claim, annotations=annotations)
     wanted = msgspec.structs.replace(wanted, claims=(claim,))
-    assert fleet_requests.parameters(fleet_requests.prepare(wanted, SUBNETS), "t").get("Context") == context
+    assert parameters_of(wanted).get("Context") == context
 
 
 SPREAD_FULL = (
@@ -290,7 +293,7 @@ def refused(message: str, group: str) -> set[tuple[str, str, str]]:
         }
         for name in ("m5.large", "c5.large")
     ]
-    failures = fleet_requests.failures_of(fleet_requests.prepare(wanted, SUBNETS), {"Errors": errors})  # type: ignore[typeddict-item]
+    failures = fleet_requests.failures_of(wanted, fleet_requests.fleet_configs(wanted), {"Errors": errors})  # type: ignore[typeddict-item]
     return {failure.scope for failure in failures}
 
 

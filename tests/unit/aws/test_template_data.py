@@ -238,9 +238,9 @@ def test_what_boots_otherwise_has_a_template_of_its_own() -> None:
         kubelet={"kubeReserved": {"cpu": "vcpus * 10"}},
         resolved={"capacity_reservations": RESERVATIONS},
     )
-    prepared = fleet_requests.prepare(wanted, SUBNETS)
-    assert sorted(len(group) for group in prepared.overrides) == [1, 1, 1, 2]
-    assert len({template.name for template in prepared.templates}) == 4
+    configs = fleet_requests.fleet_configs(wanted)
+    assert sorted(len(config.overrides) for config in configs) == [1, 1, 1, 2]
+    assert len({config.template.name for config in configs}) == 4
 
 
 def test_the_class_is_part_of_a_templates_name() -> None:
@@ -248,5 +248,5 @@ def test_the_class_is_part_of_a_templates_name() -> None:
     other = msgspec.structs.replace(
         other, node_class=msgspec.structs.replace(other.node_class, metadata=ObjectMeta(name="other"))
     )
-    names = {fleet_requests.prepare(wanted, SUBNETS).templates[0].name for wanted in (one, other)}
+    names = {fleet_requests.fleet_configs(wanted)[0].template.name for wanted in (one, other)}
     assert len(names) == 1  # it is in the claim, from which its tags and labels are made

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws import tags
 from shiplap.aws.ec2 import fleet_requests
-from shiplap.aws.ec2.fleet_requests import first_answer
+from shiplap.aws.ec2.fleet_requests import FleetConfigs, first_answer
 from shiplap.aws.ec2.launch_dry_run import dry_run_launch
 from shiplap.aws.ec2.launch_templates import LaunchTemplates, sweep_templates
 from shiplap.aws.ec2_errors import (
@@ -157,33 +157,34 @@ class Ec2Compute:
             AwsThrottled: worth another try later.
             AwsError: EC2 refused, or the outcome is unknown.
         """
-        prepared = fleet_requests.prepare(request, request.resolved.subnets, self._install)
-        if not prepared.templates:
+        configs = fleet_requests.fleet_configs(request, self._install)
+        if not configs:
             reason = "no subnet with free addresses in the zones asked for"
-            return FleetResult((), fleet_requests.all_failed(prepared, NO_ADDRESSES, SUBNET, reason))
+            return FleetResult((), fleet_requests.all_failed(request, configs, NO_ADDRESSES, SUBNET, reason))
         try:
-            answer = self._create_fleet(prepared)
+            answer = self._create_fleet(request, configs)
         except ClientError as error:
-            return self._refused(prepared, error)
+            return self._refused(request, configs, error)
         except NO_ANSWER as error:
             raise aws_error("create a fleet", error) from error
         result = FleetResult(
-            fleet_requests.instances_of(prepared, answer, self._clock()), fleet_requests.failures_of(prepared, answer)
+            fleet_requests.instances_of(request, configs, answer, self._clock(), self._install),
+            fleet_requests.failures_of(request, configs, answer),
         )
         if len(result.instances) < request.wanted and not result.failures:
-            return self._asked_for(prepared, answer.get("FleetId", ""), result)
+            return self._asked_for(request, configs, answer.get("FleetId", ""), result)
         return result
 
-    def _create_fleet(self, prepared: fleet_requests.PreparedLaunch) -> CreateFleetResultTypeDef:
+    def _create_fleet(self, request: FleetRequest, configs: FleetConfigs) -> CreateFleetResultTypeDef:
         """Ask again, after a pause, when EC2 does not find a launch template: it was deleted, or made a moment ago.
 
         Raises what botocore raises, as it comes.
         """
-        token = prepared.request.token
+        token, templates = request.token, [config.template for config in configs]
         for pause_s in _TEMPLATE_PAUSES_S:
-            self._templates.ensure(prepared.templates)
+            self._templates.ensure(templates)
             try:
-                answer = self._ec2.create_fleet(**fleet_requests.parameters(prepared, token))
+                answer = self._ec2.create_fleet(**fleet_requests.parameters(request, configs, token, self._install))
             except ClientError as error:
                 if code_of(error) not in TEMPLATE_GONE:
                     raise
@@ -191,12 +192,14 @@ class Ec2Compute:
                 if not fleet_requests.template_is_gone(answer):
                     return answer
                 token = f"{token}-again"  # the answer proves that nothing was launched, and keeps its token for itself
-            self._templates.forget(template.name for template in prepared.templates)
+            self._templates.forget(template.name for template in templates)
             self._sleep(pause_s)
-        self._templates.ensure(prepared.templates)
-        return self._ec2.create_fleet(**fleet_requests.parameters(prepared, token))
+        self._templates.ensure(templates)
+        return self._ec2.create_fleet(**fleet_requests.parameters(request, configs, token, self._install))
 
-    def _asked_for(self, prepared: fleet_requests.PreparedLaunch, fleet_id: str, answered: FleetResult) -> FleetResult:
+    def _asked_for(
+        self, request: FleetRequest, configs: FleetConfigs, fleet_id: str, answered: FleetResult
+    ) -> FleetResult:
         """The result of a fleet that was answered with fewer instances than were wanted, and without errors.
 
         EC2 may know more a moment later: by the launch's tag, or of the fleet itself.
@@ -204,12 +207,11 @@ class Ec2Compute:
         Raises:
             AwsError: it does not tell; the outcome is unknown.
         """
-        request = prepared.request
         best = answered
         for pause_s in _FLEET_PAUSES_S:
             self._sleep(pause_s)
             shown = FleetResult(self.launched(request.claim.cluster, request.token))
-            told = first_answer(self._ec2, prepared, self._clock(), fleet_id) or answered
+            told = self._first_answer(request, configs, fleet_id) or answered
             best = max(best, shown, told, key=lambda result: (len(result.instances), len(result.failures)))
             if len(best.instances) >= request.wanted or best.failures:
                 return best
@@ -217,27 +219,29 @@ class Ec2Compute:
             return best
         raise AwsError(f"fleet {fleet_id} of launch {request.token} shows neither instances nor errors")
 
-    def _refused(self, prepared: fleet_requests.PreparedLaunch, error: ClientError) -> FleetResult:
+    def _refused(self, request: FleetRequest, configs: FleetConfigs, error: ClientError) -> FleetResult:
         """What a refusal of the whole fleet means: another offering may do, or an error."""
         code = code_of(error)
-        request = prepared.request
         if code in (TOKEN_REUSED, TOKEN_SPENT):
             found = self.launched(request.claim.cluster, request.token)
             if len(found) >= request.wanted:
                 return FleetResult(found)
-            answered = first_answer(self._ec2, prepared, self._clock())
+            answered = self._first_answer(request, configs)
             if answered is not None:
                 return answered
             if code == TOKEN_SPENT:  # an instance of the launch has ended: another try needs another token
                 message = f"an instance of launch {request.token} has ended"
-                return FleetResult(found, fleet_requests.all_failed(prepared, code, TRANSIENT, message))
+                return FleetResult(found, fleet_requests.all_failed(request, configs, code, TRANSIENT, message))
         translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
         kind = classify(translated.code, str(translated))
         if kind in (CAPACITY, SUBNET, QUOTA):
-            return FleetResult((), fleet_requests.all_failed(prepared, code, kind, str(translated)))
+            return FleetResult((), fleet_requests.all_failed(request, configs, code, kind, str(translated)))
         if kind == CONFIGURATION:
             raise NodeClassNotReady(str(translated), code=code) from error
         raise translated from error
+
+    def _first_answer(self, request: FleetRequest, configs: FleetConfigs, fleet_id: str = "") -> FleetResult | None:
+        return first_answer(self._ec2, request, configs, self._clock(), install=self._install, fleet_id=fleet_id)
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         """Instances tagged as this cluster's that are not terminated, oldest first; not those of other installs.

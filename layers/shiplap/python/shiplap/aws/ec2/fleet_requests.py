@@ -8,7 +8,7 @@ describing instances is certain to show all of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from shiplap.aws import tags
 from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template
 from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.failures import FAILURES
-from shiplap.instances.catalog.resolved_nodeclass import Subnet, emptiest_subnets
+from shiplap.instances.catalog.resolved_nodeclass import emptiest_subnets
 from shiplap.instances.offerings.unavailability import ANY
 from shiplap.kubernetes import labels
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
@@ -49,32 +49,28 @@ _SPOT_STRATEGIES = {
 }
 
 
-class PreparedLaunch(msgspec.Struct, frozen=True):
-    """A fleet request worked out: overrides by launch template, and the subnet each zone's instances go to."""
+class FleetConfig(msgspec.Struct, frozen=True):
+    """Offerings that are launched from one template."""
 
-    request: FleetRequest
-    templates: tuple[LaunchTemplate, ...]
-    overrides: tuple[tuple[FleetOverride, ...], ...]
-    subnets: dict[str, str]
-    install: str = ""
-
-    @property
-    def reservation(self) -> str:
-        """The capacity reservation it goes into, empty for none: a launch goes into one."""
-        return next((override.reservation for group in self.overrides for override in group), "")
+    template: LaunchTemplate
+    overrides: tuple[FleetOverride, ...]
 
 
-def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "") -> PreparedLaunch:
-    """Choose types, subnets and launch templates; what is made is tagged as the install's.
+FleetConfigs = Sequence[FleetConfig]
+"""What a request asks EC2 for: one entry for each launch template."""
 
-    The cheapest 60 types are kept, in each zone the subnet with most free addresses, and one template for all that boot
-    alike, at most as many as EC2 takes. Offerings in zones without a subnet are left out.
+
+def fleet_configs(request: FleetRequest, install: str = "") -> FleetConfigs:
+    """The types and launch templates of a request; what is made is tagged as the install's.
+
+    The cheapest 60 types are kept, and one template for all that boot alike, at most as many as EC2 takes. Offerings in
+    zones without a subnet are left out.
 
     Raises:
         NodeClassNotReady: the launch templates cannot be made.
     """
-    best = emptiest_subnets(subnets)
-    kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in best])
+    subnets = subnet_ids(request)
+    kept = cheapest_types([override for override in sorted(request.overrides) if override.zone in subnets])
     groups: dict[tuple[object, ...], list[FleetOverride]] = {}
     for override in kept[:MAX_OVERRIDES]:
         boots = (override.ami, override.max_pods, override.kubelet_values, override.fabric_adapters)
@@ -86,13 +82,21 @@ def prepare(request: FleetRequest, subnets: Iterable[Subnet], install: str = "")
         made = launch_template(request, group[0], install)
         _, overrides = by_name.setdefault(made.name, (made, []))
         overrides += group
-    return PreparedLaunch(
-        request,
-        tuple(made for made, _ in by_name.values()),
-        tuple(tuple(overrides) for _, overrides in by_name.values()),
-        {zone: subnet.id for zone, subnet in best.items()},
-        install,
-    )
+    return tuple(FleetConfig(made, tuple(overrides)) for made, overrides in by_name.values())
+
+
+def subnet_ids(request: FleetRequest) -> dict[str, str]:
+    """The subnet that each zone's instances go to: the one with most free addresses."""
+    return {zone: subnet.id for zone, subnet in emptiest_subnets(request.resolved.subnets).items()}
+
+
+def _all_overrides(configs: FleetConfigs) -> list[FleetOverride]:
+    return [override for config in configs for override in config.overrides]
+
+
+def _reservation(configs: FleetConfigs) -> str:
+    """The capacity reservation that a launch goes into, empty for none: a launch goes into one."""
+    return next((override.reservation for override in _all_overrides(configs)), "")
 
 
 def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
@@ -106,12 +110,11 @@ def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
     return list(kept.values())
 
 
-def parameters(launch: PreparedLaunch, token: str) -> dict[str, Any]:
+def parameters(request: FleetRequest, configs: FleetConfigs, token: str, install: str = "") -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
-    request = launch.request
-    common_tags = tags.written(tags.of_launch(request, launch.install))
-    target = _target(launch)
-    priorities = _priorities(launch)
+    common_tags = tags.written(tags.of_launch(request, install))
+    target = _target(request, configs)
+    subnets, priorities = subnet_ids(request), _priorities(configs)
     wanted: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(token),
@@ -119,10 +122,7 @@ def parameters(launch: PreparedLaunch, token: str) -> dict[str, Any]:
             "TotalTargetCapacity": request.wanted,
             "DefaultTargetCapacityType": target,
         },
-        "LaunchTemplateConfigs": [
-            _config(made, overrides, launch.subnets, priorities)
-            for made, overrides in zip(launch.templates, launch.overrides, strict=True)
-        ],
+        "LaunchTemplateConfigs": [_config(config, subnets, priorities) for config in configs],
         "TagSpecifications": [
             {"ResourceType": resource, "Tags": common_tags} for resource in ("instance", "volume", "fleet")
         ],
@@ -141,12 +141,11 @@ def parameters(launch: PreparedLaunch, token: str) -> dict[str, Any]:
     return wanted
 
 
-def _target(launch: PreparedLaunch) -> str:
+def _target(request: FleetRequest, configs: FleetConfigs) -> str:
     """What the fleet is to buy. An ordinary reservation is on-demand capacity that the launch template aims at."""
-    request = launch.request
     if request.capacity_type != labels.RESERVED:
         return request.capacity_type
-    chosen = {override.reservation for group in launch.overrides for override in group}
+    chosen = {override.reservation for override in _all_overrides(configs)}
     for held in request.resolved.capacity_reservations:
         if held.id in chosen and held.type == "capacity-block":
             return "capacity-block"
@@ -155,9 +154,9 @@ def _target(launch: PreparedLaunch) -> str:
     return labels.ON_DEMAND
 
 
-def _priorities(launch: PreparedLaunch) -> dict[float, int]:
+def _priorities(configs: FleetConfigs) -> dict[float, int]:
     """EC2's priority of each price: whole numbers from 0, the lowest goes first."""
-    prices = {override.price for group in launch.overrides for override in group}
+    prices = {override.price for override in _all_overrides(configs)}
     return {price: place for place, price in enumerate(sorted(prices))}
 
 
@@ -167,15 +166,12 @@ def client_token(token: str) -> str:
 
 
 def _config(
-    made: LaunchTemplate,
-    overrides: Iterable[FleetOverride],
-    subnets: Mapping[str, str],
-    priorities: Mapping[float, int],
+    config: FleetConfig, subnets: Mapping[str, str], priorities: Mapping[float, int]
 ) -> FleetLaunchTemplateConfigRequestTypeDef:
     return {
-        "LaunchTemplateSpecification": {"LaunchTemplateName": made.name, "Version": "$Latest"},
+        "LaunchTemplateSpecification": {"LaunchTemplateName": config.template.name, "Version": "$Latest"},
         "Overrides": [
-            _override(override, subnets[override.zone], priorities[override.price]) for override in overrides
+            _override(override, subnets[override.zone], priorities[override.price]) for override in config.overrides
         ],
     }
 
@@ -190,16 +186,18 @@ def _override(override: FleetOverride, subnet_id: str, priority: int) -> FleetLa
     }
 
 
-def instances_of(launch: PreparedLaunch, answer: FleetAnswer, launched_at: float) -> tuple[Instance, ...]:
+def instances_of(
+    request: FleetRequest, configs: FleetConfigs, answer: FleetAnswer, launched_at: float, install: str = ""
+) -> tuple[Instance, ...]:
     """The instances a fleet gave, by id."""
-    request = launch.request
+    subnets = subnet_ids(request)
     found = []
     for group in answer.get("Instances", ()):
         override = group.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         alike = Instance(
             id="",
             instance_type=str(group.get("InstanceType") or override.get("InstanceType", "")),
-            zone=override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
+            zone=override.get("AvailabilityZone") or _zone(subnets, override.get("SubnetId", "")),
             capacity_type=request.capacity_type,
             ami=override.get("ImageId", ""),
             state="pending",
@@ -208,8 +206,8 @@ def instances_of(launch: PreparedLaunch, answer: FleetAnswer, launched_at: float
             claim=request.claim.name if request.wanted == 1 else "",
             node_pool=request.claim.plan.node_pool,
             launch=request.token,
-            install=launch.install,
-            reservation=launch.reservation,
+            install=install,
+            reservation=_reservation(configs),
             subnet=override.get("SubnetId", ""),
             security_groups=tuple(sorted(request.resolved.security_groups)),
         )
@@ -217,8 +215,9 @@ def instances_of(launch: PreparedLaunch, answer: FleetAnswer, launched_at: float
     return tuple(sorted(found, key=lambda instance: instance.id))
 
 
-def failures_of(launch: PreparedLaunch, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
+def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
     """Why offerings were refused, one failure per offering and code, sorted."""
+    subnets = subnet_ids(request)
     found: dict[tuple[str, str, str], OfferingFailure] = {}
     for error in answer.get("Errors", ()):
         override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
@@ -227,27 +226,29 @@ def failures_of(launch: PreparedLaunch, answer: FleetAnswer) -> tuple[OfferingFa
         full = GROUP_FULL in message
         failure = OfferingFailure(
             ANY if full else str(override.get("InstanceType", "")),
-            override.get("AvailabilityZone") or _zone(launch, override.get("SubnetId", "")),
-            ANY if full else launch.request.capacity_type,
+            override.get("AvailabilityZone") or _zone(subnets, override.get("SubnetId", "")),
+            ANY if full else request.capacity_type,
             code,
             kind,
             message,
             override.get("SubnetId", "") if kind == SUBNET else "",
-            launch.request.group,
-            launch.reservation,
+            request.group,
+            _reservation(configs),
         )
         found.setdefault((failure.instance_type, failure.zone, code), failure)
     return tuple(sorted(found.values()))
 
 
-def all_failed(launch: PreparedLaunch, code: str, kind: str, message: str) -> tuple[OfferingFailure, ...]:
+def all_failed(
+    request: FleetRequest, configs: FleetConfigs, code: str, kind: str, message: str
+) -> tuple[OfferingFailure, ...]:
     """One failure for each offering that was asked for, when EC2 refused the request as a whole."""
-    overrides = [override for group in launch.overrides for override in group] or launch.request.overrides
+    overrides = _all_overrides(configs) or request.overrides
     offerings = {(override.instance_type, override.zone) for override in overrides}
-    capacity_type = launch.request.capacity_type
-    about = {"group": launch.request.group, "reservation": launch.reservation}
+    about = {"group": request.group, "reservation": _reservation(configs)}
     return tuple(
-        OfferingFailure(name, zone, capacity_type, code, kind, message, **about) for name, zone in sorted(offerings)
+        OfferingFailure(name, zone, request.capacity_type, code, kind, message, **about)
+        for name, zone in sorted(offerings)
     )
 
 
@@ -257,8 +258,8 @@ def template_is_gone(answer: CreateFleetResultTypeDef) -> bool:
     return not answer.get("Instances") and bool(codes) and codes <= set(TEMPLATE_GONE)
 
 
-def _zone(launch: PreparedLaunch, subnet_id: str) -> str:
-    return next((zone for zone, known in launch.subnets.items() if known == subnet_id), "")
+def _zone(subnets: Mapping[str, str], subnet_id: str) -> str:
+    return next((zone for zone, known in subnets.items() if known == subnet_id), "")
 
 
 _LOG = logging.getLogger(__name__)
@@ -267,23 +268,31 @@ _UNDER_WAY = ("pending_fulfillment", "pending_termination")
 _NEVER_NODES = ("shutting-down", "terminated", "stopping", "stopped")
 
 
-def first_answer(ec2: EC2Client, launch: PreparedLaunch, launched_at: float, fleet_id: str = "") -> FleetResult | None:
+def first_answer(
+    ec2: EC2Client,
+    request: FleetRequest,
+    configs: FleetConfigs,
+    launched_at: float,
+    *,
+    install: str = "",
+    fleet_id: str = "",
+) -> FleetResult | None:
     """What the fleets of a launch gave, but for instances that have ended since; None while that is not certain.
 
     None, too, when EC2 refuses to tell: then its instances are looked for by tag for as long as they may be hidden.
     With the id of its fleet, the fleet need not be found by tag.
     """
-    token = launch.request.token
+    token = request.token
     try:
         found = _fleets(ec2, [fleet_id] if fleet_id else _ids(ec2, token))
         if not found or any(item.get("ActivityStatus") in _UNDER_WAY for item in found):
             return None
-        given = [each for item in found for each in instances_of(launch, item, launched_at)]
+        given = [each for item in found for each in instances_of(request, configs, item, launched_at, install)]
         instances = _still_there(ec2, sorted(given, key=lambda instance: instance.id))
     except FAILURES as error:
         _LOG.warning("the fleet of launch %s was not found: %s", token, error)
         return None
-    return FleetResult(instances, tuple(failure for item in found for failure in failures_of(launch, item)))
+    return FleetResult(instances, tuple(failure for item in found for failure in failures_of(request, configs, item)))
 
 
 def _ids(ec2: EC2Client, token: str) -> list[str]:

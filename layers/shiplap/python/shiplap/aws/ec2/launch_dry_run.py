@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2 import EC2Client
 
-    from shiplap.aws.ec2.launch_templates import LaunchTemplates
+    from shiplap.aws.ec2.launch_templates import LaunchTemplate, LaunchTemplates
     from shiplap.ports import FleetRequest
 
 _WOULD_DO = "DryRunOperation"
@@ -46,19 +46,19 @@ def dry_run_launch(
         NodeClassNotReady: user data or volumes cannot be made of what is written.
         AwsThrottled, AwsError: EC2 did not answer the question.
     """
-    prepared = fleet_requests.prepare(request, request.resolved.subnets, install)
-    if not prepared.templates:
+    configs = fleet_requests.fleet_configs(request, install)
+    if not configs:
         return None
     try:
-        templates.ensure(prepared.templates[:1])
+        templates.ensure([configs[0].template])
     except NodeClassNotReady as error:
         return _problem(_of_template(error), str(error))
-    asked = fleet_requests.parameters(prepared, request.token) | {"DryRun": True}
+    asked = fleet_requests.parameters(request, configs, request.token, install) | {"DryRun": True}
     asked["LaunchTemplateConfigs"] = asked["LaunchTemplateConfigs"][:1]
     del asked["ClientToken"]  # it belongs to launches
     if refusal := _refusal("create a fleet", lambda: ec2.create_fleet(**asked)):
         return _problem("CreateFleetAuthCheckFailed", refusal)
-    return _run(ec2, prepared)
+    return _run(ec2, request, configs[0], install)
 
 
 def _of_template(error: NodeClassNotReady) -> str:
@@ -67,12 +67,15 @@ def _of_template(error: NodeClassNotReady) -> str:
     return "UserDataSizeLimitExceeded" if _TOO_LARGE in str(error) else error.code
 
 
-def _run(ec2: EC2Client, prepared: fleet_requests.PreparedLaunch) -> NodeClassProblem | None:
+def _run(
+    ec2: EC2Client, request: FleetRequest, config: fleet_requests.FleetConfig, install: str
+) -> NodeClassProblem | None:
     """The same of an instance: a subnet that would do is enough, else the refusal of the first one counts."""
-    overrides = {override.zone: override for override in reversed(prepared.overrides[0])}
+    overrides = {override.zone: override for override in reversed(config.overrides)}
+    subnets = fleet_requests.subnet_ids(request)
     refusals: list[str] = []
     for zone in sorted(overrides)[:_MOST_SUBNETS]:
-        asked = _instance(prepared, overrides[zone].instance_type, prepared.subnets[zone])
+        asked = _instance(request, config.template, overrides[zone].instance_type, subnets[zone], install)
         refusal = _refusal("run instances", lambda asked=asked: ec2.run_instances(**asked))  # type: ignore[misc]
         if not refusal:
             return None
@@ -82,11 +85,12 @@ def _run(ec2: EC2Client, prepared: fleet_requests.PreparedLaunch) -> NodeClassPr
     return _problem("RunInstancesAuthCheckFailed", refusals[0])
 
 
-def _instance(prepared: fleet_requests.PreparedLaunch, instance_type: str, subnet_id: str) -> dict[str, Any]:
+def _instance(
+    request: FleetRequest, template: LaunchTemplate, instance_type: str, subnet_id: str, install: str
+) -> dict[str, Any]:
     """RunInstances' parameters; the subnet goes on each interface, as a template with interfaces wants it."""
-    template = prepared.templates[0]
     interfaces = [item | {"SubnetId": subnet_id} for item in template.data.get("NetworkInterfaces", ())]
-    common = tags.written(tags.of_launch(prepared.request, prepared.install))
+    common = tags.written(tags.of_launch(request, install))
     asked: dict[str, Any] = {
         "DryRun": True,
         "MinCount": 1,
@@ -99,7 +103,7 @@ def _instance(prepared: fleet_requests.PreparedLaunch, instance_type: str, subne
             *template.data.get("TagSpecifications", ()),
         ],
     }
-    if prepared.request.capacity_type == labels.SPOT:
+    if request.capacity_type == labels.SPOT:
         asked["InstanceMarketOptions"] = {"MarketType": "spot"}
     return asked
 
