@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 import boto3
 
-from shiplap_lab.dev import dev_scenario, running
+from shiplap_lab.dev import running
 from shiplap_lab.dev.local_region import LocalRegion
 from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
+from shiplap_lab.scenarios.scenario import load
 
 CLUSTER = "load"
 SPREAD_S = 10.0
@@ -82,7 +83,7 @@ def run(events: int, tell: Any) -> Load:
         (path / "scenario.yaml").write_text(SCENARIO)
         (path / "manifests").mkdir()
         (path / "manifests" / "nodes.yaml").write_text(MANIFESTS)
-        with LocalRegion(dev_scenario.load(path), path, tell) as stage:
+        with LocalRegion(load(str(path)), tell) as stage:
             return _sent(events, stage, tell)
 
 

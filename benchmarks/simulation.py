@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.run import RunOutcome
-from shiplap_lab.virtual_time.scenario import Play, load
 
 _SEEDS = 8
 

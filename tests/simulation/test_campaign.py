@@ -9,8 +9,8 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from shiplap_lab.scenarios.scenario import FaultKind, Play, load
 from shiplap_lab.simulation.campaign import run_seed
-from shiplap_lab.virtual_time.scenario import FaultKind, Play, load
 
 
 def mixed(placement: str, *, kinds: tuple[FaultKind, ...] = ()) -> Play:
@@ -101,7 +101,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
 
 
 def test_the_same_seed_is_the_same_run_in_another_process() -> None:
-    code = "from shiplap_lab.simulation.campaign import run_seed; from shiplap_lab.virtual_time.scenario import load; "
+    code = "from shiplap_lab.simulation.campaign import run_seed; from shiplap_lab.scenarios.scenario import load; "
     code += "print(run_seed(load('mixed'), 5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)  # noqa: S603

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap_lab.scenarios.scenario import Fault, Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
-from shiplap_lab.virtual_time.scenario import Fault, Play, ReplicaGroup, Wave, load
 
 SEED = 4
 HOURS = 0.3
@@ -47,12 +47,12 @@ class Death(NamedTuple):
 def life() -> Play:
     """Small, and the same each time."""
     play = load("mixed")
-    groups = (ReplicaGroup("web", "900m", "1500Mi", max_unavailable=1), ReplicaGroup("batch", "1", "3Gi"))
+    groups = (PodGroup("web", "900m", "1500Mi", max_unavailable=1), PodGroup("batch", "1", "3Gi"))
     waves = (Wave("web", 4), Wave("batch", 3, at=2.0), Wave("batch", 0, at=8.0), Wave("web", 2, at=9.0))
     changed = {"groups": groups, "waves": waves, "rhythms": (), "chaos": 0, "placement": "nominate"}
     scenario = replace(play.scenario, settle_minutes=45.0, **changed)
-    pools = tuple(pool for pool in play.manifests.node_pools if pool.metadata.name == "spot")
-    return replace(play, scenario=scenario, manifests=replace(play.manifests, node_pools=pools))
+    pools = tuple(pool for pool in play.manifests["demo"].node_pools if pool.metadata.name == "spot")
+    return replace(play, scenario=scenario, manifests={"demo": replace(play.manifests["demo"], node_pools=pools)})
 
 
 def played(*faults: Fault) -> RunOutcome:

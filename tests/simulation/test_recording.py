@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from shiplap.drawing.picture import NodePictureState
 from shiplap_cli.main import run as command
 from shiplap_cli.render.html_simulation import simulation_report
+from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation import recording
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.recording import Timeline, merged, run_with_timeline
 from shiplap_lab.simulation.run import RunOutcome
 from shiplap_lab.virtual_time.invariants import Violation
-from shiplap_lab.virtual_time.scenario import load
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_long_runs_make_records_of_bounded_size(monkeypatch: pytest.MonkeyPatch)
 def test_two_clusters_are_one_picture_with_their_names() -> None:
     play = load("two-clusters")
     _, timeline = run_with_timeline(play, 3, ())
-    names = play.scenario.clusters
+    names = play.scenario.cluster_names
     pools = {pool for frame in timeline.frames for pool in frame.picture.pools if pool}
     assert {pool.split("/")[0] for pool in pools} == set(names)
     assert {pool for sample in timeline.samples for pool in sample.nodes} == pools

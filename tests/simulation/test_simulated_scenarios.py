@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap_cli.main import run as shiplap
+from shiplap_lab.scenarios.scenario import FOLDER, Fault, Play, Rhythm, load, names
 from shiplap_lab.simulation.campaign import first_failure, run_seed, with_fewest_faults
 from shiplap_lab.simulation.chaos import waves_of_rhythms
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.run import Simulation
-from shiplap_lab.virtual_time.scenario import FOLDER, Fault, Play, Rhythm, load, names
 
 QUICK = (
     "api-down",
@@ -156,8 +156,8 @@ def test_some_seeds_are_a_campaign(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_play_is_made_of_what_the_file_says() -> None:
     play = load("two-clusters")
     assert isinstance(play, Play)
-    assert play.scenario.clusters == ("left", "right")
-    assert {pool.metadata.name for pool in play.manifests.node_pools} == {"flex", "spot"}
+    assert play.scenario.cluster_names == ("left", "right")
+    assert {pool.metadata.name for pool in play.manifests["left"].node_pools} == {"flex", "spot"}
 
 
 def test_instances_that_no_claim_remembers_are_ended() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,17 +11,16 @@ from rich.console import Console
 from rich.live import Live
 
 from shiplap_cli.output import Format, Output, emit
-from shiplap_lab.dev import dev_report, dev_scenario, screen
+from shiplap_lab.dev import dev_report, screen
 from shiplap_lab.dev.ending import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion
 from shiplap_lab.dev.observation import RegionObservation
 from shiplap_lab.dev.player import play
+from shiplap_lab.scenarios.scenario import Play, load
 
 
 def dev(
-    name: Annotated[
-        str, typer.Option("--scenario", help="A bundled scenario, or a folder with a scenario.yaml.")
-    ] = "flex-first",
+    name: Annotated[str, typer.Option("--scenario", help="A bundled scenario, or the path of one.")] = "flex-first",
     once: Annotated[bool, typer.Option("--once", help="Print only the report, and end when it is done.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -34,16 +32,15 @@ def dev(
 
     Example: shiplap dev --scenario spot-interruption
     """
-    folder = dev_scenario.folder_of(name)
-    loaded = dev_scenario.load(folder)
+    loaded = load(name)
     live = not once and output is Format.TABLE
     with ended_by_signals():
-        result = _play_live(name, loaded, folder) if live else _play_quietly(name, loaded, folder)
+        result = _play_live(loaded) if live else _play_quietly(loaded)
     emit(result, output, lambda: dev_report.table(result))
     return 0 if all(result.invariants.values()) else 1
 
 
-def _play_quietly(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
+def _play_quietly(loaded: Play) -> dev_report.DevReport:
     """Lines on stderr, so that stdout holds the report alone."""
     started = time.monotonic()
     said: list[str] = []
@@ -53,22 +50,22 @@ def _play_quietly(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> 
             said.append(line)
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
-    with LocalRegion(loaded, folder, tell) as stage:
-        return _keep_logs_of_failure(play(name, loaded, stage, lambda say, _world: tell(say)), stage)
+    with LocalRegion(loaded, tell) as stage:
+        return _keep_logs_of_failure(play(loaded.name, loaded.scenario, stage, lambda say, _world: tell(say)), stage)
 
 
-def _play_live(name: str, loaded: dev_scenario.DevScenario, folder: Path) -> dev_report.DevReport:
+def _play_live(loaded: Play) -> dev_report.DevReport:
     console = Console()
     happened: list[str] = []
-    with console.status("setting up") as status, LocalRegion(loaded, folder, status.update) as stage:
+    with console.status("setting up") as status, LocalRegion(loaded, status.update) as stage:
         status.stop()
         with Live(console=console, refresh_per_second=4, transient=True) as picture:
 
             def show(say: str, world: RegionObservation) -> None:
                 screen.remember(happened, world)
-                picture.update(screen.frame(loaded.about, say, world, happened))
+                picture.update(screen.frame(loaded.scenario.about, say, world, happened))
 
-            return _keep_logs_of_failure(play(name, loaded, stage, show), stage)
+            return _keep_logs_of_failure(play(loaded.name, loaded.scenario, stage, show), stage)
 
 
 def _keep_logs_of_failure(result: dev_report.DevReport, stage: LocalRegion) -> dev_report.DevReport:

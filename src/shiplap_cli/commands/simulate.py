@@ -18,6 +18,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, facts_table, plain_table, write_page
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
+from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import (
     MutantResult,
     compare_manifests,
@@ -30,11 +31,10 @@ from shiplap_lab.simulation.campaign import (
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.recording import Recording, run_recorded
 from shiplap_lab.simulation.run import RunOutcome
-from shiplap_lab.virtual_time.scenario import Play, load
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(help="A bundled scenario, or the path of a scenario's file.")] = "mixed",
+    scenario: Annotated[str, typer.Argument(help="A bundled scenario, or the path of one.")] = "mixed",
     *,
     seed: Annotated[int, typer.Option(help="Everything that chance decides follows from it.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to play, counted from --seed.")] = 1,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
-from shiplap.instances.capacity.described_capacity import described_capacity, nominal_memory
+from shiplap.instances.capacity.described_capacity import described_capacity
 from shiplap.instances.capacity.estimate import eni_limited_pods, max_pods, overhead
 from shiplap.instances.capacity.kubelet_settings import read_kubelet_settings
 from shiplap.instances.catalog.ami_families import FAMILIES
@@ -22,8 +23,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-
-_MIB = 2**20
+from shiplap_lab.scenarios.node_memory import node_memory
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -67,17 +67,12 @@ TrueMemory = Callable[[Ec2InstanceType, str], int]
 """Bytes a kernel really sees, by instance type and AMI."""
 
 
-def usual_memory(kind: Ec2InstanceType, ami: str) -> int:  # noqa: ARG001 - every AMI keeps the same here
-    """Four per cent of what EC2 states is missing, as on most types in the field."""
-    return nominal_memory(kind) * 96 // 100 // _MIB * _MIB
-
-
 class CatalogHardware:
     """Hardware of the types of a catalogue; what kubelet keeps back follows the node's own settings."""
 
-    def __init__(self, catalog: Catalog, true_memory: TrueMemory = usual_memory) -> None:
+    def __init__(self, catalog: Catalog, memory: TrueMemory | None = None) -> None:
         self._types = {kind.instance_type: kind for kind in catalog.types}
-        self._true_memory = true_memory
+        self._memory = memory or partial(node_memory, ())
 
     def __call__(self, machine: Machine, registration: NodeRegistration) -> NodeResources:
         """Capacity and allocatable of one machine. Raises InvalidInput when the catalogue lacks its type."""
@@ -91,7 +86,7 @@ class CatalogHardware:
         if kubelet.pods_per_core and family.pods_per_core:
             pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
         found = described_capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
-        found[MEMORY] = self._true_memory(kind, machine.ami)
+        found[MEMORY] = self._memory(kind, machine.ami)
         found[EPHEMERAL_STORAGE] = found[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
         counted = eni_limited_pods(kind) if family.eni_limited_overhead else pods
         kept = overhead(found, kind.v_cpu_info.default_v_cpus, counted, kubelet)

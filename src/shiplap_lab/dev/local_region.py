@@ -6,7 +6,6 @@ so are the clusters, whose API servers the functions reach over HTTP.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,11 +21,8 @@ from shiplap.aws import tags
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ShiplapError
-from shiplap.instances.capacity.described_capacity import nominal_memory
-from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.objects import Event as KubernetesEvent
-from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Instance
 from shiplap_lab.api_server.server import ApiServer
@@ -34,19 +30,19 @@ from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
-from shiplap_lab.dev.dev_scenario import DevScenario, NodeMemoryRule, Outage, ScenarioCluster
 from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.running import announce_session
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.scenarios.node_memory import node_memory
+from shiplap_lab.scenarios.scenario import InterruptionKind, NodeMemoryRule, Outage, Play, ScenarioCluster
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 _MOMENT_S = 0.3
 _POLL_S = 0.2
-_MIB = 2**20
 
 _KNOWN = [msgspec.json.Decoder(kind) for kind in (Pod, Node, DaemonSet, KubernetesEvent)]
 """Types that several threads convert to: msgspec crashes when two of them learn about a type at the same time."""
@@ -68,17 +64,20 @@ class LocalRegion:
     `tell` receives a line for each phase of the set-up.
     """
 
-    def __init__(self, scenario: DevScenario, folder: Path, tell: Tell) -> None:
-        self._scenario = scenario
-        self._folder = folder
+    def __init__(self, play: Play, tell: Tell) -> None:
+        self._play, self._scenario = play, play.scenario
+        elsewhere = f"it needs virtual time: `shiplap simulate {play.name}`"
+        self._scenario.refuse(
+            "`shiplap dev`", waves=elsewhere, rhythms=elsewhere, faults=elsewhere, chaos=elsewhere, installs=elsewhere
+        )
         self._tell = tell
         self._clock = RealClock()
         self._running = ExitStack()
         self._aws: AwsEmulator | None = None
-        self._truth: tuple[NodeMemoryRule, ...] = scenario.truth
+        self._memory: tuple[NodeMemoryRule, ...] = self._scenario.memory
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
-        self._objects = {cluster.name: _Objects() for cluster in scenario.clusters}
+        self._objects = {cluster.name: _Objects() for cluster in self._scenario.clusters}
 
     def __enter__(self) -> LocalRegion:
         try:
@@ -115,7 +114,7 @@ class LocalRegion:
             outage.instance_type, outage.zone, outage.capacity_type, available=None if outage.over else 0
         )
 
-    def interrupt(self, instance_id: str, kind: str) -> None:
+    def interrupt(self, instance_id: str, kind: InterruptionKind) -> None:
         """What the rules for EC2's events would deliver: the emulator takes no events in the name of AWS."""
         body = {
             "version": "0",
@@ -128,8 +127,8 @@ class LocalRegion:
             QueueUrl=self._deployed.interruption_queue_url, MessageBody=msgspec.json.encode(body).decode()
         )
 
-    def truth(self, rules: Sequence[NodeMemoryRule]) -> None:
-        self._truth = tuple(rules)
+    def set_memory(self, rules: Sequence[NodeMemoryRule]) -> None:
+        self._memory = tuple(rules)
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
         """Create an object; an Event without a time happens now."""
@@ -198,7 +197,7 @@ class LocalRegion:
         self._tell("reading what EC2 sells")
         self._functions = functions = aws.client("lambda")
         _invoke(functions, self._deployed.functions["catalog"], {})
-        self._start_clusters(CatalogHardware(catalog, self._memory))
+        self._start_clusters(CatalogHardware(catalog, lambda kind, ami: node_memory(self._memory, kind, ami)))
         for cluster in self._scenario.clusters:
             _invoke(functions, self._deployed.functions["watch"], {"cluster": cluster.name}, wait=False)
 
@@ -236,7 +235,9 @@ class LocalRegion:
         folder.mkdir(parents=True)
         clusters = []
         for cluster in self._scenario.clusters:
-            shutil.copytree(self._folder / cluster.manifests, folder / cluster.name)
+            (folder / cluster.name).mkdir()
+            written = (msgspec.yaml.encode(item) for item in self._play.written[cluster.name])
+            (folder / cluster.name / "nodes.yaml").write_bytes(b"---\n".join(written))
             clusters.append(
                 {
                     "name": cluster.name,
@@ -287,13 +288,6 @@ class LocalRegion:
         self._running.callback(thread.join)
         self._running.callback(stopping.set)
 
-    def _memory(self, kind: Ec2InstanceType, ami: str) -> int:
-        """Bytes of memory a node really has, by the newest rule of the scenario that speaks about it."""
-        rule = [rule for rule in (NodeMemoryRule(), *self._truth) if rule.applies(kind.instance_type, ami)][-1]
-        if rule.memory:
-            return parse_amount("memory", rule.memory)
-        return int(nominal_memory(kind) * (1 - rule.overhead_percent / 100)) // _MIB * _MIB
-
 
 class _Objects:
     """Typed objects of one API server; one that has not changed is decoded once."""
@@ -311,7 +305,7 @@ class _Objects:
         return cast("T", self._known[key])
 
 
-_INTERRUPTIONS = {
+_INTERRUPTIONS: dict[InterruptionKind, str] = {
     "spot": "EC2 Spot Instance Interruption Warning",
     "rebalance": "EC2 Instance Rebalance Recommendation",
 }

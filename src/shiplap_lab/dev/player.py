@@ -13,16 +13,17 @@ from typing import Any, Protocol
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.dev.checks import unmet
 from shiplap_lab.dev.dev_report import DevReport, summarize
-from shiplap_lab.dev.dev_scenario import (
-    DevScenario,
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
+from shiplap_lab.scenarios.scenario import (
     Expectation,
     Interruption,
+    InterruptionKind,
     NodeMemoryRule,
     Outage,
-    PodGroup,
+    Scenario,
     ScenarioStep,
 )
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
+from shiplap_lab.scenarios.workload import pods_of_step
 
 _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
@@ -42,9 +43,9 @@ class ScenarioRegion(Protocol):
 
     def outage(self, outage: Outage) -> None: ...
 
-    def interrupt(self, instance_id: str, kind: str) -> None: ...
+    def interrupt(self, instance_id: str, kind: InterruptionKind) -> None: ...
 
-    def truth(self, rules: Sequence[NodeMemoryRule]) -> None: ...
+    def set_memory(self, rules: Sequence[NodeMemoryRule]) -> None: ...
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
 
@@ -57,15 +58,15 @@ Show = Callable[[str, RegionObservation], None]
 """Called with the step's text and the newest observation, as often as there is something new to look at."""
 
 
-def play(name: str, scenario: DevScenario, region: ScenarioRegion, show: Show) -> DevReport:
+def play(name: str, scenario: Scenario, region: ScenarioRegion, show: Show) -> DevReport:
     """Play every step; each expectation and each invariant becomes a verdict of the report."""
     verdicts: dict[str, bool] = {}
     ends_at = region.now() + scenario.time_limit_s
     world = region.observe()
-    truth = scenario.truth
+    memory = scenario.memory
     for step in scenario.steps:
-        truth = (*truth, *step.truth)
-        _move(step, truth, region)
+        memory = (*memory, *step.memory)
+        _move(step, memory, region)
         if not step.settle:
             show(step.say, region.observe())
             continue
@@ -79,13 +80,13 @@ def _limit_s(step: ScenarioStep) -> float:
     return _STEP_LIMIT_S * (2.5 if step.disrupt else 1.0)
 
 
-def _move(step: ScenarioStep, truth: Sequence[NodeMemoryRule], region: ScenarioRegion) -> None:
+def _move(step: ScenarioStep, memory: Sequence[NodeMemoryRule], region: ScenarioRegion) -> None:
     for outage in step.outages:
         region.outage(outage)
     for interruption in step.interruptions:
         for instance_id in _instances_of(interruption, region.observe().cluster(step.cluster)):
             region.interrupt(instance_id, interruption.kind)
-    region.truth(truth)
+    region.set_memory(memory)
     if step.delete:
         for pod in region.observe().cluster(step.cluster).workload:
             if any(fnmatchcase(pod.key, glob) for glob in step.delete):
@@ -93,8 +94,8 @@ def _move(step: ScenarioStep, truth: Sequence[NodeMemoryRule], region: ScenarioR
     for item in step.objects:
         region.apply(step.cluster, item)
     for group in step.pods:
-        for index in range(group.count):
-            region.apply(step.cluster, pod_of(group, index))
+        for body in pods_of_step(group):
+            region.apply(step.cluster, body)
 
 
 def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[str]:
@@ -134,7 +135,7 @@ def _text(step: ScenarioStep, missing: list[tuple[Expectation, tuple[str, ...]]]
     return f"{step.say}  [{waits[0]}]" if waits else step.say
 
 
-def _may_wait(scenario: DevScenario) -> frozenset[str]:
+def _may_wait(scenario: Scenario) -> frozenset[str]:
     """Pods whose newest expectation is to stay pending."""
     newest: dict[tuple[str, str], bool] = {}
     for step in scenario.steps:
@@ -147,37 +148,3 @@ def _may_wait(scenario: DevScenario) -> frozenset[str]:
         for index in range(group.count)
         if newest.get((step.cluster, group.name))
     )
-
-
-def _owner(group: PodGroup) -> dict[str, Any]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "name": group.name,
-        "uid": f"replicas-{group.namespace}-{group.name}",
-        "controller": True,
-    }
-
-
-def pod_of(group: PodGroup, index: int) -> dict[str, Any]:
-    """The Kubernetes object of one pod of a group."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{group.name}-{index}",
-            "namespace": group.namespace,
-            "labels": {"app": group.name, **group.labels},
-            **({"ownerReferences": [_owner(group)]} if group.replicas else {}),
-        },
-        "spec": {
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "example/app:v1",
-                    "resources": {"requests": {"cpu": group.cpu, "memory": group.memory, **group.requests}},
-                }
-            ],
-            **group.spec,
-        },
-    }

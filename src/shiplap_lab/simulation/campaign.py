@@ -15,11 +15,11 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from shiplap.manifests.custom_resources import Manifests
+from shiplap_lab.scenarios.scenario import Fault, Play, load
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from shiplap_lab.simulation.recording import Sample, Timeline, run_with_timeline
 from shiplap_lab.simulation.run import RunOutcome, Simulation
-from shiplap_lab.virtual_time.scenario import Fault, Play, load
 
 _MOST_TRIES = 120
 """Runs that shrinking may take."""
@@ -124,7 +124,8 @@ def compare_manifests(
 ) -> tuple[ComparedRun, ComparedRun]:
     """The play with its own manifests and with others, same seed and faults, both until the earlier of their ends."""
     faults = draw_faults(play.scenario, seed)
-    runs = [run_with_timeline(item, seed, faults, hours) for item in (play, replace(play, manifests=other))]
+    changed = replace(play, manifests=dict.fromkeys(play.manifests, other))
+    runs = [run_with_timeline(item, seed, faults, hours) for item in (play, changed)]
     until = min(outcome.ended_at for outcome, _ in runs)
     mine, others = (ComparedRun(figures(*run, until), run[0], _until(run[1], until)) for run in runs)
     return mine, others

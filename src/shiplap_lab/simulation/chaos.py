@@ -7,7 +7,7 @@ from math import ceil, pi, sin
 from random import Random
 
 from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
-from shiplap_lab.virtual_time.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
+from shiplap_lab.scenarios.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
 
 ANY = "any"
 """The value of `placement` that leaves the choice to the seed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -40,6 +40,14 @@ def offers_of(snapshot: Snapshot) -> Offers | None:
     if not rows or any(row[-1] <= 0 for row in rows):
         return None
     return Offers(np.array([row[:-1] for row in rows]), np.array([row[-1] for row in rows]))
+
+
+def merged_offers(offers: Sequence[Offers | None]) -> Offers | None:
+    """Everything that is offered; None if one of them bounds nothing, or there are none."""
+    known = [item for item in offers if item is not None]
+    if not known or len(known) < len(offers):
+        return None
+    return Offers(np.concatenate([item.net for item in known]), np.concatenate([item.price for item in known]))
 
 
 def hourly_bound(offers: Offers, requested: Mapping[str, int]) -> float | None:

@@ -26,9 +26,9 @@ from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
-from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
+from shiplap_lab.scenarios.scenario import Fault, Play
+from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, merged_offers, offers_of
 from shiplap_lab.simulation.run import RunOutcome, Simulation
-from shiplap_lab.virtual_time.scenario import Fault, Play
 from shiplap_lab.virtual_time.supply import REGION, catalog
 
 _MOST_SAMPLES = 2000
@@ -80,7 +80,7 @@ class Recording:
         self._sample_every = self._frame_every = 1
         sold = catalog()
         self._prices = catalog_prices(sold)
-        self._offers = _offers(play.manifests)
+        self._offers = _offers_of_clusters(tuple(play.manifests.values()))
         self._requests: dict[str, tuple[int, int]] = {}
         simulation.observers.append(self.look)
 
@@ -229,6 +229,12 @@ def _named(cluster: str, pool: str, *, many: bool) -> str:
 
 def _every_other(entries: Sequence[Entry]) -> list[Entry]:
     return list(entries[::2])
+
+
+def _offers_of_clusters(manifests: Sequence[Manifests]) -> Offers | None:
+    """What any of the clusters may launch; clusters with the same manifests count once."""
+    different = [item for index, item in enumerate(manifests) if item not in manifests[:index]]
+    return merged_offers([_offers(item) for item in different])
 
 
 def _offers(manifests: Manifests) -> Offers | None:

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.cluster.watcher import ChangeBatch
 from shiplap.flows.lifecycle.pod_placement import NONE
@@ -19,18 +20,18 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
-from shiplap.settings import ClusterSettings
+from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
+from shiplap_lab.scenarios.scenario import Fault, Play, ScenarioCluster, Wave
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
 from shiplap_lab.virtual_time.invariants import InvariantChecker, Violation
-from shiplap_lab.virtual_time.scenario import Fault, Play, Wave
-from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext, settings_of
+from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext
 from shiplap_lab.virtual_time.simulated_machines import (
     STEP_S,
     ClusterChanges,
@@ -87,6 +88,10 @@ class Simulation:
 
     def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
         scenario = play.scenario
+        scenario.refuse(
+            "`shiplap simulate`",
+            steps=f"they last until expectations are met, in real time: `shiplap dev --scenario {play.name}`",
+        )
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock())
@@ -95,11 +100,8 @@ class Simulation:
         self.faults = FaultInjector(self.loop, self.trace, seed)
         self._sold = catalog()
         self._placement = placement(scenario, seed)
-        cluster = ClusterSettings(name="", region=REGION, manifests=play.manifests, placement=self._placement)
-        self._truth = SimulatedHardware(self._sold, play.manifests, cluster, scenario.memory, seed)
-        self._class_of = {
-            pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in play.manifests.node_pools
-        }
+        settings = [self._settings_of(cluster) for cluster in scenario.clusters]
+        self._hardware = {item.name: SimulatedHardware(self._sold, item, scenario.memory, seed) for item in settings}
         self.meter = FakeMeter()
         stage = SimulationContext(self.loop, self.faults, self.trace, self._sold, self.meter)
         self.compute = CheckedCompute(
@@ -113,14 +115,16 @@ class Simulation:
         )
         self.compute.on_launch.append(self._launched)
         self.installs = {
-            name: SimulatedInstall(settings_of(cluster, scenario.clusters, name), stage, compute, compute.checker)
+            name: SimulatedInstall(
+                Settings(tuple(replace(item, install=name) for item in settings)), stage, compute, compute.checker
+            )
             for name in scenario.installs
             for compute in [
                 self.compute if name == self.compute.install else self.compute.of(name, self._new_checker())
             ]
         }
-        machines = SimulatedMachines(self.faults, self.trace, self._truth, self._class_of, seed)
-        self.clusters = {name: self._cluster(name, machines) for name in scenario.clusters}
+        machines = SimulatedMachines(self.faults, self.trace, self._hardware, seed)
+        self.clusters = {name: self._cluster(name, machines) for name in scenario.cluster_names}
         self._groups = {name: ReplicaGroups(made, scenario.groups) for name, made in self.clusters.items()}
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
@@ -134,6 +138,17 @@ class Simulation:
         self._settled_since: float | None = None
         self._calm_from = self._end_of_trouble()
         self.observers: list[Callable[[], object]] = []
+
+    def _settings_of(self, cluster: ScenarioCluster) -> ClusterSettings:
+        return ClusterSettings(
+            name=cluster.name,
+            region=REGION,
+            manifests=self._play.manifests[cluster.name],
+            placement=self._placement,
+            vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
+            reserved_enis=cluster.reserved_enis,
+            prefix_delegation=cluster.prefix_delegation,
+        )
 
     def _new_checker(self) -> InvariantChecker:
         """The invariant checker of one install."""
@@ -329,11 +344,12 @@ class Simulation:
         return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
 
     def _price(self, instance: Instance) -> float:
-        node_class = self._class_of[instance.node_pool]
-        return self._truth.price(node_class, instance.instance_type, instance.zone, instance.capacity_type)
+        hardware = self._hardware[instance.cluster]
+        return hardware.price(instance.node_pool, instance.instance_type, instance.zone, instance.capacity_type)
 
     def _capacity(self, claim: NodeClaim) -> dict[str, int]:
-        return self._truth.resources(claim.plan.node_class, claim.known_instance.type, claim.known_instance.ami)[0]
+        known, hardware = claim.known_instance, self._hardware[claim.cluster]
+        return hardware.resources(claim.plan.node_pool, known.type, known.ami)[0]
 
     # Faults
 
@@ -409,7 +425,9 @@ class Simulation:
 
     def _stray(self, number: int, fault: Fault) -> None:
         """Add instances of an unknown launch, as after a restore of table `state` from a backup."""
-        pools = [pool for pool in sorted(self._class_of) if fault.target in ("*", pool)]
+        cluster = min(self.clusters)
+        known = (pool.metadata.name for pool in self._play.manifests[cluster].node_pools)
+        pools = [pool for pool in sorted(known) if fault.target in ("*", pool)]
         for index in range(int(fault.amount) if pools else 0):
             instance = Instance(
                 id=f"i-5{number:08x}{index:08x}",
@@ -419,7 +437,7 @@ class Simulation:
                 ami="ami-twin",
                 state="running",
                 launched_at=self.loop.now(),
-                cluster=min(self.clusters),
+                cluster=cluster,
                 claim=f"{pools[0]}-forgotten-{number}-{index}",
                 node_pool=pools[0],
                 private_dns=f"ip-10-9-{number}-{index}.internal",
@@ -493,7 +511,7 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
     """Each EC2NodeClass has its own AMI; `default` has that of the fake."""
-    names = (item.metadata.name for item in play.manifests.node_classes)
+    names = sorted({item.metadata.name for each in play.manifests.values() for item in each.node_classes})
     return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
 
 

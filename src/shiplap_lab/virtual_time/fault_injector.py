@@ -18,8 +18,8 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap_lab.fakes.faults import Crash, Faults
+from shiplap_lab.scenarios.scenario import Fault
 from shiplap_lab.virtual_time.event_loop import EventLoop
-from shiplap_lab.virtual_time.scenario import Fault
 from shiplap_lab.virtual_time.trace import Trace
 
 _LATENCY_S = {"compute.launch": 1.5, "compute.terminate": 0.4, "cluster.view": 0.3, "compute.resolve": 0.5}

@@ -7,7 +7,7 @@ plans would never see the breach.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil
 
 import msgspec
@@ -43,6 +43,9 @@ class Violation(msgspec.Struct, frozen=True):
 class InvariantChecker:
     """Checks the invariants of one install.
 
+    Args:
+        manifests: of each cluster.
+
     Attributes:
         claims: every claim as it was last written, by cluster and name.
         violations: in the order they were found.
@@ -53,7 +56,7 @@ class InvariantChecker:
 
     def __init__(
         self,
-        manifests: Manifests,
+        manifests: Mapping[str, Manifests],
         *,
         now: Callable[[], float],
         price: Callable[[Instance], float],
@@ -67,11 +70,11 @@ class InvariantChecker:
         self.instances: dict[str, Instance] = {}
         self.ended: dict[str, float] = {}
         self.violations: list[Violation] = []
-        self._pools = {pool.metadata.name: pool for pool in manifests.node_pools}
+        self._pools = {
+            (cluster, pool.metadata.name): pool for cluster, each in manifests.items() for pool in each.node_pools
+        }
         self._limits = {
-            name: parse_resources(pool.spec.limits)[CPU]
-            for name, pool in self._pools.items()
-            if CPU in pool.spec.limits
+            key: parse_resources(pool.spec.limits)[CPU] for key, pool in self._pools.items() if CPU in pool.spec.limits
         }
         self._now, self._start, self.price, self._capacity = now, now(), price, capacity
         self._most_nodes_per_pod, self._steered, self._found = most_nodes_per_pod, steered, found
@@ -300,7 +303,7 @@ class InvariantChecker:
                 "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
             )
         self._judge(claim)
-        if claim.plan.node_pool in self._limits:
+        if (claim.cluster, claim.plan.node_pool) in self._limits:
             self._check_limit(claim.cluster, claim.plan.node_pool, without=self._given_back(claim.cluster))
         for pod in claim.plan.pods:
             self._nodes_of.setdefault(pod.uid, []).append((claim.cluster, claim.name))
@@ -362,7 +365,7 @@ class InvariantChecker:
         """Check a pool's limit. Nodes that leave for good do not count, nor do instances that have ended, even if their
         claim does not say so yet; nodes that a command may give back count.
         """
-        limit = self._limits.get(pool)
+        limit = self._limits.get((cluster, pool))
         if limit is None:
             return
         staying = [
@@ -414,7 +417,9 @@ class InvariantChecker:
         )
         going = {name for known in live for name in known.targets}
         begun_at = command.created_at
-        for name, pool in sorted(self._pools.items()):
+        for (cluster, name), pool in sorted(self._pools.items()):
+            if cluster != command.cluster:
+                continue
             nodes = [
                 claim
                 for claim in self._of_pool.get((command.cluster, name), {}).values()

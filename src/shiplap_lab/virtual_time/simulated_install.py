@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -125,8 +123,3 @@ class SimulatedContainer:
 
     def reporting(self, request_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody reads the log
         return counted_errors(self.meter)
-
-
-def settings_of(cluster: ClusterSettings, names: tuple[str, ...], install: str) -> Settings:
-    """The settings of an install for clusters that are alike but for their names."""
-    return Settings(tuple(replace(cluster, name=name, install=install) for name in names))

@@ -19,9 +19,10 @@ from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.controllers import NewPod
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
+from shiplap_lab.scenarios.scenario import PodGroup
+from shiplap_lab.scenarios.workload import disruption_budget, pod_object, replica_set_uid
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
-from shiplap_lab.virtual_time.scenario import ReplicaGroup
 from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
 from shiplap_lab.virtual_time.trace import Trace
 
@@ -40,16 +41,15 @@ _POD_END_S = (1.0, 20.0)
 
 
 class SimulatedMachines:
-    """The NodeSource of the simulation, for the clusters of one run."""
+    """The NodeSource of the simulation, for the clusters of one run; `hardware` by cluster."""
 
     pod_start_s = 2.0
     node_gone_s = 30.0
 
     def __init__(
-        self, faults: FaultInjector, trace: Trace, hardware: SimulatedHardware, class_of: Mapping[str, str], seed: int
+        self, faults: FaultInjector, trace: Trace, hardware: Mapping[str, SimulatedHardware], seed: int
     ) -> None:
-        self._faults, self._trace, self._hardware = faults, trace, hardware
-        self._class_of, self._seed = class_of, seed
+        self._faults, self._trace, self._hardware, self._seed = faults, trace, hardware, seed
         self._tainted: set[str] = set()
 
     def join_s(self, machine: Instance) -> float | None:
@@ -73,7 +73,7 @@ class SimulatedMachines:
 
     def resources(self, machine: Instance) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable of a machine, canonical units."""
-        return self._hardware.resources(self._class_of[machine.node_pool], machine.instance_type, machine.ami)
+        return self._hardware[machine.cluster].resources(machine.node_pool, machine.instance_type, machine.ami)
 
     def node_object(self, machine: Instance, now: float) -> dict[str, Any]:
         """The Node with the labels that Shiplap's user data would give it."""
@@ -132,38 +132,24 @@ class ClusterChanges:
 class ReplicaGroups:
     """The ReplicaSets of a cluster, one per group of the scenario; a group has no replicas until it is scaled."""
 
-    def __init__(self, cluster: SimulatedCluster[Instance], groups: tuple[ReplicaGroup, ...]) -> None:
+    def __init__(self, cluster: SimulatedCluster[Instance], groups: tuple[PodGroup, ...]) -> None:
         self._replicas, self._cluster = cluster.replicas, cluster.name
-        self._new_pods = {group.name: self._pods_of(group) for group in groups}
+        self._sets = {group.name: (replica_set_uid(group), self._pods_of(group)) for group in groups}
         for group in groups:
             if group.max_unavailable is not None:
-                budget = {"selector": {"matchLabels": {"app": group.name}}, "maxUnavailable": group.max_unavailable}
-                cluster.server.create("poddisruptionbudgets", {"metadata": {"name": group.name}, "spec": budget})
+                cluster.server.create("poddisruptionbudgets", disruption_budget(group), group.namespace)
 
     def scale(self, group: str, replicas: int) -> None:
         """From now on a group has so many pods."""
-        self._replicas.scale(self._uid(group), replicas, self._new_pods[group])
+        uid, new_pod = self._sets[group]
+        self._replicas.scale(uid, replicas, new_pod)
 
-    def _uid(self, group: str) -> str:
-        return f"rs-{self._cluster}-{group}"
-
-    def _pods_of(self, group: ReplicaGroup) -> NewPod:
+    def _pods_of(self, group: PodGroup) -> NewPod:
         numbers = count(1)
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": group.name, "uid": self._uid(group.name)}
-        container = {"name": "main", "resources": {"requests": {"cpu": group.cpu, "memory": group.memory}}}
 
         def new_pod(_lost: str) -> dict[str, Any]:
             name = f"{group.name}-{next(numbers):05d}"
-            return {
-                "metadata": {
-                    "name": name,
-                    "uid": f"{self._cluster}-{name}",
-                    "labels": {"app": group.name},
-                    "annotations": dict(group.annotations),
-                    "ownerReferences": [{**owner, "controller": True}],
-                },
-                "spec": {"containers": [container], **group.spec},
-            }
+            return pod_object(group, name, uid=f"{self._cluster}-{name}", replicated=True)
 
         return new_pod
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from random import Random
+from collections.abc import Mapping, Sequence
 
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import (
@@ -20,13 +19,14 @@ from shiplap.instances.catalog.ec2_catalog import (
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.quantity import MEMORY
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
+from shiplap_lab.scenarios.node_memory import node_memory
+from shiplap_lab.scenarios.scenario import NodeMemoryRule
 
 REGION = "eu-west-1"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 
-_MIB = 2**20
 _SIZES = {"large": (2, 3, 10), "xlarge": (4, 4, 15), "2xlarge": (8, 4, 15), "4xlarge": (16, 8, 30)}
 _GIB_PER_CPU = {"c7i-flex": 2, "c7i": 2, "m7i-flex": 4, "m6i": 4, "m7i": 4, "r6i": 8}
 _PRICE_PER_CPU = {
@@ -78,28 +78,27 @@ class FixedCatalogSource:
 
 
 class SimulatedHardware:
-    """The real capacity of nodes by type: memory lies between the careful bound and the figure that EC2 states."""
+    """The real capacity of a cluster's nodes by type; `memory` has the rules of the scenario."""
 
-    def __init__(
-        self, sold: Catalog, manifests: Manifests, settings: ClusterSettings, memory: tuple[float, float], seed: int
-    ) -> None:
-        self._memory, self._seed = memory, seed
-        self._nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
-        self._types = {item.metadata.name: _formula(sold, item, settings) for item in manifests.node_classes}
+    def __init__(self, sold: Catalog, settings: ClusterSettings, memory: Sequence[NodeMemoryRule], seed: int) -> None:
+        self.memory, self._seed = memory, seed
+        self._sold = {item.instance_type: item for item in sold.types}
+        self._types = {item.metadata.name: _formula(sold, item, settings) for item in settings.manifests.node_classes}
+        self._class_of = {
+            pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools
+        }
 
-    def resources(self, node_class: str, instance_type: str, ami: str) -> tuple[dict[str, int], dict[str, int]]:
+    def resources(self, node_pool: str, instance_type: str, ami: str) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable, canonical units."""
-        known = self._types[node_class][instance_type]
-        nominal, least = self._nominal[instance_type], known.careful[MEMORY]
-        chance = Random(f"{self._seed}:memory:{ami}:{instance_type}")  # noqa: S311 - repeatable chance
-        memory = int(least + (nominal - least) * chance.uniform(*self._memory))
+        known = self._types[self._class_of[node_pool]][instance_type]
+        memory = node_memory(self.memory, self._sold[instance_type], ami, self._seed)
         capacity = {**known.capacity, MEMORY: memory}
         allocatable = {name: max(0, amount - known.overhead.get(name, 0)) for name, amount in capacity.items()}
         return capacity, allocatable
 
-    def price(self, node_class: str, instance_type: str, zone: str, capacity_type: str) -> float:
+    def price(self, node_pool: str, instance_type: str, zone: str, capacity_type: str) -> float:
         """USD per hour."""
-        for offering in self._types[node_class][instance_type].offerings:
+        for offering in self._types[self._class_of[node_pool]][instance_type].offerings:
             if (offering.zone, offering.capacity_type) == (zone, capacity_type):
                 return offering.price
         return 0.0

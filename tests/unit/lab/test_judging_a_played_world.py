@@ -10,8 +10,8 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap_lab.dev import dev_report
 from shiplap_lab.dev.checks import unmet
-from shiplap_lab.dev.dev_scenario import Expectation
 from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
+from shiplap_lab.scenarios.scenario import Expectation
 from tests.node_claims import node_claim, with_fields
 
 GIB = 2**30

@@ -5,18 +5,19 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap_lab.dev.dev_scenario import (
-    DevScenario,
+from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
+from shiplap_lab.dev.player import play
+from shiplap_lab.scenarios.scenario import (
     Expectation,
     Interruption,
     NodeMemoryRule,
     Outage,
     PodGroup,
+    Scenario,
     ScenarioCluster,
     ScenarioStep,
 )
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
-from shiplap_lab.dev.player import play, pod_of
+from shiplap_lab.scenarios.workload import pods_of_step
 
 
 class ToyStage:
@@ -28,7 +29,7 @@ class ToyStage:
         self.applied: list[tuple[float, dict[str, Any]]] = []
         self.out = False
         self.interrupted: list[tuple[str, str]] = []
-        self.truths: tuple[NodeMemoryRule, ...] = ()
+        self.rules: tuple[NodeMemoryRule, ...] = ()
         self.disrupted: list[float] = []
 
     def now(self) -> float:
@@ -43,8 +44,8 @@ class ToyStage:
     def interrupt(self, instance_id: str, kind: str) -> None:
         self.interrupted.append((instance_id, kind))
 
-    def truth(self, rules: tuple[NodeMemoryRule, ...]) -> None:
-        self.truths = tuple(rules)
+    def set_memory(self, rules: tuple[NodeMemoryRule, ...]) -> None:
+        self.rules = tuple(rules)
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
         self.applied.append((self.time, item))
@@ -63,8 +64,8 @@ class ToyStage:
         return RegionObservation((ClusterObservation("c", tuple(pods)),))
 
 
-def scenario(*steps: ScenarioStep, **changes: Any) -> DevScenario:
-    return DevScenario("test", (ScenarioCluster("c", "m"),), steps, **changes)
+def scenario(*steps: ScenarioStep, **changes: Any) -> Scenario:
+    return Scenario("test", clusters=(ScenarioCluster("c", "m"),), steps=steps, **changes)
 
 
 WEB = PodGroup("web", "1", "1Gi", count=2)
@@ -128,16 +129,16 @@ def test_a_pod_meant_to_wait_is_watched_for_a_while_and_is_not_stranded() -> Non
     assert stage.time >= 6.0
 
 
-def test_truths_add_up_over_the_steps() -> None:
+def test_memory_rules_add_up_over_the_steps() -> None:
     stage = ToyStage(delay_s=0.0)
     first, second = NodeMemoryRule(instance_type="a"), NodeMemoryRule(instance_type="b")
     play(
         "toy",
-        scenario(ScenarioStep("1", "c", truth=(first,)), ScenarioStep("2", "c", truth=(second,), settle=False)),
+        scenario(ScenarioStep("1", "c", memory=(first,)), ScenarioStep("2", "c", memory=(second,), settle=False)),
         stage,
         lambda *_: None,
     )
-    assert stage.truths == (NodeMemoryRule(), first, second)
+    assert stage.rules == (*Scenario("").memory, first, second)
 
 
 def test_interruptions_reach_the_instances_that_run_a_group() -> None:
@@ -157,6 +158,6 @@ def test_interruptions_reach_the_instances_that_run_a_group() -> None:
 
 
 def test_replicas_belong_to_somebody_who_replaces_them() -> None:
-    (owner,) = pod_of(PodGroup("web", "1", "1Gi", replicas=True), 0)["metadata"]["ownerReferences"]
+    (owner,) = pods_of_step(PodGroup("web", "1", "1Gi", replicas=True))[0]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web", True)
-    assert "ownerReferences" not in pod_of(WEB, 0)["metadata"]
+    assert "ownerReferences" not in pods_of_step(WEB)[0]["metadata"]

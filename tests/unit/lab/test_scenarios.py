@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from shiplap.errors import InvalidInput
-from shiplap_lab.dev import dev_scenario
+from shiplap_lab.dev.local_region import LocalRegion
+from shiplap_lab.scenarios.scenario import load, names
+from shiplap_lab.simulation.run import Simulation
 
 
 def test_the_promised_scenarios_are_bundled() -> None:
-    assert set(dev_scenario.names()) >= {
+    assert set(names()) >= {
         "flex-first",
         "bottlerocket-four-amis",
         "trino-r5a",
@@ -21,17 +23,17 @@ def test_the_promised_scenarios_are_bundled() -> None:
     }
 
 
-@pytest.mark.parametrize("name", dev_scenario.names())
-def test_every_bundled_scenario_loads_and_expects_something(name: str) -> None:
-    folder = dev_scenario.folder_of(name)
-    loaded = dev_scenario.load(folder)
-    assert any(step.expect for step in loaded.steps)
-    assert all((folder / cluster.manifests).is_dir() for cluster in loaded.clusters)
+@pytest.mark.parametrize("name", names())
+def test_every_bundled_scenario_loads_and_something_happens_in_it(name: str) -> None:
+    play = load(name)
+    assert play.name == name
+    assert any(step.expect for step in play.scenario.steps) or play.scenario.waves or play.scenario.rhythms
+    assert all(play.manifests[cluster].node_pools for cluster in play.scenario.cluster_names)
 
 
 def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match=r"bundled are .*flex-first"):
-        dev_scenario.folder_of("no-such")
+        load("no-such")
 
 
 @pytest.mark.parametrize(
@@ -42,10 +44,10 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
         (
             "about: x\nclusters: [{name: c, manifests: m}]\n"
             "steps: [{say: hi, cluster: c, interruptions: [{pods: web, kind: meteor}]}]",
-            "'meteor' is none of spot, rebalance",
+            "Invalid enum value 'meteor'",
         ),
         ("about: [", "scenario.yaml"),
-        ("", "expected one document, found 0"),
+        ("", "expected one document of kind Scenario, found 0"),
         ("[" * 100_000, "nested more than"),
         ("about: x\nabout: y", "written twice"),
     ],
@@ -53,5 +55,12 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones() -> None:
 def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "scenario.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=reason) as refusal:
-        dev_scenario.load(dev_scenario.folder_of(str(tmp_path)))
+        load(str(tmp_path))
     assert "scenario.yaml" in str(refusal.value)
+
+
+def test_a_player_says_which_part_of_a_scenario_it_cannot_play() -> None:
+    with pytest.raises(InvalidInput, match=r"`shiplap dev` cannot play `waves`: .*shiplap simulate flex-drought"):
+        LocalRegion(load("flex-drought"), lambda _: None)
+    with pytest.raises(InvalidInput, match=r"`shiplap simulate` cannot play `steps`: .*shiplap dev --scenario flex"):
+        Simulation(load("flex-first"), 0, (), 0.1)

@@ -1,0 +1,374 @@
+"""The format of scenarios, and the one way to load them. Simulation and `shiplap dev` play the same form.
+
+A scenario describes clusters, pods, the memory that nodes really have, and what happens: by the clock (`waves`,
+`rhythms`, `faults`), or in `steps` that last until their expectations are met. It is either one YAML file that also
+holds the NodePools and EC2NodeClasses, or a folder with `scenario.yaml` and a folder of manifests for each cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.files.documents import Document, read_documents, read_file
+from shiplap.manifests.files.loading import check_documents
+
+FOLDER = Path(__file__).parent / "bundled"
+FILE = "scenario.yaml"
+KIND = "Scenario"
+
+FaultKind = Literal[
+    "lose",
+    "double",
+    "delay",
+    "crash",
+    "refuse",
+    "answer-lost",
+    "slow",
+    "conflict",
+    "api-down",
+    "no-capacity",
+    "no-answer",
+    "describe-lag",
+    "interrupt",
+    "terminate",
+    "never-join",
+    "late-join",
+    "taint",
+    "stray",
+    "quota",
+    "index-lag",
+    "upgrade",
+]
+FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+
+InterruptionKind = Literal["spot", "rebalance"]
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """Base of everything in a Scenario."""
+
+
+class ScenarioCluster(_Part, frozen=True):
+    """One cluster: settings that differ from the defaults, and objects it starts with.
+
+    `manifests` is a folder beside the scenario's file; without it the manifests in that file apply.
+    """
+
+    name: str
+    manifests: str = ""
+    kubernetes_version: str = "1.34"
+    vm_memory_overhead_percent: float = 0.075
+    prefix_delegation: str = "auto"
+    reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
+    objects: tuple[dict[str, Any], ...] = ()
+
+
+class ScenarioImage(_Part, frozen=True):
+    """An AMI of the played world, found through `ssm_parameters`. `architecture` x86_64 or arm64."""
+
+    id: str
+    name: str
+    created: str
+    architecture: str = "x86_64"
+    ssm_parameters: tuple[str, ...] = ()
+
+
+class NodeMemoryRule(_Part, frozen=True):
+    """The memory that nodes of some types (globs) on some AMIs (globs) really have; the last matching rule counts.
+
+    `memory` is a quantity. Else the memory lies at a share `between` the careful bound (0) and what EC2 states (1),
+    drawn for each type and AMI. Else `overhead_percent` of what EC2 states is missing.
+    """
+
+    instance_type: str = "*"
+    ami: str = "*"
+    overhead_percent: float = 4.0
+    between: tuple[float, float] | None = None
+    memory: str = ""
+
+    def applies(self, instance_type: str, ami: str) -> bool:
+        """Whether this rule covers the type on the AMI."""
+        return fnmatchcase(instance_type, self.instance_type) and fnmatchcase(ami, self.ami)
+
+
+class PodGroup(_Part, frozen=True):
+    """Pods that are alike; `spec` is merged into each pod's spec, `max_unavailable` makes a PodDisruptionBudget.
+
+    A group of the scenario is a ReplicaSet whose number follows waves and rhythms. One of a step is `count` pods
+    `name-0` … `name-<count-1>`; with `replicas` they belong to a ReplicaSet, which replaces each that is evicted.
+    """
+
+    name: str
+    cpu: str = "500m"
+    memory: str = "1Gi"
+    count: int = 1
+    namespace: str = "default"
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    spec: dict[str, Any] = {}
+    requests: dict[str, str] = {}
+    replicas: bool = False
+    max_unavailable: int | None = None
+
+
+class Wave(_Part, frozen=True):
+    """From minute `at` on, a group of a cluster (empty: of all) has so many replicas."""
+
+    group: str
+    replicas: int
+    at: float = 0.0
+    cluster: str = ""
+
+
+class Rhythm(_Part, frozen=True):
+    """A group whose replicas follow the day, every `step_minutes`: a workload's trace as a formula.
+
+    At hour h they are `low + (high - low) · max(0, sin(π·(h - peak_hour + 6) / 12))`, on the sixth and seventh day of a
+    week `weekend` times the rise, and by chance up to the share `noise` more or less.
+    """
+
+    group: str
+    low: int
+    high: int
+    peak_hour: float = 13.0
+    weekend: float = 1.0
+    noise: float = 0.0
+    step_minutes: float = 15.0
+
+
+class Fault(_Part, frozen=True):
+    """Something that goes wrong from `at` on, for so many `minutes`; both in minutes of virtual time.
+
+    What `target` and `amount` mean depends on the kind:
+
+    lose, double: messages of the queues `target` (glob), each with probability `amount`.
+    delay: the same, by `amount` seconds at most.
+    crash: the next invocation of function `target` dies at its effect number `amount`.
+    refuse: effects `target` (glob) fail with probability `amount` before they happen.
+    answer-lost: the same after they have happened.
+    slow: effects `target` take `amount` seconds longer.
+    conflict: somebody else has just written to the Node, with probability `amount`.
+    api-down: the Kubernetes API does not answer, and nothing changes in the cluster.
+    no-capacity: EC2 has only `amount` instances left of each offering `target` (glob of type/zone/capacity type).
+    no-answer: CreateFleet launches, and its answer is lost, with probability `amount`.
+    describe-lag: describing shows instances `amount` seconds late.
+    interrupt: spot takes back the share `amount` of its instances, with the warning of two minutes.
+    terminate: `amount` instances end without a warning.
+    never-join, late-join, taint: instances launched meanwhile never join with probability `amount`; join `amount`
+    seconds late; are tainted by somebody else as soon as they join.
+    stray: `amount` instances with the tags of `target`, a NodePool (`*`: the first), appear that no claim has ever had.
+    quota: EC2 lets the account have only `amount` more instances of the capacity type `target`.
+    index-lag: the index of claims by instance shows what was written `amount` seconds ago.
+    upgrade: the alias is moved: all functions that run die at once, and for so long the version before runs, which does
+    not know what is new in records and messages; when it is over the alias is moved again.
+    """
+
+    kind: FaultKind
+    at: float = 0.0
+    minutes: float = 0.0
+    target: str = "*"
+    amount: float = 1.0
+
+
+class Outage(_Part, frozen=True):
+    """From now on EC2 has no capacity for these offerings (globs); `over` ends it."""
+
+    instance_type: str = "*"
+    zone: str = "*"
+    capacity_type: str = "*"
+    over: bool = False
+
+
+class Interruption(_Part, frozen=True):
+    """An event of EC2 for the instances of the first `nodes` nodes, by name, that pods of a group run on.
+
+    It is the spot interruption warning or the rebalance recommendation. `shiplap dev` lets an instance that spot takes
+    back go on running: what matters is that it is empty in time.
+    """
+
+    pods: str
+    kind: InterruptionKind = "spot"
+    nodes: int = 1
+
+
+class Expectation(_Part, frozen=True):
+    """Something the step must bring about; only the fields that are written are checked.
+
+    `pods` names the group looked at: all its pods must be bound, unless `unschedulable` is given: then none may be, and
+    the reason told to the user must contain that text. `instance_types` are globs every node of these pods must match.
+    `nodes` counts the nodes they run on; `launches`, `misses` and `ended` instances count for the whole cluster since
+    the scenario began, `running` are its instances that live now.
+    """
+
+    name: str
+    pods: str = ""
+    node_pool: str = ""
+    tier: int | None = None
+    instance_types: tuple[str, ...] = ()
+    amis: tuple[str, ...] = ()
+    nodes: int | None = None
+    pod_capacity: int | None = None
+    unschedulable: str = ""
+    held_back: bool = False
+    launches: int | None = None
+    misses: int | None = None
+    ended: int | None = None
+    running: int | None = None
+    learned: dict[str, str] = {}
+    untouched: tuple[str, ...] = ()
+
+
+class ScenarioStep(_Part, frozen=True):
+    """One move, done in this order: the world changes, objects and pods appear, things settle, expectations are met.
+
+    `delete` takes pods away for good, whoever owns them: globs of their `namespace/name`. While a step with `disrupt`
+    settles, the disrupt function looks every few seconds rather than every minute.
+    """
+
+    say: str
+    cluster: str
+    outages: tuple[Outage, ...] = ()
+    interruptions: tuple[Interruption, ...] = ()
+    memory: tuple[NodeMemoryRule, ...] = ()
+    objects: tuple[dict[str, Any], ...] = ()
+    delete: tuple[str, ...] = ()
+    pods: tuple[PodGroup, ...] = ()
+    settle: bool = True
+    disrupt: bool = False
+    expect: tuple[Expectation, ...] = ()
+
+
+class Scenario(_Part, frozen=True):
+    """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
+
+    Each of the `installs` serves all clusters, with tables and functions of its own. `placement` is the clusters'
+    setting of that name, or `any`: drawn from the seed. `images` are AMIs beside those that EC2 publishes.
+    When the last fault is over, all has to be well within `settle_minutes`; steps together may take `time_limit_s`. A
+    pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
+    as many from commands that were given up, beside the one that moves it. No pod may wait longer than
+    `patience_minutes`; without them (0) they may until all is well.
+    """
+
+    about: str
+    api_version: str = "simulation.shiplap.dev/v1"
+    kind: str = KIND
+    clusters: tuple[ScenarioCluster, ...] = (ScenarioCluster("demo"),)
+    installs: tuple[str, ...] = ("shiplap",)
+    images: tuple[ScenarioImage, ...] = ()
+    memory: tuple[NodeMemoryRule, ...] = (NodeMemoryRule(between=(0.2, 0.6)),)
+    groups: tuple[PodGroup, ...] = ()
+    waves: tuple[Wave, ...] = ()
+    rhythms: tuple[Rhythm, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    chaos: int = 0
+    chaos_minutes: float = 20.0
+    chaos_kinds: tuple[FaultKind, ...] = ()
+    steps: tuple[ScenarioStep, ...] = ()
+    time_limit_s: int = 300
+    hours: float = 0.5
+    settle_minutes: float = 75.0
+    most_nodes_per_pod: int = 3
+    patience_minutes: float = 0.0
+    placement: Literal["none", "nominate", "bind", "any"] = "nominate"
+
+    def refuse(self, player: str, **unplayable: str) -> None:
+        """Raise InvalidInput if the scenario says something of a field that a player cannot play.
+
+        Args:
+            player: the command.
+            unplayable: by field, why not, and what can.
+        """
+        for field, reason in unplayable.items():
+            if getattr(self, field) != getattr(_DEFAULT, field):
+                raise InvalidInput("scenario", f"{player} cannot play `{_YAML_NAMES[field]}`: {reason}")
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        """In the order of the scenario."""
+        return tuple(cluster.name for cluster in self.clusters)
+
+
+_DEFAULT = Scenario("")
+_YAML_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(Scenario)}
+
+
+class Play(msgspec.Struct, frozen=True):
+    """A scenario with the manifests of each cluster, typed and as they were written."""
+
+    name: str
+    scenario: Scenario
+    manifests: Mapping[str, Manifests] = {}
+    written: Mapping[str, tuple[dict[str, Any], ...]] = {}
+
+
+def names() -> tuple[str, ...]:
+    """The bundled scenarios, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.iterdir() if path.suffix == ".yaml" or (path / FILE).is_file()))
+
+
+def load(name: str) -> Play:
+    """A bundled scenario by name, or any by the path of its file or of its folder.
+
+    Raises:
+        InvalidInput: there is none, or it cannot be read.
+        InvalidManifests: what is wrong with its NodePools and EC2NodeClasses.
+    """
+    path = _file_of(name)
+    documents = read_file(path)
+    plays = [document for document in documents if document.data.get("kind", KIND) == KIND]
+    if len(plays) != 1:
+        raise InvalidInput(str(path), f"expected one document of kind {KIND}, found {len(plays)}")
+    try:
+        scenario = msgspec.convert(plays[0].data, Scenario)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(str(path), str(error), document=KIND) from error
+    _check_names(scenario, path)
+    shared = [document for document in documents if document is not plays[0]]
+    folders = dict.fromkeys(cluster.manifests for cluster in scenario.clusters)
+    read = {folder: read_documents(path.parent / folder) if folder else shared for folder in folders}
+    typed = {folder: _typed(found) for folder, found in read.items()}
+    return Play(
+        path.parent.name if path.name == FILE else path.stem,
+        scenario,
+        {cluster.name: typed[cluster.manifests] for cluster in scenario.clusters},
+        {cluster.name: tuple(found.data for found in read[cluster.manifests]) for cluster in scenario.clusters},
+    )
+
+
+def _file_of(name: str) -> Path:
+    places = (FOLDER / f"{name}.yaml", FOLDER / name / FILE) if name in names() else (Path(name), Path(name) / FILE)
+    for path in places:
+        if path.is_file():
+            return path
+    reason = f"there is no file, no folder with a {FILE} and no scenario {name!r}; bundled are {', '.join(names())}"
+    raise InvalidInput("scenario", reason)
+
+
+def _typed(documents: Sequence[Document]) -> Manifests:
+    report = check_documents(documents)
+    if report.problems:
+        raise InvalidManifests(report.problems)
+    return report.manifests
+
+
+def _check_names(scenario: Scenario, path: Path) -> None:
+    """Every cluster and group that is named exists."""
+    groups = {group.name for group in scenario.groups}
+    named = [("waves", wave.group, wave.cluster) for wave in scenario.waves]
+    named += [("rhythms", rhythm.group, "") for rhythm in scenario.rhythms]
+    for field, group, _ in named:
+        if group not in groups:
+            raise InvalidInput(str(path), f"there is no group {group!r}", document=KIND, field=field)
+    named += [(f"steps[{index}]", "", step.cluster) for index, step in enumerate(scenario.steps)]
+    known = scenario.cluster_names
+    for field, _, cluster in named:
+        if cluster and cluster not in known:
+            reason = f"there is no cluster {cluster!r}; known are {', '.join(known)}"
+            raise InvalidInput(str(path), reason, document=KIND, field=field)
