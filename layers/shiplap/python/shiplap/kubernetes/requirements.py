@@ -8,7 +8,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Protocol, Self
 
 import msgspec
@@ -92,6 +92,10 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=Tr
 
     def intersects(self, other: Requirement) -> bool:
         """Whether some value satisfies both."""
+        if self.at_least is None and self.at_most is None and other.at_least is None and other.at_most is None:
+            if self.complement:
+                return other.complement or not other.values <= self.values
+            return not (self.values <= other.values if other.complement else self.values.isdisjoint(other.values))
         merged = self.intersection(other)
         return merged.complement or bool(merged.values)
 
@@ -159,12 +163,15 @@ class Requirements(Mapping[str, Requirement]):
     __slots__ = ("_by_key", "_hash")
 
     def __init__(self, items: Iterable[Requirement] = ()) -> None:
-        by_key: dict[str, Requirement] = {}
+        self._by_key: dict[str, Requirement] = {}
+        self._hash: int | None = None
+        self._add(items)
+
+    def _add(self, items: Iterable[Requirement]) -> None:
+        by_key = self._by_key
         for item in items:
             known = by_key.get(item.key)
             by_key[item.key] = item if known is None else known.intersection(item)
-        self._by_key = by_key
-        self._hash: int | None = None
 
     @classmethod
     def of(cls, written_items: Iterable[RequirementLike]) -> Requirements:
@@ -188,9 +195,22 @@ class Requirements(Mapping[str, Requirement]):
     def __len__(self) -> int:
         return len(self._by_key)
 
+    # Mapping derives these from the methods above, one call for each entry.
+    def items(self) -> ItemsView[str, Requirement]:
+        return self._by_key.items()
+
+    def values(self) -> ValuesView[Requirement]:
+        return self._by_key.values()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
     def and_(self, other: Iterable[Requirement]) -> Requirements:
         """The conjunction of both."""
-        return Requirements([*self._by_key.values(), *other])
+        merged = Requirements()
+        merged._by_key = self._by_key.copy()
+        merged._add(other)
+        return merged
 
     def conflict(self, incoming: Mapping[str, Requirement], allow_undefined: Collection[str] = ()) -> str | None:
         """Why a node with these requirements cannot satisfy `incoming`, or None when it can.

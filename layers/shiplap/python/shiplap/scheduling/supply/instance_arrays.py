@@ -21,7 +21,8 @@ from shiplap.scheduling.model.resources import Axis, Bools, Floats, Ints
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
-_OFFERING_KEYS = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS})
+_CELL_KEYS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS)
+_OFFERING_KEYS = frozenset(_CELL_KEYS)
 
 _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_POOL, labels.HOSTNAME})
 """Labels every node has; a type that does not mention one may have any value of it."""
@@ -71,6 +72,7 @@ class TypeTable:
         self._values: dict[str, frozenset[str]] = {}
         self._masks: dict[Requirement, Bools] = {}
         self._offered: dict[tuple[Requirements, frozenset[str]], Offered] = {}
+        self._cells: dict[tuple[Requirement | None, ...], Bools] = {}
         self._known: dict[str, tuple[list[Requirement | None], Ints]] = {}
 
     def _compile_rows(self, *, explore: bool, piloted: Collection[str]) -> None:
@@ -270,7 +272,12 @@ class TypeTable:
         key = (wanted, given)
         found = self._offered.get(key)
         if found is None:
-            found = self._offered[key] = self._filter(wanted, given)
+            # Requirements that differ only in labels of which no type says anything leave the same.
+            told = Requirements(entry for name, entry in wanted.items() if name in self.told)
+            found = self._offered.get((told, given))
+            if found is None:
+                found = self._offered[told, given] = self._filter(told, given)
+            self._offered[key] = found
         return found
 
     def _filter(self, wanted: Requirements, given: frozenset[str]) -> Offered:
@@ -284,6 +291,13 @@ class TypeTable:
 
     def cells(self, wanted: Requirements) -> Bools:
         """Which zones and capacity types [1, zones, capacity types] the requirements allow."""
+        entries = tuple(wanted.get(key) for key in _CELL_KEYS)
+        known = self._cells.get(entries)
+        if known is None:
+            known = self._cells[entries] = self._allowed_cells(wanted)
+        return known
+
+    def _allowed_cells(self, wanted: Requirements) -> Bools:
         zone_ok = np.array(
             [
                 _allows(wanted, labels.ZONE, zone) and _allows(wanted, labels.ZONE_ID, self.zone_ids.get(zone))

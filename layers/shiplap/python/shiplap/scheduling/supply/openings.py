@@ -189,15 +189,15 @@ class Openings:
     def _holding_group(
         self, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, attempt: PlacementAttempt
     ) -> ClaimGroup | RefusalKind:
-        empty = np.zeros((1, len(attempt.requests)), np.int64)
         group = self.open.groups.get(template, requirements, allowed)
-        if group.room(empty, attempt.requests)[0] > 0:
-            return group
-        if not group.minimums or not group.holding(attempt.requests).any():
+        holds = group.holding(attempt.requests)
+        if not holds.any():
             return RefusalKind.TYPES
+        empty = np.zeros((1, len(attempt.requests)), np.int64)
+        if not group.minimums or group.room(empty, attempt.requests)[0] > 0:
+            return group
         if not self.best_effort:
             return RefusalKind.MIN_VALUES
-        holds = group.holding(attempt.requests)
         lowered = {
             key: min(least, int((group.values(key) & holds).any(axis=1).sum())) for key, least in group.minimums.items()
         }

@@ -85,6 +85,7 @@ class Domains:
         self._known_launchable: dict[tuple[int, str], list[int]] = {}
         self._reach = ReachableDomains(openings, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
+        self._numbered: set[str] = set()
         self._dead_ends: dict[int, str] = {}
         self._counted_over: dict[int, frozenset[str]] = {}
         self._anti_over: dict[str, set[int]] = {}
@@ -138,7 +139,7 @@ class Domains:
         options = self._options(attempt, key, demand)
         if not options or not self._binds(attempt, key, demand):
             return not options
-        if any(self._reach.may_launch(attempt, _pin(key, option)) for option in options):
+        if any(self._reach.may_launch(attempt, key, map(_value, options))):
             return False
         return self._suited(attempt, key).isdisjoint(option.code for option in options)
 
@@ -172,8 +173,10 @@ class Domains:
         possible = []
         for key, some in zip(keys, options, strict=True):
             suited = self._suited(attempt, key)
-            reached = [option.code in suited or self._reach.may_launch(attempt, _pin(key, option)) for option in some]
-            possible.append([option for option, may in zip(some, reached, strict=True) if may])
+            launchable = self._reach.may_launch(attempt, key, map(_value, some))
+            possible.append(
+                [option for option, may in zip(some, launchable, strict=True) if may or option.code in suited]
+            )
             if not possible[-1]:
                 break
         return possible
@@ -451,9 +454,11 @@ class Domains:
     def _left_by_terms(self, pod_class: PodClass, key: str, demand: _Demand) -> Ints:
         """How many pods of a class affinity and anti-affinity leave to each domain [values], one pod at a time."""
         counts = self._counts
-        for template in self._openings.templates:
-            self._codes_of(template, key)
-        counts.node_codes(key), counts.claim_codes(key)  # all of these may number further values
+        if key not in self._numbered:
+            self._numbered.add(key)
+            for template in self._openings.templates:
+                self._codes_of(template, key)
+        counts.node_codes(key), counts.claim_codes(key)  # these, too, may number further values
         most = np.full(len(counts.values(key)), PLENTY, np.int64)
         for term in demand.anti:
             own = 1 if term in pod_class.selected else PLENTY
@@ -537,6 +542,10 @@ class Domains:
 
 def _pin(key: str, option: DomainOption) -> Requirement:
     return Requirement(key) if option.absent else Requirement.one_of(key, option.value)
+
+
+def _value(option: DomainOption) -> str | None:
+    return None if option.absent else option.value
 
 
 def _pods_under(above: Ints, max_skew: int, *, own: bool) -> Ints:
