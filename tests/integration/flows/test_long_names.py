@@ -56,7 +56,7 @@ def test_what_is_derived_from_long_names_stays_within_every_limit() -> None:
     assert marks[labels.NODE_POOL] == label_value_of(LONG)
     assert marks[labels.NODE_CLASS] == label_value_of(CLASS)
     (node_class,) = stage.settings.manifests.node_classes
-    made = tags.of_pool(claim, node_class, "shiplap")
+    made = tags.of_pool(claim.cluster, claim.plan.node_pool, claim.plan.node_class, node_class.spec.tags, "shiplap")
     assert all(len(key) <= 128 and len(value) <= 256 for key, value in made.items())
     (request, *_) = stage.compute.requests
     written = bootstrap_of_claim(claim, node_class, request.resolved, "on-demand", 29).labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shiplap.flows.planning.futile_launches import pod_kind
-from shiplap.flows.planning.unproven_pods import (
+from shiplap.flows.planning.unproven import (
     UnprovenPodLimit,
     mark_unproven,
     record_kinds,

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shiplap.manifests.custom_resources import EC2NodeClass
-from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import FleetRequest
-
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
 
@@ -34,27 +30,16 @@ def cluster_tag(cluster: str) -> str:
     return f"kubernetes.io/cluster/{cluster}"
 
 
-def of_pool(claim: NodeClaim, node_class: EC2NodeClass, install: str) -> dict[str, str]:
-    """Tags of everything made for a claim's pool. The user's own never replace those we find our resources by."""
+def of_pool(cluster: str, node_pool: str, node_class: str, own: Mapping[str, str], install: str) -> dict[str, str]:
+    """Tags of everything made for a NodePool. The user's own never replace those we find our resources by."""
     return {
-        **node_class.spec.tags,
+        **own,
         **({INSTALL: install} if install else {}),
-        CLUSTER: claim.cluster,
-        cluster_tag(claim.cluster): OWNED,
-        NODE_POOL: claim.plan.node_pool,
-        NODE_CLASS: claim.plan.node_class,
+        CLUSTER: cluster,
+        cluster_tag(cluster): OWNED,
+        NODE_POOL: node_pool,
+        NODE_CLASS: node_class,
     }
-
-
-def of_launch(request: FleetRequest, install: str) -> dict[str, str]:
-    """Tags of the instances of a launch, their volumes and the fleet; a user's Name is kept.
-
-    A fleet gives all its instances the same tags, so only one that stands alone has its claim's name from the start.
-    """
-    common = {**of_pool(request.claim, request.node_class, install), LAUNCH: request.token}
-    if request.wanted > 1:
-        return {NAME: request.claim.plan.node_pool, **common}
-    return {NAME: request.claim.name, **common, NODE_CLAIM: request.claim.name}
 
 
 def written(tags: Mapping[str, str]) -> list[TagTypeDef]:

@@ -100,7 +100,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     are canonical. `instance_types` is the launch list, cheapest first; `relies_on_estimate` are those of it whose
     unverified estimate, not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan
     counted on for the type that was launched (before launch: the smallest over the list). `unproven` are the kinds of
-    its pods, if no node was known to have run any of them when it was planned (see `unproven_pods`). `expire_after` and
+    its pods, if no node was known to have run any of them when it was planned (see `unproven`). `expire_after` and
     `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count.
     """
 

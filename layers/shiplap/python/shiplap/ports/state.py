@@ -325,7 +325,7 @@ class StateStore(Protocol):
         ...
 
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
-        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven_pods`."""
+        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven`."""
         ...
 
 

@@ -217,4 +217,5 @@ def _buffers(compiled: CompiledSnapshot, planned: list[PlannedClaim], packing: P
         id(pod): pod_class.problem for pod_class in compiled.virtual if pod_class.problem for pod in pod_class.members
     }
     on_nodes = zip((node.name for node in packing.nodes.all), packing.nodes.placed, strict=True)
-    return states_of(compiled.buffers, planned, on_nodes, problems)
+    on_claims = (pod for claim in planned for pod in claim.virtual_pods)
+    return states_of(compiled.buffers, on_claims, on_nodes, problems)

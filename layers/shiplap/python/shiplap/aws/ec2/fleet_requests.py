@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.aws import tags
-from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template
+from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template, pool_tags
 from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
 from shiplap.aws.failures import FAILURES
 from shiplap.instances.catalog.resolved_nodeclass import emptiest_subnets
@@ -112,7 +112,7 @@ def cheapest_types(overrides: Sequence[FleetOverride]) -> list[FleetOverride]:
 
 def parameters(request: FleetRequest, configs: FleetConfigs, token: str, install: str = "") -> dict[str, Any]:
     """CreateFleet's parameters. They depend on nothing but the launch, so that a repeated token matches."""
-    common_tags = tags.written(tags.of_launch(request, install))
+    common_tags = tags.written(launch_tags(request, install))
     target = _target(request, configs)
     subnets, priorities = subnet_ids(request), _priorities(configs)
     wanted: dict[str, Any] = {
@@ -139,6 +139,17 @@ def parameters(request: FleetRequest, configs: FleetConfigs, token: str, install
     if request.node_class.spec.context and not relaxed:  # it is meant for launches as the pool wants them
         wanted["Context"] = request.node_class.spec.context
     return wanted
+
+
+def launch_tags(request: FleetRequest, install: str) -> dict[str, str]:
+    """Tags of the instances of a launch, their volumes and the fleet; a user's Name is kept.
+
+    A fleet gives all its instances the same tags, so only one that stands alone has its claim's name from the start.
+    """
+    common = {**pool_tags(request, install), tags.LAUNCH: request.token}
+    if request.wanted > 1:
+        return {tags.NAME: request.claim.plan.node_pool, **common}
+    return {tags.NAME: request.claim.name, **common, tags.NODE_CLAIM: request.claim.name}
 
 
 def _target(request: FleetRequest, configs: FleetConfigs) -> str:

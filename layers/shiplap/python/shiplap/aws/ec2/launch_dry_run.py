@@ -90,7 +90,7 @@ def _instance(
 ) -> dict[str, Any]:
     """RunInstances' parameters; the subnet goes on each interface, as a template with interfaces wants it."""
     interfaces = [item | {"SubnetId": subnet_id} for item in template.data.get("NetworkInterfaces", ())]
-    common = tags.written(tags.of_launch(request, install))
+    common = tags.written(fleet_requests.launch_tags(request, install))
     asked: dict[str, Any] = {
         "DryRun": True,
         "MinCount": 1,

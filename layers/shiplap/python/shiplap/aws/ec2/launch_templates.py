@@ -114,13 +114,19 @@ class LaunchTemplates:
                     raise
 
 
+def pool_tags(request: FleetRequest, install: str) -> dict[str, str]:
+    """Tags of everything made for the NodePool of a launch."""
+    plan = request.claim.plan
+    return tags.of_pool(request.claim.cluster, plan.node_pool, plan.node_class, request.node_class.spec.tags, install)
+
+
 def launch_template(request: FleetRequest, override: FleetOverride, install: str) -> LaunchTemplate:
     """The launch template for one override of a request, and for all that boot like it.
 
     Raises:
         NodeClassNotReady: user data cannot be made, or a volume size is wrong.
     """
-    own_tags = tags.of_pool(request.claim, request.node_class, install)
+    own_tags = pool_tags(request, install)
     data = template_data(request, override, own_tags)
     digest = sha256(msgspec.json.encode((data, own_tags), order="deterministic")).hexdigest()[:20]
     return LaunchTemplate(f"shiplap/{request.claim.cluster}/{digest}", data, own_tags)

@@ -18,7 +18,7 @@ from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
-from shiplap.flows.planning import unproven_pods
+from shiplap.flows.planning import unproven
 from shiplap.flows.planning.commitment import ClaimOrigin, records_of, spec_hashes, with_token
 from shiplap.flows.planning.decision_inputs import (
     BoundPods,
@@ -34,7 +34,6 @@ from shiplap.flows.planning.fleet_offerings import launches
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.pod_events import publish_unschedulable
-from shiplap.flows.schedule import unproven_amis
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
@@ -210,12 +209,12 @@ class _LaunchLimits:
         self._context = context
         self._priced = priced
         self._sold = [item for catalog in priced.snapshot.catalogs for item in catalog.instance_types]
-        self._amis = unproven_amis.limits_of_amis(joins, self._sold, settings.unproven_nodes)
-        self._unproven_pods: unproven_pods.UnprovenPodLimit | None = None
+        self._amis = unproven.limits_of_amis(joins, self._sold, settings.unproven_nodes)
+        self._unproven_pods: unproven.UnprovenPodLimit | None = None
         view, most = priced.snapshot.view, settings.unproven_pod_nodes
-        if most and unproven_pods.is_any_unproven(view, inputs.state):
+        if most and unproven.is_any_unproven(view, inputs.state):
             claims, now = context.state.claims(settings.name), context.clock.now()
-            self._unproven_pods = unproven_pods.unproven_pod_limit(most, view, claims, inputs.state, now)
+            self._unproven_pods = unproven.unproven_pod_limit(most, view, claims, inputs.state, now)
 
     def rule_out_a_plan(self, *, sweeping: bool) -> bool:
         """Whether nothing could be launched whatever the plan.
@@ -226,7 +225,7 @@ class _LaunchLimits:
         return self._must_wait_for_join() or (not sweeping and self._must_wait_for_a_pod_to_run())
 
     def _must_wait_for_join(self) -> bool:
-        if not unproven_amis.is_full(self._sold, self._priced.snapshot.claims, self._amis):
+        if not unproven.are_amis_full(self._sold, self._priced.snapshot.claims, self._amis):
             return False
         self._context.meter.count("PlansWithoutProof")
         about = {"cluster": self._settings.name, "amis": sorted(self._amis)}
@@ -238,7 +237,7 @@ class _LaunchLimits:
         if limit is None or may_launch_without_pods(self._settings.manifests):
             return False
         snapshot, now = self._priced.snapshot, self._context.clock.now()
-        if unproven_pods.has_room_for(snapshot.view, snapshot.claims, limit, now):
+        if unproven.has_room_for(snapshot.view, snapshot.claims, limit, now):
             return False
         self._context.meter.count("PlansOfUnprovenPods")
         about = {"cluster": self._settings.name, "reason": limit.reason(now)}
@@ -268,9 +267,9 @@ class _LaunchLimits:
         limit = self._unproven_pods
         if limit is None:
             return planned
-        marked = unproven_pods.mark_unproven(planned, self._priced.snapshot.view, limit.proven)
+        marked = unproven.mark_unproven(planned, self._priced.snapshot.view, limit.proven)
         view, now = self._priced.snapshot.view, self._context.clock.now()
-        kept, unschedulable = unproven_pods.within_limit(marked, limit, view, now)
+        kept, unschedulable = unproven.within_limit(marked, limit, view, now)
         if len(kept) < len(planned):
             self._context.meter.count("ClaimsOfUnprovenPods", len(planned) - len(kept))
             about = {"cluster": self._settings.name, "reason": unschedulable[0].message}
@@ -291,7 +290,7 @@ class _LaunchLimits:
     def _of_proven_amis(self, groups: Sequence[Sequence[NodeClaim]]) -> list[Sequence[NodeClaim]]:
         """Of each launch the claims that need not wait for a first node of their AMI to join."""
         in_flight = self._priced.snapshot.claims
-        kept = unproven_amis.within_limits(groups, in_flight, self._amis, self._priced.types_for)
+        kept = unproven.within_ami_limits(groups, in_flight, self._amis, self._priced.types_for)
         self.awaiting_join = sum(map(len, groups)) - sum(map(len, kept))
         if self.awaiting_join:
             self._context.meter.count("ClaimsWithoutProof", self.awaiting_join)

@@ -14,7 +14,7 @@ from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
 from shiplap.flows.planning.decision_inputs import DecisionInputs
 from shiplap.flows.planning.futile_launches import record_refusals
-from shiplap.flows.planning.unproven_pods import record_kinds
+from shiplap.flows.planning.unproven import record_kinds
 from shiplap.flows.sweep.capacity_blocks import replace_in_ending_blocks
 from shiplap.flows.sweep.instance_network import correct_network
 from shiplap.flows.sweep.purchase_options import TypesFor, update_purchase_options

@@ -69,6 +69,11 @@ class PodClass(msgspec.Struct, eq=False):
         return together if term in together else (term,)
 
     @property
+    def starts_series(self) -> bool:
+        """Whether its pods meet their own required affinity, so that the first of them may start a series."""
+        return bool(self.constraints.affinity) and self.selected.issuperset(self.constraints.affinity)
+
+    @property
     def topological(self) -> bool:
         """Whether it matters to any topology constraint, of these pods or of others, where they go."""
         return bool(self.selected) or self.constraints != UNCONSTRAINED or self.preferences.topology != UNCONSTRAINED

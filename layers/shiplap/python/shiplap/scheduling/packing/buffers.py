@@ -17,7 +17,8 @@ from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer
-from shiplap.scheduling.model.scheduling_plan import BufferState, PlannedClaim
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import BufferState
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.planned_claims import pod_reference
 
@@ -126,7 +127,7 @@ def _virtual_pod(namespace: str, buffer: str, place: int, template: PodTemplateS
 
 def states_of(
     buffers: Sequence[Buffer],
-    claims: Iterable[PlannedClaim],
+    on_claims: Iterable[PodReference],
     on_nodes: Iterable[tuple[str, Sequence[Pod]]],
     problems: Mapping[int, str],
 ) -> tuple[BufferState, ...]:
@@ -134,11 +135,11 @@ def states_of(
 
     Args:
         buffers: by namespace and name.
-        claims: of the plan.
+        on_claims: the virtual pods on nodes that the plan launches.
         on_nodes: the pods, real and virtual, that were put on each node that exists or is in flight, by its name.
         problems: why a pod can be put nowhere at all, by its identity.
     """
-    planned = Counter(pod for claim in claims for pod in claim.virtual_pods)
+    planned = Counter(on_claims)
     home = {id(pod): name for name, placed in on_nodes for pod in placed}
     states = []
     for buffer in buffers:

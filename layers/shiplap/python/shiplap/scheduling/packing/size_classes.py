@@ -23,7 +23,6 @@ from shiplap.scheduling.model.topology_constraints import Spread, Terms
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
-from shiplap.scheduling.topology.followers import starts_series
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 Waiting = Sequence[tuple[PodClass, list[Pod]]]
@@ -102,13 +101,13 @@ def size_classes_of(
     series = {
         term: len(size_class.indexes)
         for size_class in understood
-        if starts_series(size_class.attempt.pod_class)
+        if size_class.attempt.pod_class.starts_series
         for term in size_class.affinity
     }
     series |= {
         term: 0
         for pod_class, _ in waiting
-        if starts_series(pod_class)
+        if pod_class.starts_series
         for term in pod_class.constraints.affinity
         if term not in series
     }

@@ -31,7 +31,7 @@ from shiplap.scheduling.topology.domain_combinations import (
     best_first,
     weight,
 )
-from shiplap.scheduling.topology.followers import Attractions, Entry, attractions_of, starts_series
+from shiplap.scheduling.topology.followers import Attractions, Entry, attractions_of
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from shiplap.scheduling.topology.topology_counts import ABSENT, OPEN, TopologyCounts
 
@@ -246,7 +246,7 @@ class Domains:
         self._strengths.clear()
         self._known_options.clear()
         opened = {
-            term for pod_class, _ in waiting for term in pod_class.constraints.affinity if starts_series(pod_class)
+            term for pod_class, _ in waiting for term in pod_class.constraints.affinity if pod_class.starts_series
         }
         self._pulls = attractions_of(
             waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of

@@ -21,11 +21,6 @@ Attractions = Mapping[int, Mapping[str, int]]
 """Per affinity term whose series several classes may start or join: how many of them can reach each domain."""
 
 
-def starts_series(pod_class: PodClass) -> bool:
-    """Whether pods of a class meet their own required affinity, so that the first of them may start a series."""
-    return bool(pod_class.constraints.affinity) and pod_class.selected.issuperset(pod_class.constraints.affinity)
-
-
 def attractions_of(
     waiting: Sequence[Entry], open_series: set[int], reach: Callable[[PodClass, int], frozenset[str]]
 ) -> Attractions:
@@ -37,7 +32,7 @@ def attractions_of(
         reach: the domains of a term's label in which a class can have a node now.
     """
     started = {
-        term for pod_class, _ in waiting if starts_series(pod_class) for term in pod_class.constraints.affinity
+        term for pod_class, _ in waiting if pod_class.starts_series for term in pod_class.constraints.affinity
     } & open_series
     shared = [
         (term, indexes) for term, indexes in sorted(_classes_counted(waiting, started).items()) if len(indexes) > 1
@@ -71,7 +66,7 @@ def followers_last(
         for term in pod_class.constraints.affinity
     ):
         return list(waiting)
-    starting = [starts_series(pod_class) for pod_class, _ in waiting]
+    starting = [pod_class.starts_series for pod_class, _ in waiting]
     company = {term: _with_starters_last(indexes, starting) for term, indexes in counted.items()}
     for term in drawn:
         if term in company:

@@ -22,7 +22,6 @@ from shiplap.scheduling.model.topology_constraints import Spread, Terms, keeps_a
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap.scheduling.supply.open_claims import OpenClaims
-from shiplap.scheduling.topology.followers import starts_series
 
 ABSENT, OPEN = -1, -2
 """Codes of a node without the label, and of one whose value is not decided yet."""
@@ -65,8 +64,7 @@ def base_counts_of(
     keeping = np.zeros_like(counted)
     for index, node in enumerate(nodes):
         for pod in standing.get(node.name, ()):
-            for term in terms.selecting(pod):
-                counted[term, index] += 1
+            counted[list(terms.selecting(pod)), index] += 1
             if keeps_away(pod.spec):
                 for term in terms.constraints_of(pod, standing=True).anti:
                     keeping[term, index] += 1
@@ -107,8 +105,8 @@ class TopologyCounts:
             self._reach(index)
         counted = self._claims_counted if claim else self.counted
         keeping = self._claims_keeping if claim else self.keeping
-        for term in pod_class.selected:
-            counted[term, index] += number
+        if pod_class.selected:  # where nothing is counted, there are no columns
+            counted[list(pod_class.selected), index] += number
         for term in pod_class.constraints.anti:
             keeping[term, index] += number
 
@@ -127,7 +125,7 @@ class TopologyCounts:
     def _note_first(self, pod_class: PodClass) -> None:
         """Note the series that pods of this class start, if nothing that its terms count is anywhere yet."""
         series = pod_class.constraints.affinity
-        if series in self._begun or not starts_series(pod_class):
+        if series in self._begun or not pod_class.starts_series:
             return
         if not self.begun(*series):
             self.started |= frozenset(series)

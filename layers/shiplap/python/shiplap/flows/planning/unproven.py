@@ -1,10 +1,15 @@
-"""How many nodes may be launched for pods of which no node is known to have run any.
+"""How many nodes may be launched before the first of them proves that they are of use.
 
-`futile_launches` learns only from nodes in vain. So the first launch for a new kind of pods is as large as they need,
-and each further kind starts again. Each cluster therefore bounds how many such nodes are launched within five minutes;
-within an hour it is more, in proportion. All kinds count together, and so do nodes launched for pods that have gone
-meanwhile. `futile_launches.pod_kind` says which pods are of one kind. A pod on any node, whoever launched the node,
-proves its kind, and what is proven is not bounded. Proof is remembered, so that a cluster may scale to zero in between.
+**AMIs.** That an AMI is broken shows only when its nodes fail to join, and until then a burst would launch as many as
+it needs. So an AMI that no node has joined with gets a bounded first batch. One node that joins opens it for good; the
+bound is wide enough that few first scale-ups ever meet it, and those wait a minute for their second batch.
+
+**Kinds of pods.** `futile_launches` learns only from nodes in vain. So the first launch for a new kind of pods is as
+large as they need, and each further kind starts again. Each cluster therefore bounds how many nodes are launched within
+five minutes for pods of which no node is known to have run any; within an hour it is more, in proportion. All kinds
+count together, and so do nodes launched for pods that have gone meanwhile. `futile_launches.pod_kind` says which pods
+are of one kind. A pod on any node, whoever launched the node, proves its kind, and what is proven is not bounded. Proof
+is remembered, so that a cluster may scale to zero in between.
 
 Part of the hour's bound is reserved for the first node of each kind. So pods that no node takes do not keep other kinds
 from their proof.
@@ -14,13 +19,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, allowance, pod_kind
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
@@ -30,6 +37,78 @@ from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _LOG = logging.getLogger(__name__)
+
+SHRINKS = 10
+"""The first batch is this many times smaller for each failure in a row."""
+
+_UNJOINED = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
+
+TypesFor = Callable[[NodeClaim], Mapping[str, InstanceType]]
+
+
+def limits_of_amis(joins: JoinHistory, sold: Iterable[InstanceType], most: int) -> dict[str, int]:
+    """Nodes that may be on their way at once, for each AMI without proof.
+
+    Args:
+        joins: how nodes of this cluster joined.
+        sold: all that can be launched; a type that is verified on its AMI has been seen as a node of some cluster.
+        most: the first batch.
+    """
+    items = tuple(sold)
+    proven = {item.ami for item in items if item.verified} | {item.ami for item in joins.amis if item.all.joined_at}
+    records = {item.ami: item.all for item in joins.amis}
+    return {
+        ami: max(1, most // SHRINKS ** min(records.get(ami, JoinRecord()).failures, 9))
+        for ami in sorted({item.ami for item in items} - proven - {""})
+    }
+
+
+def are_amis_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], limits: Mapping[str, int]) -> bool:
+    """Whether nothing that is sold could be launched before a first node joins.
+
+    Args:
+        sold: all that can be launched.
+        claims: all in flight; those that have no AMI yet may take any.
+        limits: of AMIs, see `limits_of_amis`.
+    """
+    under_way = Counter(
+        claim.known_instance.ami for claim in claims if claim.state in _UNJOINED and claim.known_instance.ami
+    )
+    amis = {item.ami for item in sold}
+    return bool(amis) and all(ami in limits and under_way[ami] >= limits[ami] for ami in amis)
+
+
+def within_ami_limits(
+    groups: Sequence[Sequence[NodeClaim]], claims: Iterable[NodeClaim], limits: Mapping[str, int], types_for: TypesFor
+) -> list[Sequence[NodeClaim]]:
+    """Of each group of claims as many as may be launched now; groups of which none may are left out.
+
+    Args:
+        groups: those that would be launched, by launch; none is empty.
+        claims: all in flight.
+        limits: of AMIs, see `limits_of_amis`.
+        types_for: what is sold to a claim, by name.
+    """
+    if not limits:
+        return list(groups)
+    under_way = Counter(_ami(claim, types_for) for claim in claims if claim.state in _UNJOINED)
+    kept = []
+    for group in groups:
+        ami = _ami(group[0], types_for)
+        allowed = max(limits[ami] - under_way[ami], 0) if ami in limits else len(group)
+        if allowed:
+            kept.append(group[:allowed])
+            under_way[ami] += len(kept[-1])
+    return kept
+
+
+def _ami(claim: NodeClaim, types_for: TypesFor) -> str:
+    """The AMI it was launched with, or of the first type that it may be launched as."""
+    if claim.known_instance.ami or not claim.plan.instance_types:
+        return claim.known_instance.ami
+    item = types_for(claim).get(claim.plan.instance_types[0])
+    return item.ami if item is not None else ""
+
 
 FIVE_MINUTES_S = 300.0
 
