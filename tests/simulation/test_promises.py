@@ -13,8 +13,8 @@ from shiplap.kubernetes.objects import ObjectMeta, Pod
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
+from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.scenarios.scenario import load
-from shiplap_lab.virtual_time.invariants import InvariantChecker
 from tests.node_claims import node_claim, with_fields
 
 POD = PodReference("default", "web-1", "uid-1")

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from shiplap.drawing.picture import NodePictureState
 from shiplap_cli.main import run as command
 from shiplap_cli.render.html_simulation import simulation_report
+from shiplap_lab.checks.invariants import Violation
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation import recording
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.recording import Timeline, merged, run_with_timeline
 from shiplap_lab.simulation.run import RunOutcome
-from shiplap_lab.virtual_time.invariants import Violation
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.live import Live
 
 from shiplap_cli.output import Format, Output, emit
+from shiplap_lab.checks.observation import RegionObservation
 from shiplap_lab.dev import dev_report, screen
 from shiplap_lab.dev.ending import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion
-from shiplap_lab.dev.observation import RegionObservation
-from shiplap_lab.dev.player import play
+from shiplap_lab.dev.player import Played, play_steps
 from shiplap_lab.scenarios.scenario import Play, load
 
 
@@ -51,7 +51,7 @@ def _play_quietly(loaded: Play) -> dev_report.DevReport:
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalRegion(loaded, tell) as stage:
-        return _keep_logs_of_failure(play(loaded.name, loaded.scenario, stage, lambda say, _world: tell(say)), stage)
+        return _report(play_steps(loaded, stage, lambda say, _world: tell(say)), stage)
 
 
 def _play_live(loaded: Play) -> dev_report.DevReport:
@@ -65,11 +65,13 @@ def _play_live(loaded: Play) -> dev_report.DevReport:
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.scenario.about, say, world, happened))
 
-            return _keep_logs_of_failure(play(loaded.name, loaded.scenario, stage, show), stage)
+            return _report(play_steps(loaded, stage, show), stage)
 
 
-def _keep_logs_of_failure(result: dev_report.DevReport, stage: LocalRegion) -> dev_report.DevReport:
-    """The logs of a run that failed are kept."""
-    if not all(result.invariants.values()):
+def _report(played: Played, stage: LocalRegion) -> dev_report.DevReport:
+    """The report; how invariants were broken, and where the logs of a run that failed are, goes to stderr."""
+    for violation in played.violations:
+        sys.stderr.write(f"BROKEN after {violation.at:.0f} s: {violation.promise}: {violation.detail}\n")
+    if not all(played.report.invariants.values()):
         sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")
-    return result
+    return played.report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -43,7 +43,8 @@ class KubeHttpServer:
     """Serves an ApiServer at `endpoint`.
 
     `access` maps bearer tokens to their rules; without it anybody may do anything. A watch gets a bookmark every
-    `bookmark_s` seconds, if that tells it something.
+    `bookmark_s` seconds, if that tells it something. `on_pod_deleted` is called with each pod that a client has evicted
+    or, with True, deleted: as it was before.
 
     Attributes:
         seen: how often each (verb, API group, resource) was asked for.
@@ -56,9 +57,11 @@ class KubeHttpServer:
         *,
         access: Mapping[str, tuple[PolicyRule, ...]] | None = None,
         bookmark_s: float = 60.0,
+        on_pod_deleted: Callable[[dict[str, Any], bool], object] | None = None,
         port: int = 0,
     ) -> None:
         self.api = api
+        self.on_pod_deleted = on_pod_deleted or (lambda _pod, _forced: None)
         self.access = access
         self.bookmark_s = bookmark_s
         self.seen: Counter[tuple[str, str, str]] = Counter()
@@ -215,7 +218,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "pods/eviction":
                 options = body.get("deleteOptions") or {}
                 uid = (options.get("preconditions") or {}).get("uid", "")
+                before = api.get("pods", request.name, request.namespace)
                 api.evict(request.name, request.namespace, grace_s=options.get("gracePeriodSeconds"), uid=uid)
+                self.server.owner.on_pod_deleted(before, False)
                 return _success(201)
         if request.name:
             raise _not_allowed()
@@ -233,7 +238,11 @@ class _Handler(BaseHTTPRequestHandler):
                 return api.patch(plural, name, body, namespace, strategic=strategic, subresource=subresource)
             case "delete", "":
                 uid = (body.get("preconditions") or {}).get("uid", "")
-                return api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
+                before = api.get(plural, name, namespace)
+                answer = api.delete(plural, name, namespace, grace_s=body.get("gracePeriodSeconds"), uid=uid)
+                if plural == "pods":
+                    self.server.owner.on_pod_deleted(before, True)
+                return answer
         raise _not_allowed()
 
     def _is_strategic(self) -> bool:

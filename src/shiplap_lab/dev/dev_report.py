@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 
 import msgspec
@@ -9,7 +10,8 @@ from rich.table import Table
 
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
+from shiplap_lab.checks.invariants import Promise
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 
 
 class NodeReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,8 +115,18 @@ def table(report: DevReport) -> Table:
             f"{report.launches} launches, {report.misses} {'miss' if report.misses == 1 else 'misses'}, "
             f"{report.hourly:.4f} USD/h (estimated prices), "
             f"event to launch p50 {latency.p50} s, max {latency.max} s",
-            *(f"{'kept' if kept else 'BROKEN'}: {name}" for name, kept in report.invariants.items()),
+            *_verdicts(report),
         ]
     )
     drawn.caption_justify = "left"
     return drawn
+
+
+def _verdicts(report: DevReport) -> Iterator[str]:
+    """A line for each expectation, for each invariant that was broken, and for all invariants in numbers."""
+    always = frozenset(Promise)
+    for name, kept in report.invariants.items():
+        if name not in always or not kept:
+            yield f"{'kept' if kept else 'BROKEN'}: {name}"
+    invariants = [kept for name, kept in report.invariants.items() if name in always]
+    yield f"{sum(invariants)} of {len(invariants)} invariants kept"

@@ -23,19 +23,22 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ShiplapError
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.objects import Event as KubernetesEvent
+from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.catalogue import embedded
+from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.running import announce_session
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
+from shiplap_lab.emulated_ec2.regional_prices import Prices
 from shiplap_lab.scenarios.node_memory import node_memory
 from shiplap_lab.scenarios.scenario import InterruptionKind, NodeMemoryRule, Outage, Play, ScenarioCluster
 
@@ -77,6 +80,8 @@ class LocalRegion:
         self._memory: tuple[NodeMemoryRule, ...] = self._scenario.memory
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
+        self._known_claims: dict[str, dict[str, NodeClaim]] = {cluster.name: {} for cluster in self._scenario.clusters}
+        self._deletions: dict[str, list[PodDeletion]] = {cluster.name: [] for cluster in self._scenario.clusters}
         self._objects = {cluster.name: _Objects() for cluster in self._scenario.clusters}
 
     def __enter__(self) -> LocalRegion:
@@ -152,6 +157,14 @@ class LocalRegion:
             QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
         )
 
+    def price(self, instance: Instance) -> float:
+        """As the emulated EC2 sells it."""
+        return self._prices.price(instance.instance_type, instance.zone, instance.capacity_type)
+
+    def capacity(self, claim: NodeClaim) -> dict[str, int]:
+        """What EC2 states of the claim's type."""
+        return {CPU: self._types[claim.known_instance.type].v_cpu_info.default_v_cpus * 1000}
+
     def observe(self) -> RegionObservation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
         instances = self._ec2.control.instances()
@@ -160,14 +173,28 @@ class LocalRegion:
 
     def _cluster(self, cluster: ScenarioCluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
         server, objects = self._servers[cluster.name], self._objects[cluster.name]
+        deletions = tuple(self._deletions[cluster.name])
+        claims, commands = self._claims(cluster.name), self._state.commands(cluster.name)
         return ClusterObservation(
             name=cluster.name,
+            deletions=deletions,
+            claims=claims,
+            commands=commands,
             pods=objects.all(server, "pods", Pod),
             nodes=objects.all(server, "nodes", Node),
             events=objects.all(server, "events", KubernetesEvent),
-            claims=self._state.claims(cluster.name),
             instances=tuple(_instance(item) for item in instances if item.tags.get(tags.CLUSTER) == cluster.name),
         )
+
+    def _claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        """All that were ever seen: the table's list leaves out those that are Gone."""
+        known = self._known_claims[cluster]
+        listed = {claim.name: claim for claim in self._state.claims(cluster)}
+        for name in known.keys() - listed.keys():
+            if known[name].state is not ClaimState.GONE and (claim := self._state.claim(cluster, name)) is not None:
+                known[name] = claim
+        known.update(listed)
+        return tuple(known[name] for name in sorted(known))
 
     def _dead_letters(self) -> int:
         total = 0
@@ -182,9 +209,11 @@ class LocalRegion:
         aws = self._aws = self._running.enter_context(AwsEmulator(REGION))
         self._seed_region()
         catalog = embedded.load()
+        self._prices = Prices.of(catalog)
+        self._types = {kind.instance_type: kind for kind in catalog.types}
         for cluster in self._scenario.clusters:
             self._servers[cluster.name] = ApiServer(self._clock)
-        endpoints = {name: self._serve(server) for name, server in self._servers.items()}
+        endpoints = {name: self._serve(name, server) for name, server in self._servers.items()}
         self._tell("deploying the stack with cdk deploy")
         settings = self._write_settings(aws.state / "install", endpoints)
         services = dict.fromkeys(("EC2", "SSM", "PRICING"), self._ec2.url)
@@ -201,8 +230,14 @@ class LocalRegion:
         for cluster in self._scenario.clusters:
             _invoke(functions, self._deployed.functions["watch"], {"cluster": cluster.name}, wait=False)
 
-    def _serve(self, server: ApiServer) -> str:
-        http = KubeHttpServer(server).start()
+    def _serve(self, cluster: str, server: ApiServer) -> str:
+        """Only functions come by HTTP: a pod that is deleted there is deleted by them."""
+        deletions = self._deletions[cluster]
+
+        def deleted(pod: dict[str, Any], forced: bool) -> None:  # noqa: FBT001 - called by the server
+            deletions.append(PodDeletion(msgspec.convert(pod, Pod), forced))
+
+        http = KubeHttpServer(server, on_pod_deleted=deleted).start()
         self._running.callback(http.stop)
         return http.endpoint
 
@@ -354,6 +389,7 @@ def _instance(item: EmulatedInstance) -> Instance:
         cluster=item.tags.get(tags.CLUSTER, ""),
         claim=item.tags.get(tags.NODE_CLAIM, ""),
         node_pool=item.tags.get(tags.NODE_POOL, ""),
+        launch=item.tags.get(tags.LAUNCH, ""),
         install=item.tags.get(tags.INSTALL, ""),
         private_dns=item.private_dns,
     )

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from shiplap.kubernetes.objects import Pod
-from shiplap_lab.dev.checks import unmet
+from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.ports import Instance
+from shiplap_lab.checks.expectations import unmet
+from shiplap_lab.checks.invariants import InvariantChecker, Violation
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.checks.observed_facts import ObservedFacts
 from shiplap_lab.dev.dev_report import DevReport, summarize
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
 from shiplap_lab.scenarios.scenario import (
     Expectation,
     Interruption,
     InterruptionKind,
     NodeMemoryRule,
     Outage,
+    Play,
     Scenario,
     ScenarioStep,
 )
@@ -28,6 +33,7 @@ from shiplap_lab.scenarios.workload import pods_of_step
 _STEP_LIMIT_S = 100.0
 _HOLD_S = 1.0
 _DISRUPT_S = 8.0
+_REST_LIMIT_S = 40.0
 _HELD_BACK_S = 6.0
 """It takes longer to make sure that nothing happens than that something has happened."""
 
@@ -53,26 +59,63 @@ class ScenarioRegion(Protocol):
 
     def disrupt(self, cluster: str) -> None: ...
 
+    def price(self, instance: Instance) -> float: ...
+
+    def capacity(self, claim: NodeClaim) -> dict[str, int]: ...
+
 
 Show = Callable[[str, RegionObservation], None]
 """Called with the step's text and the newest observation, as often as there is something new to look at."""
 
 
-def play(name: str, scenario: Scenario, region: ScenarioRegion, show: Show) -> DevReport:
-    """Play every step; each expectation and each invariant becomes a verdict of the report."""
+class Played(NamedTuple):
+    """The report of a play, and how each broken invariant was broken."""
+
+    report: DevReport
+    violations: tuple[Violation, ...]
+
+
+def play_steps(play: Play, region: ScenarioRegion, show: Show) -> Played:
+    """Play every step, then let all come to rest; expectations and invariants become verdicts of the report."""
+    scenario = play.scenario
     verdicts: dict[str, bool] = {}
     ends_at = region.now() + scenario.time_limit_s
-    world = region.observe()
+    facts = ObservedFacts(play, region.now(), region.price, region.capacity)
+
+    def look() -> RegionObservation:
+        seen = region.observe()
+        facts.see(seen, region.now())
+        return seen
+
     memory = scenario.memory
     for step in scenario.steps:
         memory = (*memory, *step.memory)
         _move(step, memory, region)
         if not step.settle:
-            show(step.say, region.observe())
+            show(step.say, look())
             continue
-        missing, world = _settle(step, region, show, min(ends_at, region.now() + _limit_s(step)))
+        missing = _settle(step, region, look, show, min(ends_at, region.now() + _limit_s(step)))
         verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
-    return summarize(name, world, {**verdicts, **check_invariants(world, may_wait=_may_wait(scenario))})
+    show("All comes to rest", look())
+    world = _come_to_rest(facts.checker, region, look, _may_wait(scenario), min(ends_at, region.now() + _REST_LIMIT_S))
+    return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.checker.violations))
+
+
+def _come_to_rest(
+    checker: InvariantChecker,
+    region: ScenarioRegion,
+    look: Callable[[], RegionObservation],
+    may_wait: frozenset[str],
+    ends_at: float,
+) -> RegionObservation:
+    """Look until nothing is under way; once time is up, the checker says what is."""
+    while True:
+        world = look()
+        pending = world.pending(may_wait)
+        if region.now() >= ends_at or not (pending or checker.unfinished()):
+            checker.must_rest(pending)
+            return world
+        region.let_time_pass()
 
 
 def _limit_s(step: ScenarioStep) -> float:
@@ -106,14 +149,18 @@ def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[
 
 
 def _settle(
-    step: ScenarioStep, region: ScenarioRegion, show: Show, ends_at: float
-) -> tuple[list[tuple[Expectation, tuple[str, ...]]], RegionObservation]:
+    step: ScenarioStep,
+    region: ScenarioRegion,
+    look: Callable[[], RegionObservation],
+    show: Show,
+    ends_at: float,
+) -> list[tuple[Expectation, tuple[str, ...]]]:
     """Look until every expectation has held for a while, or time is up."""
     hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
     met_since: float | None = None
     disrupted_at = float("-inf")
     while True:
-        world = region.observe()
+        world = look()
         missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
         show(_text(step, missing), world)
         if any(reasons for _, reasons in missing):
@@ -121,9 +168,9 @@ def _settle(
         elif met_since is None:
             met_since = region.now()
         if met_since is not None and region.now() - met_since >= hold_s:
-            return missing, world
+            return missing
         if region.now() >= ends_at:
-            return missing, world
+            return missing
         if step.disrupt and region.now() - disrupted_at >= _DISRUPT_S:
             disrupted_at = region.now()
             region.disrupt(step.cluster)

@@ -15,8 +15,8 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, add_resources, parse_resources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_report import summarize
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 
 _BAR_WIDTH = 8
 _EVENT_LINES = 10

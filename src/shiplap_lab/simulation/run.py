@@ -19,8 +19,8 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
-from shiplap.scheduling.model.planned_pods import do_not_disrupt
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.checks.invariants import InvariantChecker, Promise, Violation
 from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
@@ -30,7 +30,6 @@ from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
-from shiplap_lab.virtual_time.invariants import InvariantChecker, Violation
 from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext
 from shiplap_lab.virtual_time.simulated_machines import (
     STEP_S,
@@ -161,7 +160,6 @@ class Simulation:
             steered=self._placement != NONE,
             found=self._stop,
         )
-        made.is_held_up = self._is_held_up
         made.was_in_service = self._was_in_service
         made.pods_of = lambda claim: self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
         return made
@@ -178,7 +176,7 @@ class Simulation:
     def _checker_of(self, instance_id: str) -> InvariantChecker:
         return next(checker for checker in self.checkers if instance_id in checker.instances)
 
-    def _violated(self, promise: str, detail: str) -> None:
+    def _violated(self, promise: Promise, detail: str) -> None:
         """Note a violation that belongs to no single install."""
         self.checkers[0].violated(promise, detail)
 
@@ -215,7 +213,7 @@ class Simulation:
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
             if now >= latest and self._settled_since is None:
-                self._violated("all comes to rest", "; ".join(self._unrest()[:6]) or "it did, but too late")
+                self._must_have_settled()
                 return
 
     def _end_of_trouble(self) -> float:
@@ -226,13 +224,16 @@ class Simulation:
         self.loop.stopped = True
 
     def _broke_down(self, traceback: str) -> None:
-        self._violated("no flow breaks down", traceback[-1500:])
+        self._violated(Promise.FLOWS, traceback[-1500:])
 
     # Periodic checks
 
-    def _unrest(self) -> list[str]:
-        pending = [f"pod {pod.key} is pending" for cluster in self.clusters.values() for pod in cluster.pending()]
-        return pending + [line for checker in self.checkers for line in checker.unfinished()]
+    def _must_have_settled(self) -> None:
+        pending = [pod for cluster in self.clusters.values() for pod in cluster.pending()]
+        for checker in self.checkers:
+            checker.must_rest(pending)
+        if not any(checker.violations for checker in self.checkers):
+            self._violated(Promise.REST, "it did, but too late")
 
     def _look(self) -> None:
         now = self.loop.now()
@@ -240,13 +241,16 @@ class Simulation:
         for install in self.installs.values():
             install.checker.look(calm=calm)
             if install.dead_letters.letters:
-                self._violated("every message can be read", str(install.dead_letters.letters[0])[:300])
+                install.checker.message_given_up(str(install.dead_letters.letters[0]))
+        for name, cluster in self.clusters.items():
+            for node in self._changes[name].take_filled():
+                self.checkers[0].node_filled(node, cluster.kubelets.pods_of(node.metadata.name))
         pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
             if 0 < self._patience_s < now - since and uid in pending:
-                self._violated("no pod waits longer than stated", f"{uid} has waited for {now - since:.0f} s")
+                self._violated(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
         if pending or any(checker.unfinished() for checker in self.checkers):
@@ -305,7 +309,7 @@ class Simulation:
         self.trace.record(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
-        self.installs[instance.install].checker.launched(instance, request)
+        self.installs[instance.install].checker.launched(instance, request.claims)
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     def _instance_ended(self, instance_id: str) -> None:
@@ -337,11 +341,6 @@ class Simulation:
     def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
         self.clusters[claim.cluster].informer.refresh()
         return self._changes[claim.cluster].in_service.get(claim.node_name, 0.0) >= at
-
-    def _is_held_up(self, claim: NodeClaim) -> bool:
-        pods = self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
-        now = self.loop.now()
-        return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
 
     def _price(self, instance: Instance) -> float:
         hardware = self._hardware[instance.cluster]
@@ -455,7 +454,7 @@ class Simulation:
         spent = sum(checker.spent() for checker in self.checkers)
         ledger, unclaimed = map(sum, zip(*(checker.ledger() for checker in self.checkers), strict=True))
         if abs(spent - ledger - unclaimed) > 1e-6:
-            self._violated("money spent equals the ledger", f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+            self._violated(Promise.MONEY, f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
         now = self.loop.now() - self._start
         settled = self._settled_since - self._start if self._settled_since is not None else -1.0
         return RunOutcome(

@@ -10,12 +10,12 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import BusEvent, Clock
+from shiplap_lab.checks.invariants import InvariantChecker, Promise
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
-from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.versions import as_previous_version
 
 
@@ -91,7 +91,7 @@ class CheckedCompute(FakeCompute):
         if found is not None and instance_id not in self.checker.ended:
             self.checker.terminating(found, self._pods_of(cluster, instance_id))
         elif found is None and instance_id in self.running:
-            self.checker.violated("nothing is ended that is not ours", f"{self.install} ends {instance_id}")
+            self.checker.violated(Promise.OWN_INSTANCES, f"{self.install} ends {instance_id}")
         try:
             super().terminate(cluster, instance_id)
         finally:

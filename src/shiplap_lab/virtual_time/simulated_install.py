@@ -11,6 +11,7 @@ from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.bucket import FakeCatalog, FakeDryRuns, FakeMemory, FakeRecorder, FakeStatus
 from shiplap_lab.fakes.capacity_table import FakeCapacity
@@ -22,7 +23,6 @@ from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedComput
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
-from shiplap_lab.virtual_time.invariants import InvariantChecker
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 

@@ -109,7 +109,8 @@ class ClusterChanges:
     def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
         self.in_service: dict[str, float] = {}
         self.objects: dict[tuple[str, str], Pod | Node] = {}
-        self._now = now
+        self._filled: set[str] = set()
+        self._informer, self._now = informer, now
         informer.listeners.append(self._changed)
 
     def take(self) -> list[Pod | Node]:
@@ -118,7 +119,15 @@ class ClusterChanges:
         self.objects.clear()
         return taken
 
+    def take_filled(self) -> list[Node]:
+        """Nodes that pods were bound to, by name, without those that are gone."""
+        taken = sorted(self._filled & self._informer.nodes.keys())
+        self._filled.clear()
+        return [self._informer.nodes[name] for name in taken]
+
     def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+        if isinstance(after, Pod) and after.spec.node_name and not (isinstance(before, Pod) and before.spec.node_name):
+            self._filled.add(after.spec.node_name)
         if isinstance(after, Node) and after.metadata.labels.get(labels.INITIALIZED) == "true":
             self.in_service[key] = inf
         elif isinstance(before, Node) and key in self.in_service:

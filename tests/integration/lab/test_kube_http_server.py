@@ -98,6 +98,21 @@ def test_binding_and_eviction(raw: Raw, server: ApiServer) -> None:
     assert raw.ask("GET", f"{PODS}/p")[0] == 404
 
 
+def test_pods_that_a_client_deletes_are_reported_as_they_were(server: ApiServer) -> None:
+    deleted = []
+    with KubeHttpServer(server, on_pod_deleted=lambda *pod: deleted.append(pod)) as running:
+        asking = Raw(running.endpoint)
+        for name in ("a", "b"):
+            server.create("pods", pod(name))
+            server.bind(name, "n1", "default")
+        assert asking.ask("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})[0] == 201
+        assert asking.ask("DELETE", f"{PODS}/b")[0] == 200
+        assert asking.ask("DELETE", f"{PODS}/c")[0] == 404
+        asking._pool.close()
+    told = [(item["metadata"]["name"], "deletionTimestamp" in item["metadata"], forced) for item, forced in deleted]
+    assert told == [("a", False, False), ("b", False, True)]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "kind", "status"),
     [

@@ -3,15 +3,22 @@
 import msgspec
 import pytest
 
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.catalog.type_catalog import Observation as Observed
 from shiplap.kubernetes.objects import Event, Node, ObjectReference, Pod
+from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
+from shiplap_lab.checks.expectations import unmet
+from shiplap_lab.checks.invariants import Promise
+from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation
+from shiplap_lab.checks.observed_facts import UNSEEN, ObservedFacts
 from shiplap_lab.dev import dev_report
-from shiplap_lab.dev.checks import unmet
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation, check_invariants
-from shiplap_lab.scenarios.scenario import Expectation
+from shiplap_lab.scenarios.scenario import Expectation, Play, Scenario, load
+from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.mutants import MUTANTS, planted
 from tests.node_claims import node_claim, with_fields
 
 GIB = 2**30
@@ -69,34 +76,130 @@ def replaced(**changes: object) -> NodeClaim:
     return with_fields(CLAIM, **changes)
 
 
+def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), every_s: float = 1.0) -> dict[str, bool]:
+    """What `shiplap dev` says after these observations."""
+    prices = {"c7i-flex.large": 0.08, "m5.large": 0.1}
+    facts = ObservedFacts(
+        Play("test", Scenario("")), 0.0, lambda instance: prices[instance.instance_type], lambda _: {CPU: 2000}
+    )
+    for number, observation in enumerate(seen):
+        facts.see(observation, 20.0 + number * every_s)
+    facts.checker.must_rest(seen[-1].pending(may_wait))
+    return facts.verdicts()
+
+
 def test_a_sound_world_keeps_every_promise() -> None:
-    assert all(check_invariants(world(), may_wait=frozenset()).values())
+    assert all(judged(world()).values())
+    assert len(judged(world())) == len(Promise) - len(UNSEEN)
+
+
+SECOND = msgspec.structs.replace(INSTANCE, id="i-2", claim="b", launch="second")
+LESS = node("node-a", providerID="aws:///zone/i-1")
+ALSO_LESS = node("node-b", providerID="aws:///zone/i-2")
+BIG = replaced(requests={"memory": 5 * GIB})
 
 
 @pytest.mark.parametrize(
     ("promise", "broken"),
     [
-        ("no pod is stranded", world(pods=(pod("web-0", node=""),))),
-        ("a nodeclaim never misses twice", world(claims=(replaced(missed=True), replaced(name="b", missed=True)))),
-        ("a nodeclaim never misses twice", world(claims=(replaced(missed=True), replaced(ami="ami-2", missed=True)))),
-        ("no instance leaks, none is launched twice", world(claims=())),
-        ("no instance leaks, none is launched twice", world(claims=(replaced(state=ClaimState.GONE),))),
+        ("all comes to rest", world(pods=(pod("web-0", node=""),))),
         (
-            "no instance leaks, none is launched twice",
+            "nothing misses twice",
+            world(
+                claims=(BIG, with_fields(BIG, name="b", instance_id="i-2", token="second", pods=())),
+                instances=(INSTANCE, SECOND),
+                nodes=(LESS, ALSO_LESS),
+            ),
+        ),
+        (
+            "nothing misses twice",
+            world(
+                claims=(BIG, with_fields(BIG, name="b", instance_id="i-2", token="second", ami="ami-2")),
+                instances=(INSTANCE, SECOND),
+                nodes=(LESS, ALSO_LESS),
+            ),
+        ),
+        ("a claim is written before its instance exists", world(claims=())),
+        ("all comes to rest", world(claims=(replaced(state=ClaimState.GONE),))),
+        (
+            "never more instances than claims",
             world(instances=(INSTANCE, msgspec.structs.replace(INSTANCE, id="i-2", state="terminated"))),
         ),
         ("a claim is written before its instance exists", world(claims=(replaced(created_at=12.0),))),
         ("no node holds more than it has", world(pods=(pod("web-0", memory="5Gi"),))),
-        ("no message was given up", msgspec.structs.replace(world(), dead_letters=1)),
+        ("every message can be read", msgspec.structs.replace(world(), dead_letters=1)),
+        ("money spent equals the ledger", world(claims=(replaced(hourly=0.01),))),
+        ("only what leaves is ended", world(instances=(msgspec.structs.replace(INSTANCE, state="shutting-down"),))),
+        (
+            "nothing is emptied that is not ours",
+            world(deletions=(PodDeletion(pod("x", node="foreign"), forced=False),)),
+        ),
+        ("budgets of pods are kept", world(deletions=(PodDeletion(pod("web-0"), forced=True),))),
     ],
 )
 def test_each_promise_can_be_seen_broken(promise: str, broken: RegionObservation) -> None:
-    assert check_invariants(broken, may_wait=frozenset())[promise] is False
+    assert judged(broken)[promise] is False
+
+
+@pytest.mark.parametrize(
+    ("promise", "observed", "mutant"),
+    [
+        ("no instance unaccounted for", world(claims=(replaced(state=ClaimState.GONE),)), "forgets garbage"),
+        ("all comes to rest", world(pods=(pod("web-0"), pod("left-0", node=""))), "leaves nodes closed"),
+        (
+            "nothing misses twice",
+            world(
+                claims=(BIG, with_fields(BIG, name="b", instance_id="i-2", token="second")),
+                instances=(INSTANCE, SECOND),
+                nodes=(LESS, ALSO_LESS),
+            ),
+            "does not learn",
+        ),
+    ],
+)
+def test_one_checker_finds_a_defect_in_both_plays(promise: str, observed: RegionObservation, mutant: str) -> None:
+    """A node without a claim, a pod that is left waiting although there is room, a second miss."""
+    assert judged(observed, observed, every_s=1000.0)[promise] is False
+    with planted(mutant):
+        outcome = run_seed(load(MUTANTS[mutant].scenarios[0]), 0)
+    assert outcome.violations[0].promise == promise
+
+
+def test_states_between_two_observations_are_filled_in() -> None:
+    planned = world(claims=(replaced(state=ClaimState.PLANNED, instance_id="", node_name=""),), instances=())
+    ended = world(
+        claims=(replaced(state=ClaimState.GONE, failure="Underutilized"),),
+        instances=(msgspec.structs.replace(INSTANCE, state="terminated"),),
+        nodes=(),
+        pods=(),
+    )
+    assert all(judged(planned, world(), ended).values())
+    assert judged(ended, world())["nothing is written over what was not read"] is False
+
+
+def test_an_instance_that_was_launched_while_others_were_read_is_no_defect() -> None:
+    early = world(instances=())
+    assert all(judged(early, world()).values())
+    assert judged(early, early)["a claim's instance exists"] is False
+
+
+def test_a_command_that_is_no_longer_listed_is_over() -> None:
+    command = DisruptionCommand(
+        cluster="c",
+        name="drop",
+        reason=Reason.EMPTY,
+        method=Method.EMPTINESS,
+        targets=("claim-a",),
+        nodes=("node-a",),
+        created_at=15.0,
+    )
+    assert judged(world(), world(commands=(command,)))["all comes to rest"] is False
+    assert judged(world(), world(commands=(command,)), world())["all comes to rest"] is True
 
 
 def test_a_pod_may_wait_where_the_scenario_says_so() -> None:
     waiting = world(pods=(pod("web-0", node=""),))
-    assert check_invariants(waiting, may_wait=frozenset({"c/default/web-0"}))["no pod is stranded"]
+    assert judged(waiting, may_wait=frozenset({"c/default/web-0"}))["all comes to rest"]
 
 
 def told(message: str) -> Event:

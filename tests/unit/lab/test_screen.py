@@ -7,8 +7,8 @@ from rich.console import Console
 
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev import screen
-from shiplap_lab.dev.observation import ClusterObservation, RegionObservation
 from tests.node_claims import with_fields
 from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
 from math import ceil
 
 import msgspec
@@ -16,11 +17,12 @@ from shiplap.disruption.commands import Reason
 from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand
 from shiplap.flows.lifecycle.drain import MARGIN_S, grace_s, must_leave
 from shiplap.instances.capacity.learned_capacity import shortfall
-from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.quantity import CPU, parse_resources
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import CPU, add_resources, parse_resources
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import FINAL, GOING_FOR_GOOD, LEAVING, TRANSITIONS, ClaimState, NodeClaim, PodReference
-from shiplap.ports import FleetRequest, Instance
+from shiplap.ports import Instance
 from shiplap.scheduling.model.planned_pods import do_not_disrupt
 
 UNACCOUNTED_S = 900.0
@@ -32,10 +34,38 @@ _SLACK_S = 15.0
 _COMMANDS = frozenset(str(reason) for reason in Reason)
 
 
+class Promise(StrEnum):
+    """Everything that always holds."""
+
+    WRITTEN_FIRST = "a claim is written before its instance exists"
+    NO_SECOND_LAUNCH = "never more instances than claims"
+    INSTANCE_EXISTS = "a claim's instance exists"
+    ONE_CLAIM = "an instance has one claim"
+    READ_BEFORE_WRITE = "nothing is written over what was not read"
+    ONE_DECISION = "decisions are made one after the other"
+    ACCOUNTED_FOR = "no instance unaccounted for"
+    OWN_INSTANCES = "nothing is ended that is not ours"
+    OWN_PODS = "nothing is emptied that is not ours"
+    ENDED_AFTER_LEAVING = "only what leaves is ended"
+    PODS_LEAVE_FIRST = "no pod ends with its node"
+    POD_BUDGETS = "budgets of pods are kept"
+    DO_NOT_DISRUPT = "do-not-disrupt is kept"
+    LIMITS = "limits are kept"
+    DISRUPTION_BUDGETS = "disruption budgets are kept"
+    NODES_HOLD = "no node holds more than it has"
+    NO_SECOND_MISS = "nothing misses twice"
+    FEW_NODES = "few nodes for one pod"
+    MONEY = "money spent equals the ledger"
+    PATIENCE = "no pod waits longer than stated"
+    MESSAGES = "every message can be read"
+    FLOWS = "no flow breaks down"
+    REST = "all comes to rest"
+
+
 class Violation(msgspec.Struct, frozen=True):
     """An invariant that did not hold; `at` in seconds since the start."""
 
-    promise: str
+    promise: Promise
     detail: str
     at: float
 
@@ -49,7 +79,6 @@ class InvariantChecker:
     Attributes:
         claims: every claim as it was last written, by cluster and name.
         violations: in the order they were found.
-        is_held_up: whether a node that drains has nothing left but pods that must not be disrupted, and no deadline.
         pods_of: the pods that are on a claim's node now.
         was_in_service: whether a claim's Node was there, and initialised, at a moment or since.
     """
@@ -78,7 +107,6 @@ class InvariantChecker:
         }
         self._now, self._start, self.price, self._capacity = now, now(), price, capacity
         self._most_nodes_per_pod, self._steered, self._found = most_nodes_per_pod, steered, found
-        self.is_held_up: Callable[[NodeClaim], bool] = lambda _: False
         self.pods_of: Callable[[NodeClaim], Sequence[Pod]] = lambda _: ()
         self.was_in_service: Callable[[NodeClaim, float], bool] = lambda claim, _: bool(claim.node_name)
         self._holder: dict[str, NodeClaim] = {}
@@ -97,12 +125,12 @@ class InvariantChecker:
         self._misses: Counter[tuple[str, ...]] = Counter()
         self._unaccounted: dict[str, float] = {}
 
-    def violated(self, promise: str, detail: str) -> None:
+    def violated(self, promise: Promise, detail: str) -> None:
         """Note a violation."""
         self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
         self._found()
 
-    # Writes
+    # Facts: all that the checker learns. They are writes, events, and what is there.
 
     def claim_written(self, claim: NodeClaim) -> None:
         """A claim is durable."""
@@ -111,9 +139,7 @@ class InvariantChecker:
         self.claims[key] = claim
         self._index(claim)
         if before is not None and claim.state not in (before.state, *TRANSITIONS.get(before.state, ())):
-            self.violated(
-                "nothing is written over what was not read", f"{claim.name}: {before.state} became {claim.state}"
-            )
+            self.violated(Promise.READ_BEFORE_WRITE, f"{claim.name}: {before.state} became {claim.state}")
         if before is None:
             self._tokens[claim.launch.token] += 1
             if claim.launch.owner:  # replacements are written with their command, and stand beside what they replace
@@ -126,9 +152,7 @@ class InvariantChecker:
             return
         holder = self._holder.get(claim.instance_id)
         if holder is not None and (holder.cluster, holder.name) != key:
-            self.violated(
-                "an instance has one claim", f"{claim.instance_id} was given to {holder.name} and {claim.name}"
-            )
+            self.violated(Promise.ONE_CLAIM, f"{claim.instance_id} was given to {holder.name} and {claim.name}")
         self._holder[claim.instance_id] = claim
         if claim.state is ClaimState.LAUNCHED and before is not None and before.state is not ClaimState.LAUNCHED:
             self._check_launched(claim)
@@ -164,19 +188,20 @@ class InvariantChecker:
             for pool in sorted({claim.plan.node_pool for claim in made if claim is not None}):
                 self._check_limit(command.cluster, pool, without=command.targets)
 
-    # Events
-
-    def launched(self, instance: Instance, request: FleetRequest) -> None:
-        """EC2 has started an instance."""
+    def launched(self, instance: Instance, claims: Sequence[NodeClaim]) -> None:
+        """EC2 has started an instance, for one of these claims."""
         self.instances[instance.id] = instance
-        token = request.claim.launch.token
+        token = claims[0].launch.token if claims else instance.launch
         self._launched[token] += 1
         if self._launched[token] > self._tokens[token]:
             have = f"launch {token} has {self._launched[token]} instances for {self._tokens[token]} claims"
-            self.violated("never more instances than claims", have)
-        for claim in request.claims:
-            if (claim.cluster, claim.name) not in self.claims:
-                self.violated("a claim is written before its instance exists", f"{claim.name} was never written")
+            self.violated(Promise.NO_SECOND_LAUNCH, have)
+        if not claims:
+            self.violated(Promise.WRITTEN_FIRST, f"{instance.id} was launched, and no claim was written")
+        for claim in claims:
+            known = self.claims.get((claim.cluster, claim.name))
+            if known is None or known.created_at > instance.launched_at:
+                self.violated(Promise.WRITTEN_FIRST, f"{claim.name} was not written before {instance.id} was launched")
 
     def instance_ended(self, instance_id: str) -> None:
         """An instance has ended."""
@@ -188,16 +213,14 @@ class InvariantChecker:
         now = self._now()
         if claim is None:
             if self._is_awaited(instance):
-                self.violated("only what leaves is ended", f"{instance.id} was ended while a claim waited for it")
+                self.violated(Promise.ENDED_AFTER_LEAVING, f"{instance.id} was ended while a claim waited for it")
             return
         if claim.state not in FINAL and claim.state is not ClaimState.TERMINATING:
-            self.violated("only what leaves is ended", f"{instance.id} was ended while {claim.name} was {claim.state}")
+            self.violated(Promise.ENDED_AFTER_LEAVING, f"{instance.id} was ended while {claim.name} was {claim.state}")
         overdue = bool(claim.deadline_at) and now >= claim.deadline_at
         left = [pod.key for pod in pods if must_leave(pod, now) and not pod.metadata.deletion_timestamp]
         if left and not overdue and claim.failure in (*_COMMANDS, "SpotInterruption", "RebalanceRecommendation"):
-            self.violated(
-                "no pod ends with its node", f"{instance.id} ({claim.failure}) was ended with {left[0]} on it"
-            )
+            self.violated(Promise.PODS_LEAVE_FIRST, f"{instance.id} ({claim.failure}) was ended with {left[0]} on it")
 
     def _is_awaited(self, instance: Instance) -> bool:
         """Whether as many claims of the instance's launch have none yet as there are instances that nobody has."""
@@ -216,15 +239,15 @@ class InvariantChecker:
         now = self._now()
         claim = self.claims.get(self._of_node.get(pod.spec.node_name, ("", "")))
         if claim is None:
-            self.violated("nothing is emptied that is not ours", f"{pod.key} on {pod.spec.node_name}")
+            self.violated(Promise.OWN_PODS, f"{pod.key} on {pod.spec.node_name}")
         deadline = claim.deadline_at if claim is not None else 0.0
         last = deadline - grace_s(pod) - MARGIN_S - _SLACK_S if deadline else float("inf")
         if now >= last or pod.metadata.deletion_timestamp:
             return
         if forced:
-            self.violated("budgets of pods are kept", f"{pod.key} was deleted before its last moment")
+            self.violated(Promise.POD_BUDGETS, f"{pod.key} was deleted before its last moment")
         if do_not_disrupt(pod, now):
-            self.violated("do-not-disrupt is kept", f"{pod.key} was evicted before its last moment")
+            self.violated(Promise.DO_NOT_DISRUPT, f"{pod.key} was evicted before its last moment")
 
     def joined(self, instance: Instance, allocatable: dict[str, int]) -> None:
         """A Node has reported what it has."""
@@ -232,6 +255,17 @@ class InvariantChecker:
         claim = self._holder.get(instance.id)
         if claim is not None:
             self._judge(claim)
+
+    def node_filled(self, node: Node, pods: Sequence[Pod]) -> None:
+        """These pods are bound to a node."""
+        has = parse_resources(node.status.allocatable)
+        wanted = add_resources(*(pod_requests(pod) for pod in pods))
+        if short := sorted(name for name, amount in wanted.items() if amount > has.get(name, 0)):
+            self.violated(Promise.NODES_HOLD, f"{node.metadata.name} has too little {', '.join(short)} for its pods")
+
+    def message_given_up(self, message: str) -> None:
+        """A message is in a dead-letter queue."""
+        self.violated(Promise.MESSAGES, message[:300])
 
     # Periodic checks
 
@@ -251,7 +285,7 @@ class InvariantChecker:
         self._unaccounted = {name: self._unaccounted.get(name, now) if calm else now for name in sorted(missing)}
         for name, since in self._unaccounted.items():
             if now - since > UNACCOUNTED_S:
-                self.violated("no instance unaccounted for", f"{name} {missing[name]} for {now - since:.0f} s")
+                self.violated(Promise.ACCOUNTED_FOR, f"{name} {missing[name]} for {now - since:.0f} s")
                 return
 
     def unfinished(self) -> list[str]:
@@ -259,7 +293,7 @@ class InvariantChecker:
         held_up = {
             claim.name
             for claim in self.claims.values()
-            if claim.state is ClaimState.DRAINING and self.is_held_up(claim)
+            if claim.state is ClaimState.DRAINING and self._is_held_up(claim)
         }
         lines = [
             f"{c.name} is {c.state}"
@@ -272,6 +306,18 @@ class InvariantChecker:
         held = {c.instance_id for c in kept}
         lines += [f"{name} has no claim" for name in sorted(self.instances.keys() - self.ended.keys() - held)]
         return lines
+
+    def _is_held_up(self, claim: NodeClaim) -> bool:
+        """Whether a node that drains has nothing left but pods that must not be disrupted, and no deadline."""
+        pods = self.pods_of(claim)
+        now = self._now()
+        return bool(pods) and not claim.deadline_at and all(do_not_disrupt(pod, now) for pod in pods)
+
+    def must_rest(self, pending: Sequence[Pod]) -> None:
+        """By now nothing may be under way, and no pod may wait but those that are meant to."""
+        lines = [*(f"pod {pod.key} is pending" for pod in pending), *self.unfinished()]
+        if lines:
+            self.violated(Promise.REST, "; ".join(lines[:6]))
 
     def spent(self) -> float:
         """USD that EC2 charged until now."""
@@ -294,14 +340,10 @@ class InvariantChecker:
     def _check_launched(self, claim: NodeClaim) -> None:
         instance = self.instances.get(claim.instance_id)
         if instance is None:
-            self.violated(
-                "a claim's instance exists", f"{claim.name} has {claim.instance_id}, which was never launched"
-            )
+            self.violated(Promise.INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
             return
         if abs(claim.hourly - self.price(instance)) > 1e-9:
-            self.violated(
-                "money spent equals the ledger", f"{claim.name} costs {self.price(instance)}, not {claim.hourly}"
-            )
+            self.violated(Promise.MONEY, f"{claim.name} costs {self.price(instance)}, not {claim.hourly}")
         self._judge(claim)
         if (claim.cluster, claim.plan.node_pool) in self._limits:
             self._check_limit(claim.cluster, claim.plan.node_pool, without=self._given_back(claim.cluster))
@@ -331,13 +373,13 @@ class InvariantChecker:
         made_up_for = len((taken - set(moved)) | self._taken_from.get(pod.uid, set()) | given_away)
         names = ", ".join(name for _, name in nodes)
         if len(waited) - made_up_for > self._most_nodes_per_pod:
-            self.violated("few nodes for one pod", f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+            self.violated(Promise.FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
         if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
-            self.violated("few nodes for one pod", f"{pod.name} got {len(moved)} nodes by commands: {names}")
+            self.violated(Promise.FEW_NODES, f"{pod.name} got {len(moved)} nodes by commands: {names}")
         commands = {self._command_of[key] for key in moved}
         kept = sorted(name for name in commands if self.commands[name].state is not CommandState.UNDONE)
         if len(kept) > 1:
-            self.violated("few nodes for one pod", f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+            self.violated(Promise.FEW_NODES, f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
 
     def _is_given_away(self, claim: NodeClaim) -> bool:
         """Whether pods are on its node that it was not launched for."""
@@ -358,7 +400,7 @@ class InvariantChecker:
         twice = [key for key, number in self._misses.items() if number > 1]
         if twice:
             self.violated(
-                "nothing misses twice", f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}"
+                Promise.NO_SECOND_MISS, f"{claim.name} misses {sorted(short)}; again for {' '.join(twice[0])}"
             )
 
     def _check_limit(self, cluster: str, pool: str, without: Collection[str] = ()) -> None:
@@ -375,7 +417,7 @@ class InvariantChecker:
         ]
         used = sum(self._cpu_of(known) for known in staying if known.known_instance.type)
         if used > limit:
-            self.violated("limits are kept", f"pool {pool} has {used} of {limit} millicores")
+            self.violated(Promise.LIMITS, f"pool {pool} has {used} of {limit} millicores")
 
     def _cpu_of(self, claim: NodeClaim) -> int:
         """Millicores; they do not depend on the AMI."""
@@ -405,7 +447,7 @@ class InvariantChecker:
             if known.instance_id and shortfall(known.plan.requests, known.plan.allocatable):
                 continue
             if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.plan.pods}:
-                self.violated("decisions are made one after the other", f"{claim.name} is for pods of {known.name}")
+                self.violated(Promise.ONE_DECISION, f"{claim.name} is for pods of {known.name}")
                 return
 
     def _check_budgets(self, command: DisruptionCommand) -> None:
@@ -434,7 +476,7 @@ class InvariantChecker:
             mine = any(claim.name in command.targets for claim in leaving)
             if mine and len(leaving) > most:
                 have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
-                self.violated("disruption budgets are kept", have)
+                self.violated(Promise.DISRUPTION_BUDGETS, have)
 
 
 def _is_taken(claim: NodeClaim) -> bool:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap_lab.dev.observation import ENDED, ClusterObservation, RegionObservation
+from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObservation
 from shiplap_lab.scenarios.scenario import Expectation
 
 

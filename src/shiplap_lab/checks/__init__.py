@@ -1,0 +1,1 @@
+"""Checks of a play: the invariants that always hold, and what a scenario's steps expect."""

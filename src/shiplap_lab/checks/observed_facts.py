@@ -1,0 +1,193 @@
+"""Feeds the invariant checker with what differs between two observations of a Region.
+
+The simulation tells the checker of each fact as it happens. `shiplap dev` sees the world from outside, a few times a
+second. What happened in between is filled in: the states that a claim has passed, and the order of writes, launches and
+joins. Nothing here judges; the checker does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from shiplap.disruption.progress import OVER, CommandState
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.quantity import parse_resources
+from shiplap.manifests.nodeclaim import LEAVING, TRANSITIONS, ClaimState, NodeClaim
+from shiplap.ports import Instance
+from shiplap_lab.checks.invariants import InvariantChecker, Promise
+from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObservation
+from shiplap_lab.scenarios.scenario import Play
+
+UNSEEN = frozenset({Promise.FLOWS, Promise.PATIENCE, Promise.OWN_INSTANCES})
+"""Invariants about which observations say nothing: errors in logs, waiting times, and other installs' instances."""
+
+
+class ObservedFacts:
+    """The checker of a played Region, and its facts: `see` is called with each observation.
+
+    `price` is USD per hour of an instance, `capacity` what the node of a claim really has.
+    """
+
+    def __init__(
+        self,
+        play: Play,
+        started_at: float,
+        price: Callable[[Instance], float],
+        capacity: Callable[[NodeClaim], dict[str, int]],
+    ) -> None:
+        self._now = started_at
+        self._pods: dict[tuple[str, str], list[Pod]] = {}
+        self._filled: dict[tuple[str, str], frozenset[str]] = {}
+        self._joined: set[str] = set()
+        self._without_instance: set[tuple[str, str]] = set()
+        self._deletions: dict[str, int] = {}
+        self._dead_letters = 0
+        self.checker = InvariantChecker(
+            play.manifests,
+            now=lambda: self._now,
+            price=price,
+            capacity=capacity,
+            most_nodes_per_pod=play.scenario.most_nodes_per_pod,
+            steered=True,
+            found=lambda: None,
+        )
+        self.checker.pods_of = lambda claim: self._pods.get((claim.cluster, claim.node_name), ())
+
+    def see(self, region: RegionObservation, now: float) -> None:
+        """Pass on everything that is new."""
+        self._now = now
+        for cluster in region.clusters:
+            self._see_cluster(cluster)
+        if region.dead_letters > self._dead_letters:
+            self.checker.message_given_up(f"{region.dead_letters} messages are in dead-letter queues")
+        self._dead_letters = region.dead_letters
+        self.checker.look(calm=True)
+
+    def verdicts(self) -> dict[str, bool]:
+        """Whether each invariant has held, of those that can be seen."""
+        broken = {violation.promise for violation in self.checker.violations}
+        return {str(promise): promise not in broken for promise in Promise if promise not in UNSEEN}
+
+    def _see_cluster(self, seen: ClusterObservation) -> None:
+        self._see_pods(seen)
+        self._see_commands(seen)
+        nodes = {node.spec.provider_id.rpartition("/")[2]: node for node in seen.nodes}
+        launches = _launches(seen.claims)
+        for token, claims in launches.items():
+            self._see_launch(claims, [item for item in seen.instances if item.launch == token], nodes)
+        for instance in seen.instances:
+            if instance.launch not in launches and instance.id not in self.checker.instances:
+                self.checker.launched(instance, ())
+        for instance in seen.instances:
+            if instance.state in ENDED and instance.id not in self.checker.ended:
+                node = nodes.get(instance.id)
+                pods = self._pods.get((seen.name, node.metadata.name), ()) if node is not None else ()
+                self.checker.terminating(instance, pods)
+                self.checker.instance_ended(instance.id)
+        for deletion in seen.deletions[self._deletions.get(seen.name, 0) :]:
+            self.checker.evicted(deletion.pod, forced=deletion.forced)
+        self._deletions[seen.name] = len(seen.deletions)
+        self._see_full_nodes(seen)
+
+    def _see_pods(self, seen: ClusterObservation) -> None:
+        self._pods = {key: pods for key, pods in self._pods.items() if key[0] != seen.name}
+        for pod in seen.pods:
+            if pod.spec.node_name:
+                self._pods.setdefault((seen.name, pod.spec.node_name), []).append(pod)
+
+    def _see_full_nodes(self, seen: ClusterObservation) -> None:
+        """Nodes that pods were bound to since the last observation."""
+        for node in seen.nodes:
+            key = (seen.name, node.metadata.name)
+            pods = self._pods.get(key, ())
+            uids = frozenset(pod.metadata.uid for pod in pods)
+            if uids - self._filled.get(key, frozenset()):
+                self.checker.node_filled(node, pods)
+            self._filled[key] = uids
+
+    def _see_commands(self, seen: ClusterObservation) -> None:
+        """Replacements are written with their command. One that is no longer listed is over; it may have been undone,
+        which is the state in which the checker expects least of it.
+        """
+        for claim in sorted(seen.claims, key=_age):
+            if not claim.launch.owner and (claim.cluster, claim.name) not in self.checker.claims:
+                self.checker.claim_written(_as_it_was(claim, ClaimState.PLANNED))
+        for command in sorted(seen.commands, key=lambda item: (item.created_at, item.name)):
+            if self.checker.commands.get(command.name) != command:
+                self.checker.command_written(command)
+        listed = {command.name for command in seen.commands}
+        for command in list(self.checker.commands.values()):
+            if command.cluster == seen.name and command.name not in listed and command.state not in OVER:
+                self.checker.command_written(replace(command, state=CommandState.UNDONE))
+
+    def _see_launch(self, claims: Sequence[NodeClaim], instances: Iterable[Instance], nodes: dict[str, Node]) -> None:
+        """The claims of one launch: they are written, their instances start, they go on, their nodes join."""
+        for claim in claims:
+            if (claim.cluster, claim.name) not in self.checker.claims:
+                self.checker.claim_written(_as_it_was(claim, ClaimState.PLANNED))
+        for instance in instances:
+            if instance.id not in self.checker.instances:
+                self.checker.launched(instance, claims)
+        for claim in claims:
+            self._follow(claim)
+            node = nodes.get(claim.instance_id)
+            known = self.checker.instances.get(claim.instance_id)
+            if node is not None and known is not None and known.id not in self._joined:
+                self._joined.add(known.id)
+                self.checker.joined(known, parse_resources(node.status.allocatable))
+
+    def _follow(self, claim: NodeClaim) -> None:
+        """A claim goes on from the state in which it was last seen. Instances are read before claims: one that was
+        launched in between is seen with the next observation, and so is its claim.
+        """
+        key = (claim.cluster, claim.name)
+        if claim.instance_id and claim.instance_id not in self.checker.instances and key not in self._without_instance:
+            self._without_instance.add(key)
+            return
+        known = self.checker.claims[key]
+        if known == claim:
+            return
+        for state in _way(known.state, claim.state)[:-1]:
+            self.checker.claim_written(_as_it_was(claim, state))
+        self.checker.claim_written(claim)
+
+
+def _launches(claims: Iterable[NodeClaim]) -> dict[str, list[NodeClaim]]:
+    """Claims by the token of their launch, the oldest launch first."""
+    found: dict[str, list[NodeClaim]] = {}
+    for claim in sorted(claims, key=_age):
+        found.setdefault(claim.launch.token, []).append(claim)
+    return found
+
+
+def _age(claim: NodeClaim) -> tuple[float, str]:
+    return claim.created_at, claim.name
+
+
+def _as_it_was(claim: NodeClaim, state: ClaimState) -> NodeClaim:
+    """A claim in a state that it has passed."""
+    earlier = replace(claim, state=state)
+    if state not in LEAVING:
+        earlier = replace(earlier, failure="", missed=False, deadline_at=0.0)
+    if state in (ClaimState.PLANNED, ClaimState.LAUNCHING):
+        earlier = replace(earlier, instance=None)
+    if state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED):
+        earlier = replace(earlier, node_name="")
+    return earlier
+
+
+def _way(before: ClaimState, after: ClaimState) -> list[ClaimState]:
+    """The shortest way from one state to another, without the first; only the last where no way leads there."""
+    ways = deque([[before]])
+    passed = {before}
+    while ways:
+        way = ways.popleft()
+        if way[-1] is after:
+            return way[1:] or [after]
+        for state in sorted(TRANSITIONS.get(way[-1], frozenset()) - passed):
+            passed.add(state)
+            ways.append([*way, state])
+    return [after]
