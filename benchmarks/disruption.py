@@ -32,7 +32,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
-from shiplap.scheduling.search.pod_kinds import reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import reduce_problems
 from tests.living_cluster import LivingCluster
 
 replace = msgspec.structs.replace
@@ -115,7 +115,7 @@ def lower_bound(cluster: LivingCluster) -> float:
         owners=np.zeros((0, kinds), np.bool_),
         clash=np.zeros((kinds, kinds), np.bool_),
     )
-    _, (problem,) = reduce_problems([with_rules(problem, 1)])
+    [(_, _, (problem,))] = reduce_problems([problem], [1])
     return resource_bound(problem)
 
 

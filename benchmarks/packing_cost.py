@@ -27,7 +27,7 @@ from shiplap.scheduling.planner import plan
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 
 BUDGET_S = 1.0
 FIRST_S = 0.1
@@ -104,7 +104,7 @@ def main() -> None:
 
 def row(case: Case, seconds: float, repeats: int) -> list[str]:
     problem = case.problem()
-    problem, _ = reduce_problems([with_rules(problem, len(case.drawn) // 5)])
+    [(_, problem, _)] = reduce_problems([problem], [len(case.drawn) // 5])
     least, content = bounds(problem, seconds)
     models = [Model(problem, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
     for model in models:

@@ -16,7 +16,7 @@ from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.grow import grow_nodes
 from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.pod_kinds import realise, reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems
 
@@ -55,7 +55,7 @@ def test_equal_input_gives_equal_output(problem: BinPackingProblem, seconds: flo
 def test_grown_nodes_hold_every_pod_on_a_row_that_suits_and_those_that_lead_first(
     problem: BinPackingProblem, data: st.DataObject, weight: float
 ) -> None:
-    (reduced,) = reduce_problems([with_rules(problem, len(problem.counts))])[1]
+    [(_, _, (reduced,))] = reduce_problems([problem], [len(problem.counts)])
     leading = np.array([data.draw(st.booleans()) for _ in reduced.sizes], np.bool_)
     weights = np.zeros(reduced.net.shape[1])
     weights[:2] = np.array([weight, 1.0 - weight])[: len(weights)] / reduced.net.max(axis=0)[:2]
@@ -77,7 +77,7 @@ def test_nodes_that_rules_keep_apart_are_topped_up_by_the_least_price_step() -> 
         capped=np.array([[True, False]]),
         owners=np.array([[True, False]]),
     )
-    (reduced,) = reduce_problems([with_rules(problem, 2)])[1]
+    [(_, _, (reduced,))] = reduce_problems([problem], [2])
     patterns = grow_nodes(reduced, reduced.leading(), np.array([1.0, 0.0, 0.0, 0.0]), Effort.of(1.0))
     assert sorted(patterns.sum(axis=1).tolist()) == [1.0, 2.0]
     assert reduced.cost(patterns) == pytest.approx(0.55)
@@ -99,7 +99,7 @@ def test_small_cases_against_the_optimum(problem: BinPackingProblem) -> None:
     # As in a decision, from a first-fit filling. So few pods may end one node away from the optimum, and which examples
     # are drawn follows from constants anywhere in the package: the bar is what must never be passed, not the average.
     found = improve([problem], [first_fit(problem)], Effort.of(1.0))[0].hourly(problem)
-    joint, _ = reduce_problems([with_rules(problem, len(problem.counts))])
+    [(_, joint, _)] = reduce_problems([problem], [len(problem.counts)])
     bound, _, _ = totals_bound(joint.hard(), Effort.of(1.0))
     assert bound <= best + 1e-9
     assert best - 1e-9 <= found <= 2 * best + 1e-9

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems, with_rules
+from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 from tests.property.bin_packing_problems import one_each, problems
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
@@ -22,7 +22,8 @@ from packing_bounds import content_bound, resource_bound
 
 
 def problem_of(problem: BinPackingProblem) -> ReducedProblem:
-    return reduce_problems([with_rules(problem, int(problem.counts.sum()))])[0]
+    [(_, joint, _)] = reduce_problems([problem], [int(problem.counts.sum())])
+    return joint
 
 
 @settings(max_examples=25, deadline=None)

@@ -38,7 +38,6 @@ from shiplap.scheduling.search.pod_kinds import (
     realise,
     reduce_problems,
     restricted_to_kinds,
-    with_rules,
 )
 from shiplap.scheduling.search.type_mix import deal, mix
 
@@ -127,14 +126,8 @@ def effort_worth(problems: Sequence[BinPackingProblem]) -> float:
 
 
 def _families(problems: Sequence[BinPackingProblem], fillings: Sequence[Filling], effort: Effort) -> list[_Family]:
-    ruled = [with_rules(problem, len(filling.rows)) for problem, filling in zip(problems, fillings, strict=True)]
-    places: dict[object, list[int]] = {}
-    for place, each in enumerate(ruled):
-        if each.problem.counts.any():
-            places.setdefault(each.family, []).append(place)
     families = []
-    for members in places.values():
-        joint, reduced_problems = reduce_problems([ruled[place] for place in members])
+    for members, joint, reduced_problems in reduce_problems(problems, [len(filling.rows) for filling in fillings]):
         searches = [
             _ProblemSearch.of(place, problems[place], fillings[place], reduced, effort)
             for place, reduced in zip(members, reduced_problems, strict=True)

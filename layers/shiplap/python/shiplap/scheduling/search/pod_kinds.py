@@ -92,7 +92,7 @@ def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
     return np.stack([(patterns * sizes[None, :, r]).sum(axis=1) for r in range(sizes.shape[1])], axis=1)
 
 
-class ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
+class _ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
     """A problem with rules as additional resources: `sizes` [items, resources]; a node has `caps` of the last ones."""
 
     problem: BinPackingProblem
@@ -106,7 +106,7 @@ class ProblemWithRules(msgspec.Struct, frozen=True, eq=False):
         return self.problem.net.tobytes(), self.soft, self.caps[: len(self.caps) - self.soft]
 
 
-def with_rules(problem: BinPackingProblem, nodes: int) -> ProblemWithRules:
+def _with_rules(problem: BinPackingProblem, nodes: int) -> _ProblemWithRules:
     """A problem with its strong rules as resources, for fillings of about `nodes` nodes."""
     rules = strong_rules(problem, nodes)
     columns = [mask for mask, _ in rules]
@@ -119,10 +119,25 @@ def with_rules(problem: BinPackingProblem, nodes: int) -> ProblemWithRules:
         columns.append(np.ones(len(problem.counts)))
         caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(problem.counts.sum()) / max(nodes, 1))))
     sizes = np.concatenate([problem.sizes.astype(np.float64), *(column[:, None] for column in columns)], axis=1)
-    return ProblemWithRules(problem, sizes, tuple(caps), int(weak))
+    return _ProblemWithRules(problem, sizes, tuple(caps), int(weak))
 
 
-def reduce_problems(ruled: Sequence[ProblemWithRules]) -> tuple[ReducedProblem, list[ReducedProblem]]:
+def reduce_problems(
+    problems: Sequence[BinPackingProblem], nodes: Sequence[int]
+) -> list[tuple[list[int], ReducedProblem, list[ReducedProblem]]]:
+    """Problems with pods, by families that share patterns: their places, all of them as one, and each of them.
+
+    `nodes` [problems] is about how many nodes each will have.
+    """
+    ruled = [_with_rules(problem, number) for problem, number in zip(problems, nodes, strict=True)]
+    places: dict[object, list[int]] = {}
+    for place, each in enumerate(ruled):
+        if each.problem.counts.any():
+            places.setdefault(each.family, []).append(place)
+    return [(members, *_reduce_family([ruled[place] for place in members])) for members in places.values()]
+
+
+def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, list[ReducedProblem]]:
     """The reduced problem of all problems of one family together, and that of each, with the same kinds.
 
     In the joint problem a row has its lowest price of all problems, so it is for finding patterns only.
