@@ -24,8 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from shiplap.flows.assign_instances import Attempt  # noqa: E402
 from shiplap.flows.planning.decision_inputs import NodeClassSupply  # noqa: E402
-from shiplap.flows.planning.fleet_offerings import launches  # noqa: E402
 from shiplap.flows.planning.offering_market import OfferingMarket  # noqa: E402
+from shiplap.flows.planning.planned_launches import launches  # noqa: E402
 from shiplap.flows.schedule.launch import launch  # noqa: E402
 from shiplap.flows.sweep.sweep import sweep  # noqa: E402
 from shiplap.kubernetes import labels  # noqa: E402

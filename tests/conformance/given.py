@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shiplap.flows.planning.commitment import plan_of
+from shiplap.flows.planning.planned_launches import plan_of
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import Attempt
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
-from shiplap.flows.planning.fleet_offerings import launches
 from shiplap.flows.planning.offering_market import OfferingMarket
+from shiplap.flows.planning.planned_launches import launches
 from shiplap.flows.schedule.launch import LaunchOutcome, launch
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, Subnet
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering

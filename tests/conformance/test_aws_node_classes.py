@@ -11,7 +11,7 @@ import pytest
 
 from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
-from shiplap.flows.planning.fleet_offerings import FleetOptions, fleet_options
+from shiplap.flows.planning.planned_launches import FleetOptions, fleet_options
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering

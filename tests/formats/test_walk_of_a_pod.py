@@ -24,7 +24,7 @@ from shiplap.scheduling.search import improve
 from tests.formats import life
 from tests.permissions.recording import Recording
 
-MOST_MODULES = 45
+MOST_MODULES = 44
 SHAPES = (
     *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "BinPackingProblem", "ReducedProblem", "Filling"),
     *("OpenClaim", "PlannedClaim", "NodeClaim", "FleetRequest"),

@@ -7,7 +7,7 @@ import pytest
 
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.flows.assign_instances import MOST_NAMES
-from shiplap.flows.planning.fleet_offerings import alike, launches
+from shiplap.flows.planning.planned_launches import alike, launches
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import COMMIT_GROUP
 from tests.integration.flows.stage import ZONES, Stage, pool

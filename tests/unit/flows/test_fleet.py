@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from shiplap.flows.planning.fleet_offerings import FleetOptions, fleet_options
+from shiplap.flows.planning.planned_launches import FleetOptions, fleet_options
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import requirement

@@ -37,10 +37,9 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
-from shiplap.flows.planning.commitment import ClaimOrigin, records_of, spec_hashes, with_token
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
-from shiplap.flows.planning.fleet_offerings import launches
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
+from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.kubernetes.names import claim_name
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import MemoryStore

@@ -21,8 +21,8 @@ from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claim
 from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
-from shiplap.flows.planning.fleet_offerings import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.flows.planning.offering_market import OfferingMarket
+from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels

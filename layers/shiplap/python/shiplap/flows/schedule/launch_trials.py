@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
 from shiplap.flows.context import FlowContext
-from shiplap.flows.planning.commitment import ClaimOrigin, records_of, with_token
 from shiplap.flows.planning.decision_inputs import (
     DecisionInputs,
     LaunchSupply,
@@ -22,7 +21,7 @@ from shiplap.flows.planning.decision_inputs import (
     priced_snapshot,
     read_supply,
 )
-from shiplap.flows.planning.fleet_offerings import fleet_options
+from shiplap.flows.planning.planned_launches import ClaimOrigin, fleet_options, records_of, with_token
 from shiplap.instances.readiness.nodeclass_status import DryRun, dry_run, untried_dry_run
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of

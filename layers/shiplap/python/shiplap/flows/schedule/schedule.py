@@ -19,7 +19,6 @@ from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning import unproven
-from shiplap.flows.planning.commitment import ClaimOrigin, records_of, spec_hashes, with_token
 from shiplap.flows.planning.decision_inputs import (
     BoundPods,
     DecisionInputs,
@@ -30,9 +29,9 @@ from shiplap.flows.planning.decision_inputs import (
     read_state,
     read_supply,
 )
-from shiplap.flows.planning.fleet_offerings import launches
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
 from shiplap.flows.planning.offering_market import OfferingMarket
+from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.flows.pod_events import publish_unschedulable
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch

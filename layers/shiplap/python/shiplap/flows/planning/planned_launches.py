@@ -1,30 +1,151 @@
-"""Which offerings a claim's fleet may take: the filters of the launch path, as one pure function.
+"""From a plan's claims to launches: the records that are committed, those launched together, and what a fleet may take.
 
-The order is Karpenter's: what is compatible and available; what is reserved, if anything is; no exotic hardware where
-plain will do; no spot dearer than on-demand; then one capacity type: spot where any is left, else on-demand. A minimum
-of values does not switch filters off: each is left out only where too few values would remain.
+Records are complete, and those of one launch share a token. Which offerings a fleet may take is decided by the filters
+of the launch path, as one pure function.
+
+The order of these filters is Karpenter's: what is compatible and available; what is reserved, if anything is; no exotic
+hardware where plain will do; no spot dearer than on-demand; then one capacity type: spot where any is left, else
+on-demand. A minimum of values does not switch filters off: each is left out only where too few values would remain.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.instances.capacity.described_capacity import ENCLAVES, FABRIC_ADAPTERS
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS, PODS
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.nodeclaim import ClaimCause, ClaimPlan, LaunchRequest, NodeClaim
+from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.supply.existing_nodes import still_fits
+
+_TOKEN_LENGTH = 32
+"""Characters of a launch token; EC2 takes up to 64 in ASCII."""
+
+_KEPT = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
 _ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
 """Resources for which an instance is launched differently."""
 
 _GROWTH_BYTES = 8_000
 """What a claim may still grow by: the labels of its instance type."""
+
+
+class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decided, when and why. Times are epoch seconds.
+
+    `owner` is the invocation that may launch the claims for `lease_s` from `at` on; then anybody may. `first_event_at`
+    is when the first hint that led to this was sent, `event_id` names a hint. `spec_hashes` are those of
+    EC2NodeClasses, by name, where they are known.
+    """
+
+    cluster: str
+    owner: str
+    at: float
+    lease_s: float
+    first_event_at: float = 0.0
+    event_id: str = ""
+    spec_hashes: Mapping[str, str] = {}
+
+
+def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[NodeClaim]:
+    """Planned claims as they are committed, but for their tokens."""
+    return [
+        NodeClaim(
+            cluster=origin.cluster,
+            name=item.name,
+            plan=_marked(plan_of(item), origin),
+            launch=LaunchRequest(owner=origin.owner),
+            cause=ClaimCause(origin.event_id, origin.first_event_at),
+            created_at=origin.at,
+            changed_at=origin.at,
+            deadline_at=origin.at + origin.lease_s,
+            hourly=item.launch.price,
+        )
+        for item in planned
+    ]
+
+
+def plan_of(planned: PlannedClaim) -> ClaimPlan:
+    """What of a planned claim outlives the decision."""
+    return ClaimPlan(**{name: getattr(planned, name) for name in _KEPT})
+
+
+def spec_hashes(snapshot: Snapshot) -> dict[str, str]:
+    """What claims of this decision remember of their EC2NodeClasses, by name."""
+    return {catalog.node_class: catalog.spec_hash for catalog in snapshot.catalogs if catalog.spec_hash}
+
+
+def _marked(plan: ClaimPlan, origin: ClaimOrigin) -> ClaimPlan:
+    known = origin.spec_hashes.get(plan.node_class)
+    if not known:
+        return plan
+    marks = {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION}
+    return replace(plan, annotations={**plan.annotations, **marks})
+
+
+def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[NodeClaim]:
+    """Claims that are launched together, with a token that will never be another launch's, nor another install's.
+
+    Two installs may make the same plan at the same moment, and EC2 would give both the same instances.
+    """
+    first = claims[0]
+    identity = f"{install}/{first.cluster}/{first.name}/{epoch}/{first.created_at}"
+    token = hashlib.sha256(identity.encode()).hexdigest()[:_TOKEN_LENGTH]
+    return [replace(claim, launch=replace(claim.launch, token=token)) for claim in claims]
+
+
+def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
+    """One claim that asks for what each of some claims of one launch asks for, so that any of them can have its
+    instance.
+    """
+    first = claims[0]
+    resources = sorted({resource for claim in claims for resource in claim.plan.requests})
+    most = {resource: max(claim.plan.requests.get(resource, 0) for claim in claims) for resource in resources}
+    return replace(first, plan=replace(first.plan, requests=most))
+
+
+def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
+    """Claims that one request can launch, together; in the order of the first of each.
+
+    They differ in their pods and in nothing EC2 or the node is told. A claim that explores an estimate is launched by
+    itself: the right to do so is its own. What is launched together must also fit into one write.
+    """
+    found: dict[bytes, list[list[NodeClaim]]] = {}
+    sizes: dict[bytes, int] = {}
+    for claim in claims:
+        key, size = _shape(claim), len(msgspec.json.encode(claim)) + _GROWTH_BYTES
+        groups = found.setdefault(key, [[]])
+        if len(groups[-1]) == COMMIT_GROUP or sizes.get(key, 0) + size > COMMIT_BYTES:
+            groups.append([])
+            sizes[key] = 0
+        groups[-1].append(claim)
+        sizes[key] = sizes.get(key, 0) + size
+    return [group for groups in found.values() for group in groups]
+
+
+def _shape(claim: NodeClaim) -> bytes:
+    alone = claim.name if claim.plan.relies_on_estimate else ""
+    told = (
+        claim.plan.node_pool,
+        claim.plan.node_class,
+        claim.plan.tier,
+        claim.plan.requirements,
+        claim.plan.labels,
+        claim.plan.annotations,
+    )
+    attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
+    kept_off = (claim.plan.taints, claim.plan.startup_taints)
+    return msgspec.json.encode((alone, told, attached, kept_off, claim.plan.instance_types), order="deterministic")
 
 
 class FleetOptions(msgspec.Struct, frozen=True):
@@ -111,50 +232,6 @@ def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
 
     best = min(reserved, key=rank).offering.reservation_id
     return [item for item in reserved if item.offering.reservation_id == best]
-
-
-def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
-    """One claim that asks for what each of some claims of one launch asks for, so that any of them can have its
-    instance.
-    """
-    first = claims[0]
-    resources = sorted({resource for claim in claims for resource in claim.plan.requests})
-    most = {resource: max(claim.plan.requests.get(resource, 0) for claim in claims) for resource in resources}
-    return msgspec.structs.replace(first, plan=msgspec.structs.replace(first.plan, requests=most))
-
-
-def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
-    """Claims that one request can launch, together; in the order of the first of each.
-
-    They differ in their pods and in nothing EC2 or the node is told. A claim that explores an estimate is launched by
-    itself: the right to do so is its own. What is launched together must also fit into one write.
-    """
-    found: dict[bytes, list[list[NodeClaim]]] = {}
-    sizes: dict[bytes, int] = {}
-    for claim in claims:
-        key, size = _shape(claim), len(msgspec.json.encode(claim)) + _GROWTH_BYTES
-        groups = found.setdefault(key, [[]])
-        if len(groups[-1]) == COMMIT_GROUP or sizes.get(key, 0) + size > COMMIT_BYTES:
-            groups.append([])
-            sizes[key] = 0
-        groups[-1].append(claim)
-        sizes[key] = sizes.get(key, 0) + size
-    return [group for groups in found.values() for group in groups]
-
-
-def _shape(claim: NodeClaim) -> bytes:
-    alone = claim.name if claim.plan.relies_on_estimate else ""
-    told = (
-        claim.plan.node_pool,
-        claim.plan.node_class,
-        claim.plan.tier,
-        claim.plan.requirements,
-        claim.plan.labels,
-        claim.plan.annotations,
-    )
-    attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
-    kept_off = (claim.plan.taints, claim.plan.startup_taints)
-    return msgspec.json.encode((alone, told, attached, kept_off, claim.plan.instance_types), order="deterministic")
 
 
 def has_min_values(claim: NodeClaim) -> bool:
