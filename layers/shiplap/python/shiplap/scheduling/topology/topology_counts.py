@@ -62,12 +62,17 @@ def base_counts_of(
     nodes = (*existing, *(node for node, _ in bystanders))
     counted = np.zeros((len(terms.all), len(nodes)), np.int64)
     keeping = np.zeros_like(counted)
+    counting: list[int] = []
+    places: list[int] = []
     for index, node in enumerate(nodes):
         for pod in standing.get(node.name, ()):
-            counted[list(terms.selecting(pod)), index] += 1
+            if selected := terms.selecting(pod):
+                counting += selected
+                places += [index] * len(selected)
             if keeps_away(pod.spec):
                 for term in terms.constraints_of(pod, standing=True).anti:
                     keeping[term, index] += 1
+    np.add.at(counted, (np.array(counting, np.int64), np.array(places, np.int64)), 1)
     leaving = np.array([False] * len(existing) + [gone for _, gone in bystanders], np.bool_)
     return BaseCounts(terms, nodes, len(existing), leaving, counted, keeping)
 
@@ -105,8 +110,8 @@ class TopologyCounts:
             self._reach(index)
         counted = self._claims_counted if claim else self.counted
         keeping = self._claims_keeping if claim else self.keeping
-        if pod_class.selected:  # where nothing is counted, there are no columns
-            counted[list(pod_class.selected), index] += number
+        for term in pod_class.selected:
+            counted[term, index] += number
         for term in pod_class.constraints.anti:
             keeping[term, index] += number
 
