@@ -70,6 +70,15 @@ def test_what_does_not_intersect_shares_no_value(left: Requirement, right: Requi
 
 
 @LAWS
+@given(ITEMS, ITEMS)
+def test_what_intersects_leaves_something(left: Requirement, right: Requirement) -> None:
+    both = left.intersection(right)
+    assert left.intersects(right) == (both.complement or bool(both.values))
+    for value in VALUES:
+        assert left.intersects(Requirement.one_of("a", value)) == left.has(value)
+
+
+@LAWS
 @given(ITEMS)
 def test_written_requirements_read_back(item: Requirement) -> None:
     lines = requirement_lines(item)
