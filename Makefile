@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short kube check bench docs format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short verdicts kube check bench docs format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ e2e: kube ## The tests that need a real Kubernetes control plane; builds one fro
 # Without what takes many minutes.
 e2e-short: kube
 	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts
+
+verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a real API server; SEED=… repeats one
+	@SHIPLAP_VERDICTS=100000 SHIPLAP_SEED=$${SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -m e2e tests/e2e/test_api_server_verdicts.py
 
 kube: setup
 	@$(BIN)/python -m tests.e2e.programs

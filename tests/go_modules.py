@@ -14,6 +14,11 @@ import pytest
 
 KARPENTER = ("github.com/aws/karpenter-provider-aws@v1.14.1", "h1:WGtIQTQcxpElYMdWfWuPwaF2+9muR+hYhPZsTtoY8Gs=")
 """Karpenter's AWS provider: its examples and CRDs."""
+KARPENTER_CRDS = (
+    "github.com/aws/karpenter-provider-aws@v1.15.1",
+    "h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY=",
+)
+"""The newest release, of which only files are read: its code asks for a newer Go than may be here."""
 KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
 """The kubelet's configuration types."""
 
@@ -39,6 +44,8 @@ def folder_of(module: tuple[str, str]) -> Path:
             check=False,
         )
     answer = json.loads(done.stdout or "{}")
-    assert done.returncode == 0, answer.get("Error") or done.stderr
+    problem = answer.get("Error") or done.stderr
+    assert done.returncode == 0 or "requires go >=" in problem, problem
     assert answer["Sum"] == wanted, f"{name} is not what it was"
-    return Path(answer["Dir"])
+    # Go names no folder of a module that asks for a newer Go, and unpacks it all the same.
+    return Path(answer.get("Dir") or Path(answer["Zip"]).parents[4 + name.count("/")] / name)

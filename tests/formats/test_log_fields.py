@@ -73,7 +73,7 @@ def fields() -> set[str]:
     found: set[str] = set()
     for tree, call in all_calls():
         for keyword in call.keywords:
-            if keyword.arg == "extra":
+            if keyword.arg == "extra" and ast.unparse(call.func) != "msgspec.Meta":  # it annotates a type
                 keys = set(keys_of(keyword.value, tree))
                 assert keys, f"the fields of {ast.unparse(keyword.value)} cannot be told"
                 found |= keys

@@ -30,6 +30,8 @@ ANY_TEXT = st.text("ab", max_size=2)
 def struct_of(shape: inspect.Type) -> inspect.StructType | None:
     """The struct that a field, an optional field or the items of a list are of, if any."""
     match shape:
+        case inspect.Metadata(type=of):
+            return struct_of(of)
         case inspect.StructType():
             return shape
         case inspect.VarTupleType(item_type=of):
@@ -51,8 +53,13 @@ def defaults_of(shape: inspect.StructType, path: str = "") -> list[str]:
     return found
 
 
+def bare(shape: inspect.Type) -> inspect.Type:
+    """A type without what an API server demands of its values."""
+    return shape.type if isinstance(shape, inspect.Metadata) else shape
+
+
 def values(shape: inspect.Type, name: str) -> st.SearchStrategy[Any]:
-    match shape:
+    match bare(shape):
         case inspect.StructType():
             return documents(shape)
         case inspect.VarTupleType(item_type=of):
@@ -185,7 +192,7 @@ def at(shape: inspect.StructType, parents: list[str], name: str | None) -> Docum
         below = struct_of(field.type)
         assert below is not None
         inner = at(below, parents[1:], name)
-        document[parents[0]] = [inner] if isinstance(field.type, inspect.VarTupleType) else inner
+        document[parents[0]] = [inner] if isinstance(bare(field.type), inspect.VarTupleType) else inner
     elif name is not None:
         document[name] = next(plain(field) for field in shape.fields if field.encode_name == name)
     return document
@@ -193,6 +200,8 @@ def at(shape: inspect.StructType, parents: list[str], name: str | None) -> Docum
 
 def least(shape: inspect.Type) -> Any:
     match shape:
+        case inspect.Metadata(type=of):
+            return least(of)
         case inspect.StructType(fields=fields):
             return {field.encode_name: least(field.type) for field in fields if field.required}
         case inspect.StrType():

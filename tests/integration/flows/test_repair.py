@@ -7,13 +7,16 @@ import pytest
 
 from shiplap.errors import AwsError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs, repair_budgets
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.custom_resources import Budget, Disruption
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import InstanceProblem
 from tests.integration.flows.leaving import claim_now, evicted, first, play_out, serving
 from tests.integration.flows.stage import Stage
 from tests.node_claims import node_claim
+
+POOL = Stage().settings.manifests.node_pools[0]
 
 
 def ail(stage: Stage, instance_id: str, kind: str = "instance", *, for_s: float = 120) -> None:
@@ -162,6 +165,21 @@ def test_a_cluster_repairs_only_so_many_at_once() -> None:
     verdict = choose_repairs(claims, sick(claims[:20]))
     assert [item.claim.name for item in verdict.repaired] == [claim.name for claim in claims[:MOST_AT_ONCE]]
     assert len(verdict.blocked) == 10
+
+
+def test_a_budget_that_names_unhealthy_bounds_the_repairs_of_its_pool() -> None:
+    budgets = (Budget(nodes="2", reasons=("Unhealthy", "Empty")), Budget(nodes="0", reasons=("Drifted",)), Budget("1"))
+    spec = msgspec.structs.replace(POOL.spec, disruption=Disruption(budgets=budgets))
+    claims = claims_of(POOL.metadata.name, 20)
+    most = repair_budgets([msgspec.structs.replace(POOL, spec=spec)], claims, 0.0)
+    assert most == {POOL.metadata.name: 2}
+    assert len(choose_repairs(claims, sick(claims[:4]), most).repaired) == 2
+    leaving = claims_of("old", 1, state=ClaimState.DRAINING, failure="NodeUnhealthy", node_pool=POOL.metadata.name)
+    assert len(choose_repairs([*leaving, *claims], sick(claims[:3]), most).repaired) == 1
+
+
+def test_other_budgets_do_not_bound_repairs() -> None:
+    assert repair_budgets([POOL], claims_of(POOL.metadata.name, 20), 0.0) == {}
 
 
 def test_one_pool_does_not_block_another() -> None:

@@ -19,6 +19,7 @@ from shiplap.manifests.custom_resources import (
     CpuOptions,
     EC2NodeClass,
     EC2NodeClassSpec,
+    EnclaveOptions,
     NetworkInterface,
     RequirementSpec,
 )
@@ -117,6 +118,11 @@ def test_nested_virtualization() -> None:
 def test_dedicated_hardware_only_where_the_pool_takes_no_other(values: tuple[str, ...], expected: object) -> None:
     rule = RequirementSpec("karpenter.k8s.aws/instance-tenancy", "In", values)
     assert data(requirements=(rule,)).get("Placement") == expected
+
+
+@pytest.mark.parametrize(("enabled", "expected"), [(True, {"Enabled": True}), (False, None)])
+def test_enclaves_of_a_node_class(enabled: bool, expected: object) -> None:
+    assert data(enclave_options=EnclaveOptions(enabled)).get("EnclaveOptions") == expected
 
 
 @pytest.mark.parametrize(("requests", "expected"), [({"cpu": 1000}, None), ({SANDBOX: 1}, {"Enabled": True})])

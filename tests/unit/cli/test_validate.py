@@ -40,6 +40,7 @@ def test_problems_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
             "document": "NodePool/default",
             "field": "spec.weight",
             "reason": "must be from 1 to 100, is 0",
+            "refusedBy": "api-server",
         },
         {
             "file": file,
@@ -47,6 +48,7 @@ def test_problems_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
             "document": "EC2NodeClass/default",
             "field": "spec.rule",
             "reason": "unknown field, did you mean role?",
+            "refusedBy": "api-server",
         },
     ]
 

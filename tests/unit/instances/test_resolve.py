@@ -16,7 +16,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity
 from shiplap.instances.offerings.estimated_prices import SPOT_FRACTION
 from shiplap.instances.offerings.offerings import incompatibility
 from shiplap.instances.resolve import instance_types, remembered_types
-from shiplap.manifests.custom_resources import ConnectionTracking, CpuOptions, NetworkInterface
+from shiplap.manifests.custom_resources import ConnectionTracking, CpuOptions, EnclaveOptions, NetworkInterface
 from tests.unit.instances.given_instances import (
     AMD,
     ARM,
@@ -265,6 +265,9 @@ def test_prices_are_aws_own_where_known_and_marked_where_not() -> None:
         ("m5.large", "AL2", {"cpu_options": CpuOptions("enabled")}, "nested"),
         ("m5.large", "AL2", {"cpu_options": CpuOptions("disabled")}, None),
         ("c8i.large", "AL2", {"cpu_options": CpuOptions("enabled")}, None),
+        ("t3.medium", "AL2", {"enclave_options": EnclaveOptions(True)}, "Enclaves"),
+        ("t3.medium", "AL2", {"enclave_options": EnclaveOptions(False)}, None),
+        ("c5.xlarge", "AL2", {"enclave_options": EnclaveOptions(True)}, None),
         ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(1, 0),)}, "card 1"),
         ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(0, 3),)}, "device 3"),
         ("m5.large", "AL2", {"network_interfaces": (NetworkInterface(0, 1, "efa-only"),)}, "adapters"),

@@ -93,8 +93,8 @@ spec:
 """)
     assert [str(problem) for problem in inspect_files([file]).problems] == [
         f"{file}:6: NodePool/default: spec.weight: must be from 1 to 100, is 101",
-        f"{file}:12: NodePool/default: spec.template.spec.requirements[0].operator: unknown operator 'Is'; "
-        "known are In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte",
+        f"{file}:12: NodePool/default: spec.template.spec.requirements[0].operator: must be one of In, NotIn, Exists, "
+        "DoesNotExist, Gt, Lt, Gte, Lte, is 'Is'",
     ]
 
 

@@ -123,7 +123,7 @@ def test_accepted(path: str, value: Any) -> None:
             "spec.disruption.budgets[0].duration",
         ),
         ("spec.disruption.budgets", [{"reasons": ["Expired"]}], "spec.disruption.budgets[0].reasons[0]"),
-        ("spec.disruption.budgets", [{"reasons": ["Empty", "Empty"]}], "spec.disruption.budgets[0].reasons[1]"),
+        ("spec.disruption.budgets", [{"reasons": ["Empty", "Empty"]}], "spec.disruption.budgets[0].reasons"),
         ("spec.disruption.budgets", [{}] * 51, "spec.disruption.budgets"),
         (f"{CLAIM}.expireAfter", "30d", f"{CLAIM}.expireAfter"),
         (f"{CLAIM}.terminationGracePeriod", "Never", f"{CLAIM}.terminationGracePeriod"),

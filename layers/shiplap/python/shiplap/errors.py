@@ -41,14 +41,25 @@ class InvalidInput(ShiplapError):
         field: path of the field, for example `spec.template.spec.requirements[0].operator`; may be empty.
         reason: what is wrong and what would be right.
         line: line of the source, counted from 1, or 0 when it is not known.
+        is_refused_by_api_server: whether an API server with upstream's CRDs refuses a manifest for it, too.
     """
 
-    def __init__(self, source: str, reason: str, *, document: str = "", field: str = "", line: int = 0) -> None:
+    def __init__(
+        self,
+        source: str,
+        reason: str,
+        *,
+        document: str = "",
+        field: str = "",
+        line: int = 0,
+        is_refused_by_api_server: bool = False,
+    ) -> None:
         self.source = source
         self.document = document
         self.field = field
         self.reason = reason
         self.line = line
+        self.is_refused_by_api_server = is_refused_by_api_server
         where = f"{source}:{line}" if source and line else source
         super().__init__(": ".join(part for part in (where, document, field, reason) if part))
 

@@ -14,7 +14,7 @@ from shiplap.scheduling.model.scheduling_plan import Placement, PlannedClaim
 
 
 class Reason(StrEnum):
-    """Why a node is disrupted; budgets name the first three."""
+    """Why a node is disrupted; budgets name the first three and Unhealthy."""
 
     EMPTY = "Empty"
     DRIFTED = "Drifted"

@@ -1,12 +1,14 @@
 """Turning a document into a typed manifest while naming every field that does not fit, not only the first.
 
-The shapes come from the structs themselves. A null counts as absent, as on an API server.
+The shapes come from the structs themselves, with what `demands` adds to a type. As on an API server a null counts as
+absent and a number such as 1.0 is a whole number.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -26,6 +28,70 @@ _ALSO_ALLOWED: dict[type, frozenset[str]] = {
     Taint: frozenset({"timeAdded"}),
 }
 """Fields of the API that Shiplap does not read in objects it otherwise shares with Kubernetes."""
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """What an API server demands of a field beyond its type.
+
+    `pattern` is looked for in a text and brings its own anchors; `form` says it in words. `least` and `most` bound a
+    number, `shortest` and `longest` the characters of a text, `fewest` and `most_entries` a list or a map. `required`
+    is for a field that its struct has a default for.
+    """
+
+    pattern: str = ""
+    form: str = ""
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    shortest: int = 0
+    longest: int | None = None
+    fewest: int = 0
+    most_entries: int | None = None
+    unique: bool = False
+    required: bool = False
+
+    def problems(self, value: Any) -> Iterator[str]:
+        """Why a value of the right type does not satisfy it."""
+        if isinstance(value, str):
+            yield from self._of_text(value)
+        elif isinstance(value, list | dict):
+            yield from self._of_entries(value)
+        elif not isinstance(value, bool):
+            yield from self._of_number(value)
+
+    def _of_text(self, value: str) -> Iterator[str]:
+        if self.choices and value not in self.choices:
+            yield f"must be one of {', '.join(self.choices)}, is {value!r}"
+        if len(value) < self.shortest:
+            yield "must not be empty" if self.shortest == 1 else f"must have at least {self.shortest} characters"
+        elif self.longest is not None and len(value) > self.longest:
+            yield f"must have at most {self.longest} characters, has {len(value)}"
+        elif self.pattern and not re.search(self.pattern, value, re.ASCII):
+            yield f"{value!r} is not {self.form}"
+
+    def _of_number(self, value: float) -> Iterator[str]:
+        least, most = self.least, self.most
+        if least == 0 and value < 0:
+            yield f"must not be negative, is {value}"
+        elif least is not None and most is not None and not least <= value <= most:
+            yield f"must be from {least} to {most}, is {value}"
+
+    def _of_entries(self, value: list[Any] | dict[str, Any]) -> Iterator[str]:
+        if len(value) < self.fewest:
+            yield f"at least {self.fewest} must be there"
+        if self.most_entries is not None and len(value) > self.most_entries:
+            yield f"at most {self.most_entries} are allowed, there are {len(value)}"
+        if self.unique and isinstance(value, list) and (twice := next(_repeated(value), None)) is not None:
+            yield f"{twice} is listed twice"
+
+
+def _repeated(values: list[Any]) -> Iterator[Any]:
+    return (value for place, value in enumerate(values) if value in values[:place])
+
+
+def demands(**limits: Any) -> msgspec.Meta:
+    """For `Annotated`: the fields of a Constraint. Only `decode` heeds it, so that any problem leaves an object."""
+    return msgspec.Meta(extra={"constraint": Constraint(**limits)})
 
 
 def decode(data: Mapping[str, Any], kind: type[T]) -> tuple[T | None, list[Problem]]:
@@ -66,16 +132,14 @@ class _Reader:
 
     def read(self, shape: inspect.Type, value: Any, path: Path) -> Any:
         match shape:
+            case inspect.Metadata(type=inner, extra=extra):
+                return self._read_constrained(inner, extra or {}, value, path)
             case inspect.UnionType(types=types):
                 return self._read_union(types, value, path)
             case inspect.StructType():
                 return self._read_struct(shape, value, path) if self._is(dict, value, path) else None
             case inspect.DictType(value_type=of) if self._is(dict, value, path):
-                return {
-                    key: self.read(of, item, (*path, key))
-                    for key, item in value.items()
-                    if item is not None or isinstance(of, inspect.AnyType)
-                }
+                return {key: self.read(of, item, (*path, key)) for key, item in value.items() if item is not None}
             case inspect.VarTupleType(item_type=of) if self._is(list, value, path):
                 return [self.read(of, item, (*path, number)) for number, item in enumerate(value)]
             case inspect.StrType():
@@ -83,9 +147,18 @@ class _Reader:
             case inspect.BoolType():
                 self._is(bool, value, path)
             case inspect.IntType():
-                self._is(int, value, path)
+                value = _whole(value)
+                if self._is(int, value, path):
+                    self._within_64_bits(value, path)
             case inspect.FloatType() if not isinstance(value, int):
                 self._is(float, value, path)
+        return value
+
+    def _read_constrained(self, shape: inspect.Type, extra: Mapping[str, Any], value: Any, path: Path) -> Any:
+        before = len(self.problems)
+        value = self.read(shape, value, path)
+        if len(self.problems) == before and "constraint" in extra:
+            self.problems += [(path, reason) for reason in extra["constraint"].problems(value)]
         return value
 
     def _read_union(self, types: tuple[inspect.Type, ...], value: Any, path: Path) -> Any:
@@ -93,11 +166,18 @@ class _Reader:
         kinds = [shape for shape in types if not isinstance(shape, inspect.NoneType)]
         if len(kinds) == 1:
             return self.read(kinds[0], value, path)
+        value = _whole(value)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self._refuse(path, f"expected a quantity, got {kind_of(value)}")
         elif isinstance(value, float) and not any(isinstance(shape, inspect.FloatType) for shape in kinds):
             self._refuse(path, f"expected a whole number or text, got {kind_of(value)}")
+        elif isinstance(value, int):
+            self._within_64_bits(value, path)
         return value
+
+    def _within_64_bits(self, value: int, path: Path) -> None:
+        if not -(2**63) <= value < 2**63:
+            self._refuse(path, "must be a whole number of 64 bits")
 
     def _read_struct(self, shape: inspect.StructType, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
         fields = {field.encode_name: field for field in shape.fields}
@@ -110,8 +190,11 @@ class _Reader:
                 close = difflib.get_close_matches(key, fields, 1)
                 self.problems.append(((*path, key), "unknown field" + (f", did you mean {close[0]}?" if close else "")))
         for name, field in fields.items():
-            if field.required and name not in cleaned:
-                self._refuse((*path, name), "required field is missing")
+            if name not in cleaned:
+                if field.required:
+                    self._refuse((*path, name), "required field is missing")
+                elif _constraint_of(field.type).required:
+                    self.problems.append(((*path, name), "required field is missing"))
         return cleaned
 
     def _is(self, wanted: type, value: Any, path: Path) -> bool:
@@ -125,6 +208,19 @@ class _Reader:
         self.problems.append((path, reason))
         self.broken = True
 
+
+def _whole(value: Any) -> Any:
+    """A number without a fraction as an int."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _constraint_of(shape: inspect.Type) -> Constraint:
+    extra = (shape.extra or {}) if isinstance(shape, inspect.Metadata) else {}
+    constraint: Constraint = extra.get("constraint", _UNCONSTRAINED)
+    return constraint
+
+
+_UNCONSTRAINED = Constraint()
 
 _NAMES = {
     str: "text",

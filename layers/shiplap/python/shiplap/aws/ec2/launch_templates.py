@@ -282,7 +282,8 @@ def template_data(
         data["Monitoring"] = {"Enabled": spec.detailed_monitoring}
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization is not None:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}  # type: ignore[typeddict-item]
-    if request.claim.plan.requests.get(ENCLAVES, 0) > 0:
+    has_enclaves = spec.enclave_options is not None and spec.enclave_options.enabled
+    if has_enclaves or request.claim.plan.requests.get(ENCLAVES, 0) > 0:
         data["EnclaveOptions"] = {"Enabled": True}
     if placement := _placement(request.claim.plan.requirements, resolved):
         data["Placement"] = placement

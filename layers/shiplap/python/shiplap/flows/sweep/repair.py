@@ -12,8 +12,10 @@ earliest change first, until a change is so near that waiting would let AWS do i
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
+from types import MappingProxyType
 
 import msgspec
 
@@ -146,7 +148,8 @@ def repair_nodes(
     if not settings.node_repair:
         return
     now = context.clock.now()
-    verdict = choose_repairs(claims, sick_among(claims, nodes, ailments, now))
+    most = repair_budgets(settings.manifests.node_pools, claims, now)
+    verdict = choose_repairs(claims, sick_among(claims, nodes, ailments, now), most)
     for sick in verdict.repaired:
         context.meter.count("NodesRepaired")
         _LOG.warning("replacing a sick node: %s", sick.reason, extra=facts(sick.claim))
@@ -204,18 +207,35 @@ def bad_condition(node: Node, now: float) -> str:
     return ""
 
 
-def choose_repairs(claims: Iterable[NodeClaim], sick: Sequence[SickNode]) -> RepairDecision:
+def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: float) -> dict[str, int]:
+    """How many nodes of a pool may be in repair at the same time, for pools with budgets that name Unhealthy."""
+    total = Counter(claim.plan.node_pool for claim in claims if claim.state in _IN_SERVICE)
+    found = {}
+    for pool in pools:
+        named = tuple(budget for budget in pool.spec.disruption.budgets if Reason.UNHEALTHY in (budget.reasons or ()))
+        if named:
+            disruption = msgspec.structs.replace(pool.spec.disruption, budgets=named)
+            spec = msgspec.structs.replace(pool.spec, disruption=disruption)
+            bounded = msgspec.structs.replace(pool, spec=spec)
+            name = pool.metadata.name
+            found[name] = allowance(bounded, Reason.UNHEALTHY, total[name], 0, now).nodes
+    return found
+
+
+def choose_repairs(
+    claims: Iterable[NodeClaim], sick: Sequence[SickNode], most: Mapping[str, int] = MappingProxyType({})
+) -> RepairDecision:
     """Which sick nodes are replaced now.
 
     Of a NodePool none is while more of its nodes are sick, those in repair included, than SICK_FRACTION of it; of a
-    cluster no more than MOST_AT_ONCE are at the same time.
+    cluster no more than MOST_AT_ONCE are at the same time, and of a pool in `most` no more than that.
     """
     total: dict[str, int] = {}
     unwell: dict[str, int] = {}
-    under_way = 0
+    of_pool: Counter[str] = Counter()
     for claim in claims:
         in_repair = claim.state in LEAVING and claim.failure in _REPAIRS
-        under_way += in_repair
+        of_pool[claim.plan.node_pool] += in_repair
         if in_repair or claim.state in _IN_SERVICE or claim.state is ClaimState.DRAINING:
             total[claim.plan.node_pool] = total.get(claim.plan.node_pool, 0) + 1
             unwell[claim.plan.node_pool] = unwell.get(claim.plan.node_pool, 0) + in_repair
@@ -225,7 +245,8 @@ def choose_repairs(claims: Iterable[NodeClaim], sick: Sequence[SickNode]) -> Rep
     blocked: list[SickNode] = []
     for item in sick:
         pool = item.claim.plan.node_pool
-        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and under_way < MOST_AT_ONCE
-        under_way += allowed
+        within_bounds = of_pool.total() < MOST_AT_ONCE and of_pool[pool] < most.get(pool, MOST_AT_ONCE)
+        allowed = unwell[pool] <= ceil(SICK_FRACTION * total[pool]) and within_bounds
+        of_pool[pool] += allowed
         (repaired if allowed else blocked).append(item)
     return RepairDecision(tuple(repaired), tuple(blocked))

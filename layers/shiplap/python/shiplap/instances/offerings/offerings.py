@@ -107,6 +107,9 @@ def incompatibility(
         return "AL2023 does not support the first generation of Graviton"
     if spec.connection_tracking is not None and kind.hypervisor != "nitro":
         return "connectionTracking needs a Nitro instance"
+    has_enclaves = spec.enclave_options is not None and spec.enclave_options.enabled
+    if has_enclaves and kind.nitro_enclaves_support != "supported":
+        return "Nitro Enclaves are not supported"
     nested = spec.cpu_options is not None and spec.cpu_options.nested_virtualization == "enabled"
     if nested and "nested-virtualization" not in kind.processor_info.supported_features:
         return "nested virtualization is not supported"

@@ -122,7 +122,7 @@ class PoolStatus(_Shown, frozen=True):
     ready: str
     weight: int = 0
     reason: str = ""
-    limits: dict[str, str | int | float] = {}
+    limits: dict[str, str | int] = {}
 
 
 class ClusterStatus(_Shown, frozen=True):

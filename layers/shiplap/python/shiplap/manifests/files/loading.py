@@ -25,18 +25,32 @@ Manifest = NodePool | EC2NodeClass | NodeOverlay | CapacityBuffer | PodTemplate
 BUFFERS = "autoscaling.x-k8s.io"
 
 
+_Rules = Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
+
+
 class _Kind(msgspec.Struct, frozen=True):
+    """`admission` is what an API server refuses beyond the shape, `usability` what it accepts and is wrong."""
+
     version: str
     type: type[Manifest]
-    rules: Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
+    admission: _Rules
+    usability: _Rules
 
 
 _KINDS = {
-    ("karpenter.sh", "NodePool"): _Kind("v1", NodePool, nodepool_rules.problems_of),
-    ("karpenter.k8s.aws", "EC2NodeClass"): _Kind("v1", EC2NodeClass, nodeclass_rules.problems_of),
-    ("karpenter.sh", "NodeOverlay"): _Kind("v1alpha1", NodeOverlay, nodeoverlay_rules.problems_of),
-    (BUFFERS, "CapacityBuffer"): _Kind("v1beta1", CapacityBuffer, buffer_rules.problems_of),
-    ("", "PodTemplate"): _Kind("v1", PodTemplate, buffer_rules.template_problems),
+    ("karpenter.sh", "NodePool"): _Kind("v1", NodePool, nodepool_rules.admission_problems, nodepool_rules.problems_of),
+    ("karpenter.k8s.aws", "EC2NodeClass"): _Kind(
+        "v1", EC2NodeClass, nodeclass_rules.admission_problems, nodeclass_rules.problems_of
+    ),
+    ("karpenter.sh", "NodeOverlay"): _Kind(
+        "v1alpha1", NodeOverlay, nodeoverlay_rules.admission_problems, nodeoverlay_rules.problems_of
+    ),
+    (BUFFERS, "CapacityBuffer"): _Kind(
+        "v1beta1", CapacityBuffer, buffer_rules.admission_problems, buffer_rules.problems_of
+    ),
+    ("", "PodTemplate"): _Kind(
+        "v1", PodTemplate, buffer_rules.template_admission_problems, buffer_rules.template_problems
+    ),
 }
 _GROUPS = frozenset(group for group, _ in _KINDS if group)
 
@@ -66,8 +80,18 @@ def load_manifests(paths: Sequence[Path]) -> Manifests:
     return report.manifests
 
 
-def inspect_files(paths: Iterable[Path]) -> ManifestReport:
-    """Read and check files and folders; problems are reported, not raised."""
+def inspect_files(paths: Iterable[Path], replacing: Iterable[Path] = ()) -> ManifestReport:
+    """Read and check files and folders; problems are reported, not raised.
+
+    `replacing` holds the objects as they are in the cluster: some fields of theirs cannot change.
+    """
+    documents, problems = _read(paths)
+    former, unread = _read(replacing)
+    report = check_documents(documents, former)
+    return msgspec.structs.replace(report, problems=(*problems, *unread, *report.problems))
+
+
+def _read(paths: Iterable[Path]) -> tuple[list[Document], list[InvalidInput]]:
     documents: list[Document] = []
     problems: list[InvalidInput] = []
     for path in paths:
@@ -81,23 +105,30 @@ def inspect_files(paths: Iterable[Path]) -> ManifestReport:
                 documents += read_file(file)
             except InvalidInput as problem:
                 problems.append(problem)
-    report = check_documents(documents)
-    return msgspec.structs.replace(report, problems=(*problems, *report.problems))
+    return documents, problems
 
 
-def check_documents(documents: Sequence[Document]) -> ManifestReport:
-    """Check objects that were read, each by itself and against the others."""
+def check_documents(documents: Sequence[Document], replacing: Sequence[Document] = ()) -> ManifestReport:
+    """Check objects that were read, each by itself, against the others and against those that they replace."""
     ours = [document for document in documents if not _is_foreign(document)]
+    former = {document.name: check_object(document.data)[0] for document in replacing if not _is_foreign(document)}
+    refused: list[tuple[Document, Problem]] = []
     wrong: list[tuple[Document, Problem]] = []
     found: list[tuple[Document, Manifest]] = []
     for document in ours:
-        manifest, problems = _check_one(document)
-        wrong += [(document, problem) for problem in problems]
+        manifest, refusals, others = check_object(document.data)
         if manifest is not None:
             found.append((document, manifest))
+            refusals += _transition_problems(manifest, former.get(document.name))
+        refused += [(document, problem) for problem in refusals]
+        wrong += [(document, problem) for problem in others]
     wrong += [*_duplicates(found), *_missing_node_classes(ours, found)]
     place = {id(document): number for number, document in enumerate(ours)}
-    located = [(place[id(document)], _located(document, problem)) for document, problem in wrong]
+    located = [
+        (place[id(document)], _located(document, problem, by_api_server))
+        for by_api_server, some in ((True, refused), (False, wrong))
+        for document, problem in some
+    ]
     located.sort(key=lambda item: (item[0], item[1].line))
     return ManifestReport(
         manifests=_sorted(manifest for _, manifest in found),
@@ -107,8 +138,38 @@ def check_documents(documents: Sequence[Document]) -> ManifestReport:
     )
 
 
-def _group_and_version(document: Document) -> tuple[str, str]:
-    api_version = document.data.get("apiVersion")
+def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem], list[Problem]]:
+    """A manifest by itself: typed, what an API server with upstream's CRDs refuses, and what it accepts and is wrong.
+
+    There is no manifest where a field has the wrong type or is missing.
+    """
+    missing = [field for field in ("apiVersion", "kind") if not isinstance(data.get(field), str)]
+    if missing:
+        return None, [((field,), "required field is missing or not text") for field in missing], []
+    group, version = _group_and_version(data)
+    kind = _KINDS.get((group, data["kind"]))
+    if kind is None:
+        readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
+        return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}")], []
+    if version != kind.version:
+        return None, [(("apiVersion",), f"{group}/{version} is not read; write it as {group}/{kind.version}")], []
+    manifest, refused = decode(data, kind.type)
+    if manifest is None:
+        return None, refused, []
+    refused = _first_of_each_place([*refused, *kind.admission(manifest, data)])
+    both = _first_of_each_place([*refused, *kind.usability(manifest, data)])
+    return manifest, refused, both[len(refused) :]
+
+
+def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:
+    first: dict[tuple[str | int, ...], Problem] = {}
+    for problem in problems:
+        first.setdefault(problem[0], problem)
+    return list(first.values())
+
+
+def _group_and_version(data: Mapping[str, Any]) -> tuple[str, str]:
+    api_version = data.get("apiVersion")
     group, _, version = api_version.rpartition("/") if isinstance(api_version, str) else ("", "", "")
     return group, version
 
@@ -116,31 +177,25 @@ def _group_and_version(document: Document) -> tuple[str, str]:
 def _is_foreign(document: Document) -> bool:
     """An object that other tools read; one that does not say what it is, is not foreign but wrong."""
     said = all(isinstance(document.data.get(field), str) and document.data[field] for field in ("apiVersion", "kind"))
-    group = _group_and_version(document)[0]
+    group = _group_and_version(document.data)[0]
     return said and group not in _GROUPS and (group, document.data["kind"]) not in _KINDS
 
 
-def _check_one(document: Document) -> tuple[Manifest | None, list[Problem]]:
-    missing = [field for field in ("apiVersion", "kind") if not isinstance(document.data.get(field), str)]
-    if missing:
-        return None, [((field,), "required field is missing or not text") for field in missing]
-    group, version = _group_and_version(document)
-    kind = _KINDS.get((group, document.data["kind"]))
-    if kind is None:
-        readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
-        return None, [(("kind",), f"{document.data['kind']} of {group} is not a manifest; {group} has {readable}")]
-    if version != kind.version:
-        return None, [(("apiVersion",), f"{group}/{version} is not read; write it as {group}/{kind.version}")]
-    manifest, problems = decode(document.data, kind.type)
-    if manifest is not None:
-        problems += kind.rules(manifest, document.data)
-    return manifest, problems
+def _transition_problems(manifest: Manifest, before: Manifest | None) -> Iterator[Problem]:
+    if isinstance(manifest, NodePool) and isinstance(before, NodePool):
+        yield from nodepool_rules.transition_problems(manifest, before)
 
 
-def _located(document: Document, problem: Problem) -> InvalidInput:
+def _located(document: Document, problem: Problem, by_api_server: bool) -> InvalidInput:  # noqa: FBT001 - of a loop
     path, reason = problem
-    line = document.line_of(path)
-    return InvalidInput(document.source, reason, document=document.name, field=field_name(path), line=line)
+    return InvalidInput(
+        document.source,
+        reason,
+        document=document.name,
+        field=field_name(path),
+        line=document.line_of(path),
+        is_refused_by_api_server=by_api_server,
+    )
 
 
 def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Document, Problem]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
+from shiplap.manifests.custom_resources import AMI_FAMILIES, AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.decoding import Path, Problem
-from shiplap.manifests.validation.common_rules import count_problems, id_problems, one_of, selector_tags
+from shiplap.manifests.validation.common_rules import id_problems, selector_tags, written_fields
 
 FAMILY_OF_ALIAS = {
     "al2": "AL2",
@@ -18,9 +19,9 @@ FAMILY_OF_ALIAS = {
     "windows2025": "Windows2025",
 }
 CUSTOM = "Custom"
-FAMILIES = (*FAMILY_OF_ALIAS.values(), CUSTOM)
 
 _LATEST = "latest"
+_ALIAS = re.compile(r"[a-zA-Z0-9]+@.+\Z", re.ASCII)
 _RELEASE = re.compile(r"v[0-9]+", re.ASCII)
 _BOTTLEROCKET_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9a-f]+)?", re.ASCII)
 _TERMS: Path = ("spec", "amiSelectorTerms")
@@ -33,44 +34,56 @@ def ami_family(spec: EC2NodeClassSpec) -> str:
     return spec.ami_family or (FAMILY_OF_ALIAS[alias] if alias is not None else "")
 
 
-def ami_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
-    """Of the AMI selectors and the family."""
+def ami_admission_problems(node_class: EC2NodeClass, data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Of the AMI selectors and the family, what an API server refuses. `data` is the node class as it was written."""
     terms = node_class.spec.ami_selector_terms
-    yield from count_problems(len(terms), 30, _TERMS)
-    for number, term in enumerate(terms):
-        yield from _term(term, (*_TERMS, number))
-    if len(terms) > 1 and any(term.alias for term in terms):
-        yield _TERMS, "a term with an alias must be the only term"
-    yield from _family(node_class.spec)
+    for number, (term, raw) in enumerate(zip(terms, data["spec"].get("amiSelectorTerms") or (), strict=True)):
+        path, written = (*_TERMS, number), written_fields(raw)
+        if not written - {"owner"}:
+            yield path, "a term needs alias, tags, id, name or ssmParameter; owner only narrows tags and name"
+        yield from selector_tags(term.tags, (*path, "tags"))
+        if "id" in written and {"tags", "name", "owner"} & written:
+            yield path, "id cannot be combined with tags, name or owner"
+        if "alias" in written:
+            if {"id", "tags", "name", "owner"} & written:
+                yield path, "alias stands alone in a term"
+            if wrong := _alias_form_problem(term.alias):
+                yield (*path, "alias"), wrong
+            if len(terms) > 1:
+                yield _TERMS, "a term with an alias must be the only term"
+    yield from _family(node_class.spec, data["spec"])
 
 
-def _term(term: AmiSelectorTerm, path: Path) -> Iterator[Problem]:
-    written = [name for name in AmiSelectorTerm.__struct_fields__ if getattr(term, name)]
-    if not set(written) - {"owner"}:
-        yield path, "a term needs alias, tags, id, name or ssmParameter; owner only narrows tags and name"
-    yield from selector_tags(term.tags, (*path, "tags"))
-    yield from id_problems("ami", term.id, (*path, "id"))
-    if term.id and {"tags", "name", "owner"} & set(written):
-        yield path, "id cannot be combined with tags, name or owner"
-    if term.alias:
-        if len(written) > 1:
-            yield path, "alias stands alone in a term"
-        if wrong := _alias_problem(term.alias):
-            yield (*path, "alias"), wrong
+def ami_problems(node_class: EC2NodeClass) -> Iterator[Problem]:
+    """Of the AMI selectors, what makes them unusable though an API server accepts them."""
+    for number, term in enumerate(node_class.spec.ami_selector_terms):
+        path = (*_TERMS, number)
+        yield from id_problems("ami", term.id, (*path, "id"))
+        written = [name for name in AmiSelectorTerm.__struct_fields__ if getattr(term, name)]
+        if not set(written) - {"owner"}:
+            yield path, "a term needs alias, tags, id, name or ssmParameter; owner only narrows tags and name"
+        if term.alias:
+            if len(written) > 1:
+                yield path, "alias stands alone in a term"
+            if wrong := _alias_version_problem(term.alias):
+                yield (*path, "alias"), wrong
 
 
-def _alias_problem(alias: str) -> str | None:
-    if len(alias) > 30:
-        return "an alias has at most 30 characters"
-    family, at, version = alias.partition("@")
-    if not (family and at and version):
+def _alias_form_problem(alias: str) -> str | None:
+    if not _ALIAS.match(alias):
         return f"{alias!r} is not of the form family@version, such as al2023@latest"
+    family, version = alias.split("@")[:2]
     if family not in FAMILY_OF_ALIAS:
         return f"unknown family {family!r}; known are {', '.join(FAMILY_OF_ALIAS)}"
+    if family.startswith("windows") and version != _LATEST:
+        return "Windows images are known only as latest"
+    return None
+
+
+def _alias_version_problem(alias: str) -> str | None:
+    family, _, version = alias.partition("@")
     if version == _LATEST:
         return None
-    if family.startswith("windows"):
-        return "Windows images are known only as latest"
     if family == "bottlerocket":
         valid, form = _BOTTLEROCKET_VERSION.fullmatch(version), "1.32.0 or 1.32.0-cacc4ce9"
     else:
@@ -78,13 +91,14 @@ def _alias_problem(alias: str) -> str | None:
     return None if valid else f"{version!r} is not a version of {family}: expected latest or the form {form}"
 
 
-def _family(spec: EC2NodeClassSpec) -> Iterator[Problem]:
-    yield from one_of(spec.ami_family or None, FAMILIES, _FAMILY)
+def _family(spec: EC2NodeClassSpec, written: Mapping[str, Any]) -> Iterator[Problem]:
+    is_by_alias = any(term.get("alias") is not None for term in written.get("amiSelectorTerms") or ())
+    if not is_by_alias and written.get("amiFamily") is None:
+        yield _FAMILY, "is needed when no AMI is selected by alias"
     alias = _alias_family(spec)
-    if alias is None:
-        if not spec.ami_family and not any(term.alias for term in spec.ami_selector_terms):
-            yield _FAMILY, "is needed when no AMI is selected by alias"
-    elif spec.ami_family in FAMILIES and spec.ami_family not in (FAMILY_OF_ALIAS[alias], CUSTOM):
+    if alias is None or spec.ami_family not in AMI_FAMILIES:
+        return
+    if spec.ami_family not in (FAMILY_OF_ALIAS[alias], CUSTOM):
         yield _FAMILY, f"must be {FAMILY_OF_ALIAS[alias]}, as the alias says, or {CUSTOM}; is {spec.ami_family}"
 
 

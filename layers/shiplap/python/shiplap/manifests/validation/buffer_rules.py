@@ -1,4 +1,4 @@
-"""What a CapacityBuffer must satisfy beyond its shape, and the pod templates it may point at."""
+"""What a CapacityBuffer must satisfy beyond its fields, and the pod templates it may point at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shiplap.kubernetes.objects import PodTemplateSpec
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
 from shiplap.manifests.decoding import Path, Problem
-from shiplap.manifests.validation.common_rules import name_problems, quantity_problems
+from shiplap.manifests.validation.common_rules import absent, metadata_problems, quantity_problems
 
 SCALABLES = ("Deployment", "StatefulSet", "ReplicaSet")
 STRATEGY = "buffer.x-k8s.io/active-capacity"
@@ -19,18 +19,24 @@ STRATEGY = "buffer.x-k8s.io/active-capacity"
 _SPEC: Path = ("spec",)
 
 
-def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every rule the buffer breaks."""
+def admission_problems(buffer: CapacityBuffer, data: Mapping[str, Any]) -> Iterator[Problem]:
+    """What an API server refuses. `data` is the buffer as it was written, where absent and empty differ."""
     spec = buffer.spec
-    yield from name_problems(buffer.metadata)
+    yield from metadata_problems(buffer.metadata)
+    if spec.pod_template_ref is not None and spec.scalable_ref is not None:
+        yield _SPEC, "exactly one of podTemplateRef and scalableRef must be set"
+    if spec.pod_template_ref is not None and spec.replicas is None and absent(data, (*_SPEC, "limits")):
+        yield _SPEC, "podTemplateRef needs replicas or limits"
+
+
+def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Problem]:
+    """What makes a buffer unusable that an API server accepts."""
+    spec = buffer.spec
     yield from shiplap_annotations.unsupported(buffer.metadata.annotations, ("metadata", "annotations"))
     if spec.provisioning_strategy != STRATEGY:
         yield (*_SPEC, "provisioningStrategy"), f"must be {STRATEGY}, is {spec.provisioning_strategy!r}"
-    if (spec.pod_template_ref is None) == (spec.scalable_ref is None):
+    if spec.pod_template_ref is None and spec.scalable_ref is None:
         yield _SPEC, "exactly one of podTemplateRef and scalableRef must be set"
-    for field, number in (("replicas", spec.replicas), ("percentage", spec.percentage)):
-        if number is not None and number < 0:
-            yield (*_SPEC, field), f"must not be negative, is {number}"
     if spec.pod_template_ref is not None:
         if spec.replicas is None and not spec.limits:
             yield _SPEC, "podTemplateRef needs replicas or limits"
@@ -43,9 +49,13 @@ def problems_of(buffer: CapacityBuffer, _data: Mapping[str, Any]) -> Iterator[Pr
     yield from quantity_problems(spec.limits, (*_SPEC, "limits"))
 
 
+def template_admission_problems(template: PodTemplate, _data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Of a pod template: its name, labels and annotations."""
+    yield from metadata_problems(template.metadata)
+
+
 def template_problems(template: PodTemplate, _data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Of a pod template: its name, its shape, and the amounts that a buffer would ask for."""
-    yield from name_problems(template.metadata)
+    """Of a pod template: its shape, and the amounts that a buffer would ask for."""
     try:
         spec = msgspec.convert(template.template, PodTemplateSpec).spec
     except msgspec.ValidationError as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shiplap.kubernetes.names import subdomain_problem
+from shiplap.kubernetes.names import label_key_problem, label_value_problem, subdomain_problem
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.decoding import Path, Problem
@@ -18,12 +18,6 @@ def attempt(parse: Callable[[str], object], text: str, path: Path) -> Iterator[P
         parse(text)
     except ValueError as error:
         yield path, str(error)
-
-
-def one_of(value: str | None, known: Collection[str], path: Path) -> Iterator[Problem]:
-    """An optional field with a closed set of values."""
-    if value is not None and value not in known:
-        yield path, f"must be one of {', '.join(known)}, is {value!r}"
 
 
 def within(value: int | None, lowest: int, highest: int, path: Path) -> Iterator[Problem]:
@@ -40,10 +34,16 @@ def absent(data: Mapping[str, Any], path: Path) -> bool:
     return value is None
 
 
-def name_problems(metadata: ObjectMeta) -> Iterator[Problem]:
-    """Of an object's name."""
+def metadata_problems(metadata: ObjectMeta) -> Iterator[Problem]:
+    """Of an object's name, labels and annotations."""
     if wrong := subdomain_problem(metadata.name):
         yield ("metadata", "name"), wrong
+    for key, value in metadata.labels.items():
+        if wrong := label_key_problem(key) or label_value_problem(value):
+            yield ("metadata", "labels", key), wrong
+    for key in metadata.annotations:
+        if wrong := label_key_problem(key.lower()):
+            yield ("metadata", "annotations", key), wrong
 
 
 def quantity_problems(amounts: Mapping[str, str | int | float], path: Path) -> Iterator[Problem]:
@@ -59,16 +59,13 @@ def quantity_problems(amounts: Mapping[str, str | int | float], path: Path) -> I
 _ID_TAIL = re.compile(r"[0-9a-z]+", re.ASCII)
 
 
-def count_problems(count: int, most: int, path: Path) -> Iterator[Problem]:
-    """Of the number of terms of a selector that must be there."""
-    if not 1 <= count <= most:
-        yield path, f"1 to {most} terms are needed, there are {count}"
+def written_fields(value: Mapping[str, Any]) -> set[str]:
+    """Names of the fields that are there, empty ones too; what CEL's `has` is true for."""
+    return {name for name, item in value.items() if item is not None}
 
 
 def selector_tags(tags: Mapping[str, str], path: Path) -> Iterator[Problem]:
     """Of the tags of a selector term; a value of `*` stands for any."""
-    if len(tags) > 20:
-        yield path, f"at most 20 tags are allowed, there are {len(tags)}"
     for key, value in tags.items():
         if not key:
             yield path, "a tag's key must not be empty"

@@ -1,20 +1,25 @@
-"""What a NodePool must satisfy beyond its shape: the rules of Karpenter's CRD and of its checks at run time."""
+"""What a NodePool must satisfy beyond its fields: the rules of Karpenter's CRD, and what makes it usable.
+
+`admission_problems` are refused by an API server with upstream's CRD. `problems_of` are not: they are found by
+Karpenter's checks at run time, or only Shiplap refuses them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from math import prod
 from typing import Any
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_key_problem, label_value_problem, subdomain_problem
 from shiplap.kubernetes.objects import Taint
-from shiplap.manifests import cron, durations, shiplap_annotations, tiers
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests import cron, shiplap_annotations, tiers
+from shiplap.manifests.custom_resources import LABEL_KEY, NodePool
 from shiplap.manifests.decoding import Path, Problem
 from shiplap.manifests.validation import requirement_rules
-from shiplap.manifests.validation.common_rules import absent, attempt, name_problems, quantity_problems
+from shiplap.manifests.validation.common_rules import absent, attempt, metadata_problems, quantity_problems
 
 _SPEC: Path = ("spec",)
 _TEMPLATE: Path = ("spec", "template")
@@ -22,26 +27,40 @@ _CLAIM: Path = ("spec", "template", "spec")
 _DISRUPTION: Path = ("spec", "disruption")
 _REFERENCE: Path = (*_CLAIM, "nodeClassRef")
 
-CONSOLIDATION_POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
-BUDGET_REASONS = ("Underutilized", "Empty", "Drifted")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 MOST_TIERS = 100
 """Each tier is planned as a pool of its own."""
 
-_BUDGET_NODES = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+", re.ASCII)
+_TAINT_KEY = re.compile(LABEL_KEY, re.ASCII)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)", re.ASCII)
 
 
-def problems_of(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Every rule the pool breaks. `data` is the pool as it was written, where absent and zero differ."""
+def admission_problems(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
+    """What an API server refuses. `data` is the pool as it was written, where absent and zero differ."""
+    yield from metadata_problems(pool.metadata)
+    yield from _static(pool, data)
+    yield from _reserved_labels(pool)
+    yield from _written_taints(pool, data)
+    for number, budget in enumerate(pool.spec.disruption.budgets):
+        if (budget.schedule is None) != (budget.duration is None):
+            yield (*_DISRUPTION, "budgets", number), "schedule and duration must be set together"
+
+
+def transition_problems(pool: NodePool, before: NodePool) -> Iterator[Problem]:
+    """What an API server refuses of a pool that replaces another of its name."""
+    if (pool.spec.replicas is None) != (before.spec.replicas is None):
+        yield (*_SPEC, "replicas"), "a pool cannot begin or cease to have replicas; give the new pool another name"
+    reference, former = pool.spec.template.spec.node_class_ref, before.spec.template.spec.node_class_ref
+    for field, value, was in (("group", reference.group, former.group), ("kind", reference.kind, former.kind)):
+        if value != was:
+            yield (*_REFERENCE, field), f"cannot change, is {value!r} and was {was!r}"
+
+
+def problems_of(pool: NodePool, _data: Mapping[str, Any]) -> Iterator[Problem]:
+    """What makes a pool unusable that an API server accepts."""
     for rule in _RULES:
         yield from rule(pool)
-    yield from _required(data)
-    yield from _written_weight(pool, data)
-
-
-def _names(pool: NodePool) -> Iterator[Problem]:
-    yield from name_problems(pool.metadata)
 
 
 def _annotations(pool: NodePool) -> Iterator[Problem]:
@@ -50,38 +69,38 @@ def _annotations(pool: NodePool) -> Iterator[Problem]:
     yield from shiplap_annotations.unsupported(template, (*_TEMPLATE, "metadata", "annotations"))
 
 
-def _required(data: Mapping[str, Any]) -> Iterator[Problem]:
-    for path in (*((*_REFERENCE, field) for field in ("group", "kind")), (*_CLAIM, "requirements")):
-        if absent(data, path):
-            yield path, "required field is missing"
-
-
-def _written_weight(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
-    path = (*_SPEC, "weight")
-    if absent(data, path):
-        return
-    if not 1 <= pool.spec.weight <= 100:
-        yield path, f"must be from 1 to 100, is {pool.spec.weight}"
-    if pool.spec.replicas is not None:
-        yield path, "a pool with replicas takes no weight"
-
-
-def _replicas_and_limits(pool: NodePool) -> Iterator[Problem]:
-    yield from quantity_problems(pool.spec.limits, (*_SPEC, "limits"))
+def _static(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
     if pool.spec.replicas is None:
         return
-    if pool.spec.replicas < 0:
-        yield (*_SPEC, "replicas"), f"must not be negative, is {pool.spec.replicas}"
+    if not absent(data, (*_SPEC, "weight")):
+        yield (*_SPEC, "weight"), "a pool with replicas takes no weight"
     for resource in pool.spec.limits:
         if resource != "nodes":
             yield (*_SPEC, "limits", resource), "a pool with replicas may limit only nodes"
 
 
+def _reserved_labels(pool: NodePool) -> Iterator[Problem]:
+    for key in pool.spec.template.metadata.labels:
+        if wrong := requirement_rules.reserved_label(key, requirement_rules.AWS_LABELS):
+            yield (*_TEMPLATE, "metadata", "labels", key), wrong
+    specs, path = pool.spec.template.spec.requirements, (*_CLAIM, "requirements")
+    yield from requirement_rules.admission_problems(specs, path)
+    for number, spec in enumerate(specs):
+        if wrong := requirement_rules.reserved_label(spec.key, requirement_rules.AWS_LABELS):
+            yield (*path, number, "key"), wrong
+        has_globs = any(map(tiers.is_glob, spec.values))  # minValues counts what they stand for
+        if spec.operator == "In" and not has_globs and len(spec.values) < (spec.min_values or 0):
+            reason = f"asks for {spec.min_values} different values, but only {len(spec.values)} are listed"
+            yield (*path, number, "minValues"), reason
+
+
+def _limits(pool: NodePool) -> Iterator[Problem]:
+    yield from quantity_problems(pool.spec.limits, (*_SPEC, "limits"))
+
+
 def _labels(pool: NodePool) -> Iterator[Problem]:
     path = (*_TEMPLATE, "metadata", "labels")
     written = pool.spec.template.metadata.labels
-    if len(written) > 100:
-        yield path, f"at most 100 labels are allowed, there are {len(written)}"
     for key, value in written.items():
         wrong = requirement_rules.key_problem(key) or label_value_problem(value) or _contradiction(pool, key, value)
         if wrong:
@@ -107,6 +126,32 @@ def _requirements(pool: NodePool) -> Iterator[Problem]:
         yield path, f"the ordered lists multiply to {steps} tiers, at most {MOST_TIERS} are allowed"
 
 
+def _written_taints(pool: NodePool, data: Mapping[str, Any]) -> Iterator[Problem]:
+    spec = pool.spec.template.spec
+    for field, taints in (("taints", spec.taints), ("startupTaints", spec.startup_taints)):
+        for number, (taint, written) in enumerate(
+            zip(taints, data["spec"]["template"]["spec"].get(field) or (), strict=True)
+        ):
+            path = (*_CLAIM, field, number)
+            if not _TAINT_KEY.fullmatch(taint.key):
+                yield (*path, "key"), label_key_problem(taint.key) or "is not a label key"
+            if not absent(written, ("value",)) and not _TAINT_KEY.fullmatch(taint.value):
+                yield (*path, "value"), f"{taint.value!r} is not a taint's value; leave an empty one out"
+            if taint.effect not in TAINT_EFFECTS:
+                yield (*path, "effect"), f"must be one of {', '.join(TAINT_EFFECTS)}, is {taint.effect!r}"
+            added = written.get("timeAdded")
+            if added is not None and not (isinstance(added, str) and _is_time(added)):
+                yield (*path, "timeAdded"), f"{added!r} is not a time such as 2026-01-02T03:04:05Z"
+
+
+def _is_time(text: str) -> bool:
+    match = _TIME.fullmatch(text)
+    try:
+        return match is not None and bool(date.fromisoformat(match[1]))
+    except ValueError:
+        return False
+
+
 def _taints(pool: NodePool) -> Iterator[Problem]:
     spec = pool.spec.template.spec
     seen: set[tuple[str, str]] = set()
@@ -124,8 +169,6 @@ def _taint(taint: Taint, path: Path) -> Iterator[Problem]:
         yield (*path, "key"), wrong
     if wrong := label_value_problem(taint.value):
         yield (*path, "value"), wrong
-    if taint.effect not in TAINT_EFFECTS:
-        yield (*path, "effect"), f"must be one of {', '.join(TAINT_EFFECTS)}, is {taint.effect!r}"
 
 
 def _node_class_reference(pool: NodePool) -> Iterator[Problem]:
@@ -140,58 +183,18 @@ def _node_class_reference(pool: NodePool) -> Iterator[Problem]:
             yield (*_REFERENCE, field), f"must be {known}, is {value!r}"
 
 
-def _lifetimes(pool: NodePool) -> Iterator[Problem]:
-    spec = pool.spec.template.spec
-    yield from attempt(durations.seconds_or_never, spec.expire_after, (*_CLAIM, "expireAfter"))
-    if spec.termination_grace_period is not None:
-        yield from attempt(durations.seconds, spec.termination_grace_period, (*_CLAIM, "terminationGracePeriod"))
-
-
-def _consolidation(pool: NodePool) -> Iterator[Problem]:
-    disruption = pool.spec.disruption
-    yield from attempt(durations.seconds_or_never, disruption.consolidate_after, (*_DISRUPTION, "consolidateAfter"))
-    if disruption.consolidation_policy not in CONSOLIDATION_POLICIES:
-        reason = f"must be one of {', '.join(CONSOLIDATION_POLICIES)}, is {disruption.consolidation_policy!r}"
-        yield (*_DISRUPTION, "consolidationPolicy"), reason
-
-
 def _budgets(pool: NodePool) -> Iterator[Problem]:
-    path = (*_DISRUPTION, "budgets")
-    budgets = pool.spec.disruption.budgets
-    if len(budgets) > 50:
-        yield path, f"at most 50 budgets are allowed, there are {len(budgets)}"
-    for number, budget in enumerate(budgets):
-        here = (*path, number)
-        if not _BUDGET_NODES.fullmatch(budget.nodes):
-            yield (*here, "nodes"), f"{budget.nodes!r} is neither a whole number nor a percentage from 0% to 100%"
-        if (budget.schedule is None) != (budget.duration is None):
-            yield here, "schedule and duration must be set together"
+    for number, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None:
-            yield from attempt(cron.parse_cron, budget.schedule, (*here, "schedule"))
-        if budget.duration is not None:
-            yield from attempt(durations.budget_seconds, budget.duration, (*here, "duration"))
-        yield from _budget_reasons(budget.reasons or (), (*here, "reasons"))
-
-
-def _budget_reasons(reasons: tuple[str, ...], path: Path) -> Iterator[Problem]:
-    if len(reasons) > 50:
-        yield path, f"at most 50 reasons are allowed, there are {len(reasons)}"
-    for number, reason in enumerate(reasons):
-        if reason not in BUDGET_REASONS:
-            yield (*path, number), f"must be one of {', '.join(BUDGET_REASONS)}, is {reason!r}"
-        elif reason in reasons[:number]:
-            yield (*path, number), f"{reason} is listed twice"
+            yield from attempt(cron.parse_cron, budget.schedule, (*_DISRUPTION, "budgets", number, "schedule"))
 
 
 _RULES: tuple[Callable[[NodePool], Iterator[Problem]], ...] = (
-    _names,
     _annotations,
-    _replicas_and_limits,
+    _limits,
     _labels,
     _requirements,
     _taints,
     _node_class_reference,
-    _lifetimes,
-    _consolidation,
     _budgets,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterator, Sequence
 
 from shiplap.kubernetes import labels
@@ -17,22 +18,50 @@ CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT, labels.RESERVED)
 _CLOSED = {labels.CAPACITY_TYPE: CAPACITY_TYPES, labels.AWS_PREFIX + "instance-tenancy": ("default", "dedicated")}
 """Labels of which only these values exist, in whatever Region; others beside them are ignored, as upstream does."""
 _COMPARISONS = ("Gt", "Lt", "Gte", "Lte")
+_CEL_INT = re.compile(r"[-+]?[0-9]+", re.ASCII)
+
+AWS_LABELS = labels.AWS_WELL_KNOWN - {labels.AWS_PREFIX + "nitro-sandbox"} | {labels.NODE_CLASS}
+"""Labels of its domain that the CRD of NodePools allows."""
+
+
+def admission_problems(specs: Sequence[RequirementSpec], path: Path) -> Iterator[Problem]:
+    """Of a list of requirements, what the API server refuses, keys aside."""
+    for number, spec in enumerate(specs):
+        here = (*path, number, "values")
+        if spec.operator == "In" and not spec.values:
+            yield here, "operator In needs at least one value"
+        elif spec.operator in _COMPARISONS and not (len(spec.values) == 1 and _is_natural(spec.values[0])):
+            yield here, f"operator {spec.operator} needs exactly one value, a whole number ≥ 0"
+
+
+def _is_natural(text: str) -> bool:
+    """As CEL's `int(…) >= 0`."""
+    return _CEL_INT.fullmatch(text) is not None and 0 <= int(text) < 2**63
+
+
+def reserved_label(key: str, of_aws: Collection[str], also_allowed: Collection[str] = ()) -> str | None:
+    """Why the API server lets no manifest name a label: the system sets it, or its domain is reserved."""
+    domain = key.partition("/")[0]
+    if key in (labels.HOSTNAME, labels.NODE_POOL) and key not in also_allowed:
+        return f"the label {key} is set by the system and cannot be asked for"
+    if domain.endswith("karpenter.sh") and key not in (labels.CAPACITY_TYPE, labels.NODE_POOL):
+        return f"labels of {domain} are reserved; only {labels.CAPACITY_TYPE} can be asked for"
+    if domain.endswith(labels.AWS_PREFIX.rstrip("/")) and key not in of_aws:
+        close = difflib.get_close_matches(key, sorted(of_aws), 1)
+        return f"no instance type has the label {key}" + (f", did you mean {close[0]}?" if close else "")
+    return None
 
 
 def list_problems(
     specs: Sequence[RequirementSpec], path: Path, also_allowed: Collection[str] = ()
 ) -> Iterator[Problem]:
-    """Of a whole list; `also_allowed` are keys that would be refused elsewhere."""
-    if len(specs) > 100:
-        yield path, f"at most 100 requirements are allowed, there are {len(specs)}"
+    """Of a whole list, what makes it unusable; `also_allowed` are keys that would be refused elsewhere."""
     for number, spec in enumerate(specs):
         yield from requirement_problems(spec, (*path, number), also_allowed)
 
 
 def requirement_problems(spec: RequirementSpec, path: Path, also_allowed: Collection[str] = ()) -> Iterator[Problem]:
     """Of one requirement."""
-    if len(spec.key) > 316:
-        yield (*path, "key"), "a label key has at most 316 characters"
     if wrong := key_problem(spec.key, also_allowed):
         yield (*path, "key"), wrong
     if spec.operator not in OPERATORS:
