@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import boto3
 
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from shiplap_lab.dev.local_region import LocalRegion
 from shiplap_lab.emulated_aws.event_source import EventSourcePoller, take_over_mapping
 from shiplap_lab.scenarios.scenario import load
@@ -136,7 +136,7 @@ def event_of(body: str) -> str:
 
 
 def _deployed() -> tuple[Any, Mapping[str, str]]:
-    environment = running.find_session().environment
+    environment = dev_session.find_session().environment
     known: dict[str, Any] = {}
 
     def client(service: str) -> Any:

@@ -17,7 +17,7 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs import find_install
 from shiplap_cli.main import run
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from shiplap_lab.fakes.capacity_table import FakeCapacity
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
@@ -211,7 +211,7 @@ def test_an_install_that_is_named_counts_over_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SHIPLAP_CAPACITY_TABLE", "elsewhere")
-    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     with aws_in_process():
         assert Command(["--dev"], capsys)("list", code=2).startswith("shiplap: --dev: no `shiplap dev` runs")
         create_table(make_client("dynamodb"), "of-stack", tables.CAPACITY)
@@ -221,7 +221,7 @@ def test_an_install_that_is_named_counts_over_the_environment(
         assert "stack green does not tell it" in Command(["--stack", "green"], capsys)("list", code=2)
         outputs["Shiplap"] = outputs["blue"]
         (tmp_path / "run").mkdir()
-        running.announce_session(tmp_path / "run", {}, "b")
+        dev_session.announce_session(tmp_path / "run", {}, "b")
         assert Command(["--dev"], capsys).json("list") == []
 
 

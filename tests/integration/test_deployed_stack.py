@@ -22,7 +22,7 @@ from shiplap.errors import ShiplapError
 from shiplap_cli.main import run
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from shiplap_lab.emulated_aws import cdk
 from shiplap_lab.emulated_aws.emulator import AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
@@ -271,8 +271,8 @@ def test_live_commands_read_the_install_as_it_is_deployed(
 
     of_dev = world.aws.environment() | {f"AWS_ENDPOINT_URL_{name}": world.ec2.url for name in ("EC2", "SSM")}
     (tmp_path / "run").mkdir()
-    running.announce_session(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
-    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
+    dev_session.announce_session(tmp_path / "run", of_dev, world.deployed.bucket, {"demo": world.cluster_url})
+    monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     assert says("plan", "--dev")["nodeClaims"] == []
     assert says("disrupt", "--dev", code=1)["commands"] == []
 

@@ -20,7 +20,7 @@ from shiplap_lab.emulated_aws.run_folder import RunFolder
 RUN = """
 import signal, sys
 from pathlib import Path
-from shiplap_lab.dev.ending import ended_by_signals
+from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.emulated_aws.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]), "1")
 try:
@@ -42,7 +42,7 @@ EMULATOR = """
 import signal, sys
 from pathlib import Path
 from shiplap_lab.emulated_aws.emulator import AwsEmulator
-from shiplap_lab.dev.ending import ended_by_signals
+from shiplap_lab.dev.dev_session import ended_by_signals
 with ended_by_signals(), AwsEmulator(folder=Path(sys.argv[1])) as emulator:
     print("up", flush=True)
     signal.pause()

@@ -30,7 +30,7 @@ from shiplap_cli.installs.install_metrics import FailedClaim, FunctionMetrics, I
 from shiplap_cli.main import run
 from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.status_page import StatusDocument
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NOW = 1_700_000_000.0
@@ -185,7 +185,7 @@ def announce(tmp_path: Path) -> Announce:
     def announced(name: str, process: int) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        running.announce_session(folder, {"AWS_REGION": "eu-west-1"}, f"bucket-of-{name}")
+        dev_session.announce_session(folder, {"AWS_REGION": "eu-west-1"}, f"bucket-of-{name}")
         note = msgspec.json.decode((folder / "running.json").read_bytes())
         (folder / "running.json").write_bytes(msgspec.json.encode(note | {"process": process}))
         return tmp_path
@@ -196,21 +196,21 @@ def announce(tmp_path: Path) -> Announce:
 def test_a_running_dev_is_found_by_the_note_it_leaves(announce: Announce) -> None:
     announce("run-1", 2**22 + 1)  # above Linux's largest process id
     folder = announce("run-2", os.getpid())
-    found = running.find_session(folder)
+    found = dev_session.find_session(folder)
     assert (found.bucket, found.environment) == ("bucket-of-run-2", {"AWS_REGION": "eu-west-1"})
 
 
 def test_no_dev_runs(tmp_path: Path, announce: Announce) -> None:
     with pytest.raises(InvalidInput, match="no `shiplap dev` runs"):
-        running.find_session(tmp_path)
+        dev_session.find_session(tmp_path)
     with pytest.raises(InvalidInput):
-        running.find_session(announce("run-1", 2**22 + 1))
+        dev_session.find_session(announce("run-1", 2**22 + 1))
 
 
 def test_dev_is_asked_instead_of_an_account(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install.holds(cluster("blue", READY))
-    note = running.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
-    monkeypatch.setattr(running, "find_session", lambda: note)
+    note = dev_session.DevSession(1, {"AWS_EC2_METADATA_DISABLED": "true"}, BUCKET)
+    monkeypatch.setattr(dev_session, "find_session", lambda: note)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "")
     assert "blue" in install.says("--dev")
     assert os.environ["AWS_EC2_METADATA_DISABLED"] == "true"

@@ -45,7 +45,7 @@ from shiplap_cli.main import run
 from shiplap_cli.top import followed_install
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.simulation.recording import Frame, Timeline
@@ -176,11 +176,11 @@ def test_the_cluster_of_shiplap_dev(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.http.access = None
-    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     assert run(["top", "--dev", "--once"]) == 2
     assert "no `shiplap dev` runs" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
-    running.announce_session(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
+    dev_session.announce_session(tmp_path / "run", {}, "bucket", {"demo": cluster.http.endpoint})
     monkeypatch.setattr(find_install, "find_install", lambda **_: INSTALL)
     monkeypatch.setattr(DynamoState, "claims", lambda _, name: [CLAIM] if name == "demo" else [])
     with aws_in_process():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import CommandState, DisruptionCommand
-from shiplap.kubernetes.objects import ObjectMeta, Pod
+from shiplap.kubernetes.objects import Node, NodeStatus, ObjectMeta, Pod
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap_lab.checks.invariants import InvariantChecker
-from shiplap_lab.scenarios.scenario import load
+from shiplap_lab.scenarios.scenario import PodGroup, load
+from shiplap_lab.scenarios.workload import pods_of_step
 from tests.node_claims import node_claim, with_fields
 
 POD = PodReference("default", "web-1", "uid-1")
@@ -204,3 +206,12 @@ def test_nodes_that_were_there_no_more_are_no_share_of_a_budget() -> None:
     play.checker.was_in_service = lambda claim, _: claim.name != "c"
     play.command("second", ["b"])
     assert play.told == ["disruption budgets are kept"]
+
+
+@pytest.mark.parametrize(("memory", "told"), [("2Gi", []), ("3Gi", ["no node holds more than it has"])])
+def test_the_pods_of_a_node_have_what_they_request(memory: str, told: list[str]) -> None:
+    play = Play()
+    node = Node(status=NodeStatus(allocatable={"memory": "2Gi", "cpu": "1", "pods": "2"}))
+    group = PodGroup("web", cpu="1", memory=memory)
+    play.checker.node_filled(node, [msgspec.convert(pod, Pod) for pod in pods_of_step(group)])
+    assert play.told == told

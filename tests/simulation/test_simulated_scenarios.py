@@ -44,6 +44,24 @@ def test_all_bundled_scenarios_can_be_read(name: str) -> None:
     assert load(name).scenario.about
 
 
+@pytest.mark.parametrize("name", ["autoscaler-neighbour", "consolidation", "scale-from-zero", "spot-interruption"])
+def test_the_steps_of_shiplap_dev_are_played_in_virtual_time(name: str) -> None:
+    outcome = run_seed(load(name), 0)
+    assert outcome.violations == ()
+    said = [msgspec.json.decode(line)["say"] for line in outcome.lines if '"what":"step"' in line]
+    assert said == [step.say for step in load(name).scenario.steps]
+
+
+def test_outages_and_memory_of_steps_are_played_too() -> None:
+    play = load("flex-first")
+    outcome = run_seed(play, 0)
+    assert outcome.violations == ()
+    steps = tuple(replace(step, outages=(), memory=()) for step in play.scenario.steps)
+    without = run_seed(replace(play, scenario=replace(play.scenario, steps=steps)), 0)
+    assert without.violations[0].promise == "every step brings about what it expects"
+    assert without.violations[0].detail.startswith("two pools: the fallback pool takes over")
+
+
 def test_an_outage_keeps_pods_waiting_and_no_longer() -> None:
     outcome = run_seed(load("broken-ami"), 0)
     assert outcome.longest_pending > 20 * 60

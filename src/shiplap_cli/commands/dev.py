@@ -13,9 +13,9 @@ from rich.live import Live
 from shiplap_cli.output import Format, Output, emit
 from shiplap_lab.checks.observation import RegionObservation
 from shiplap_lab.dev import dev_report, screen
-from shiplap_lab.dev.ending import ended_by_signals
+from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion
-from shiplap_lab.dev.player import Played, play_steps
+from shiplap_lab.dev.player import Played, play_observed
 from shiplap_lab.scenarios.scenario import Play, load
 
 
@@ -51,7 +51,7 @@ def _play_quietly(loaded: Play) -> dev_report.DevReport:
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalRegion(loaded, tell) as stage:
-        return _report(play_steps(loaded, stage, lambda say, _world: tell(say)), stage)
+        return _report(play_observed(loaded, stage, lambda say, _world: tell(say)), stage)
 
 
 def _play_live(loaded: Play) -> dev_report.DevReport:
@@ -65,7 +65,7 @@ def _play_live(loaded: Play) -> dev_report.DevReport:
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.scenario.about, say, world, happened))
 
-            return _report(play_steps(loaded, stage, show), stage)
+            return _report(play_observed(loaded, stage, show), stage)
 
 
 def _report(played: Played, stage: LocalRegion) -> dev_report.DevReport:

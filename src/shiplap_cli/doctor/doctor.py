@@ -56,7 +56,7 @@ def doctor(
     if context and not cluster:
         raise InvalidInput("--context", "a context is of one cluster: name it with --cluster")
     if dev:
-        from shiplap_lab.dev.running import find_session  # noqa: PLC0415 - not for those who ask a live install
+        from shiplap_lab.dev.dev_session import find_session  # noqa: PLC0415 - not for those who ask a live install
 
         os.environ.update(find_session().environment)
     from shiplap_cli.doctor import check_results  # noqa: PLC0415 - so that --help does not wait for botocore

@@ -130,7 +130,7 @@ def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
         InvalidInput: there is no such stack, it is not Shiplap's, or no `shiplap dev` runs.
     """
     if dev:
-        from shiplap_lab.dev.running import find_session as running  # noqa: PLC0415 - not for those who ask a live install
+        from shiplap_lab.dev.dev_session import find_session as running  # noqa: PLC0415 - not for those who ask a live install
 
         found = running()
         os.environ.update(found.environment)
@@ -183,7 +183,7 @@ def dev_access(cluster: str) -> Access:
         InvalidInput: nothing runs here, or no such cluster.
     """
     from shiplap.cluster.kubeconfig import Access  # noqa: PLC0415 - as below
-    from shiplap_lab.dev.running import find_session as running  # noqa: PLC0415 - only for people who try it out
+    from shiplap_lab.dev.dev_session import find_session as running  # noqa: PLC0415 - only for people who try it out
 
     endpoints = running().endpoints
     name = cluster or min(endpoints)

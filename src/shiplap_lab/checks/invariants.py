@@ -60,6 +60,7 @@ class Promise(StrEnum):
     MESSAGES = "every message can be read"
     FLOWS = "no flow breaks down"
     REST = "all comes to rest"
+    EXPECTED = "every step brings about what it expects"
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -112,13 +113,13 @@ class InvariantChecker:
         self._holder: dict[str, NodeClaim] = {}
         self._tokens: Counter[str] = Counter()
         self._launched: Counter[str] = Counter()
-        self._of_pod: dict[str, dict[str, NodeClaim]] = {}
+        self._of_pod: dict[tuple[str, str], dict[str, NodeClaim]] = {}
         self._of_node: dict[str, tuple[str, str]] = {}
         self._of_pool: dict[tuple[str, str], dict[str, NodeClaim]] = {}
         self._cpu: dict[str, int] = {}
         self._command_of: dict[tuple[str, str], str] = {}
-        self._nodes_of: dict[str, list[tuple[str, str]]] = {}
-        self._taken_from: dict[str, set[tuple[str, str]]] = {}
+        self._nodes_of: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._taken_from: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._leaves_since: dict[tuple[str, str], float] = {}
         self._allocatable: dict[str, dict[str, int]] = {}
         self._judged: set[str] = set()
@@ -147,7 +148,7 @@ class InvariantChecker:
             self._check_duplicate(claim)
         elif _is_taken(claim) and not _is_taken(before):
             for pod in self.pods_of(claim):
-                self._taken_from.setdefault(pod.metadata.uid, set()).add(key)
+                self._taken_from.setdefault((claim.cluster, pod.metadata.uid), set()).add(key)
         if not claim.instance_id:
             return
         holder = self._holder.get(claim.instance_id)
@@ -171,7 +172,7 @@ class InvariantChecker:
         if claim.node_name:
             self._of_node[claim.node_name] = (claim.cluster, claim.name)
         for pod in claim.plan.pods:
-            of_pod = self._of_pod.setdefault(pod.uid, {})
+            of_pod = self._of_pod.setdefault((claim.cluster, pod.uid), {})
             if claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED):
                 of_pod[claim.name] = claim
             else:
@@ -348,15 +349,15 @@ class InvariantChecker:
         if (claim.cluster, claim.plan.node_pool) in self._limits:
             self._check_limit(claim.cluster, claim.plan.node_pool, without=self._given_back(claim.cluster))
         for pod in claim.plan.pods:
-            self._nodes_of.setdefault(pod.uid, []).append((claim.cluster, claim.name))
-            self._check_nodes_of(pod)
+            self._nodes_of.setdefault((claim.cluster, pod.uid), []).append((claim.cluster, claim.name))
+            self._check_nodes_of(claim.cluster, pod)
 
     def _given_back(self, cluster: str) -> set[str]:
         """Claims whose capacity unfinished commands have counted as free."""
         live = (known for known in self.commands.values() if known.state not in OVER and known.cluster == cluster)
         return {name for command in live for name in command.targets}
 
-    def _check_nodes_of(self, pod: PodReference) -> None:
+    def _check_nodes_of(self, cluster: str, pod: PodReference) -> None:
         """Count the nodes launched for a pod. A node that the pod lost, launched for it or not, may be replaced once.
 
         Where pods are not steered, kube-scheduler gives a new node to the pods that have waited longest, for example
@@ -365,12 +366,12 @@ class InvariantChecker:
         therefore moved by no command, or is about to be moved by one; other replacements belong to commands that were
         undone.
         """
-        nodes = self._nodes_of[pod.uid]
+        nodes = self._nodes_of[cluster, pod.uid]
         moved = [key for key in nodes if key in self._command_of]
         waited = [key for key in nodes if key not in self._command_of]
         taken = {key for key in nodes if _is_taken(self.claims[key])}
         given_away = set() if self._steered else {key for key in waited if self._is_given_away(self.claims[key])}
-        made_up_for = len((taken - set(moved)) | self._taken_from.get(pod.uid, set()) | given_away)
+        made_up_for = len((taken - set(moved)) | self._taken_from.get((cluster, pod.uid), set()) | given_away)
         names = ", ".join(name for _, name in nodes)
         if len(waited) - made_up_for > self._most_nodes_per_pod:
             self.violated(Promise.FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
@@ -431,7 +432,7 @@ class InvariantChecker:
             return
         pods = {pod.uid for pod in claim.plan.pods}
         # A claim for all of these pods is one for the first of them.
-        near = self._of_pod[min(pods)].values() if pods else ()
+        near = self._of_pod[claim.cluster, min(pods)].values() if pods else ()
         for known in near:
             if (
                 known is claim
@@ -446,7 +447,7 @@ class InvariantChecker:
             # What it was launched as may be computed to be smaller by now: its siblings have reported meanwhile.
             if known.instance_id and shortfall(known.plan.requests, known.plan.allocatable):
                 continue
-            if known.cluster == claim.cluster and pods <= {pod.uid for pod in known.plan.pods}:
+            if pods <= {pod.uid for pod in known.plan.pods}:
                 self.violated(Promise.ONE_DECISION, f"{claim.name} is for pods of {known.name}")
                 return
 

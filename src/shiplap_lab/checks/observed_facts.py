@@ -21,8 +21,8 @@ from shiplap_lab.checks.invariants import InvariantChecker, Promise
 from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObservation
 from shiplap_lab.scenarios.scenario import Play
 
-UNSEEN = frozenset({Promise.FLOWS, Promise.PATIENCE, Promise.OWN_INSTANCES})
-"""Invariants about which observations say nothing: errors in logs, waiting times, and other installs' instances."""
+UNSEEN = frozenset({Promise.FLOWS, Promise.PATIENCE, Promise.OWN_INSTANCES, Promise.EXPECTED})
+"""Invariants about which observations say nothing, and expectations, which the report lists by their names."""
 
 
 class ObservedFacts:

@@ -33,7 +33,7 @@ from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, Regi
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
-from shiplap_lab.dev.running import announce_session
+from shiplap_lab.dev.dev_session import announce_session
 from shiplap_lab.emulated_aws.emulator import ACCOUNT, AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
@@ -41,6 +41,7 @@ from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 from shiplap_lab.scenarios.node_memory import node_memory
 from shiplap_lab.scenarios.scenario import InterruptionKind, NodeMemoryRule, Outage, Play, ScenarioCluster
+from shiplap_lab.scenarios.workload import create_object, remove_pod
 
 REGION = "us-east-1"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -66,6 +67,8 @@ class LocalRegion:
 
     `tell` receives a line for each phase of the set-up.
     """
+
+    pace = 1.0
 
     def __init__(self, play: Play, tell: Tell) -> None:
         self._play, self._scenario = play, play.scenario
@@ -136,18 +139,10 @@ class LocalRegion:
         self._memory = tuple(rules)
 
     def apply(self, cluster: str, item: dict[str, Any]) -> None:
-        """Create an object; an Event without a time happens now."""
-        plural = _PLURALS[item["kind"]]
-        body = dict(item)
-        if plural == "events":
-            body.setdefault("lastTimestamp", rfc3339(self.now()))
-        self._servers[cluster].create(plural, body, body["metadata"].get("namespace", ""))
+        create_object(self._servers[cluster], item, self.now())
 
     def remove(self, cluster: str, pod: Pod) -> None:
-        """Delete a pod; without an owner, so that nobody makes another one."""
-        server, meta = self._servers[cluster], pod.metadata
-        server.patch("pods", meta.name, {"metadata": {"ownerReferences": None}}, meta.namespace)
-        server.delete("pods", meta.name, meta.namespace, grace_s=0)
+        remove_pod(self._servers[cluster], pod)
 
     def disrupt(self, cluster: str) -> None:
         """Let a minute's functions look at a cluster now: what one begins, the sweep carries on."""
@@ -343,13 +338,6 @@ class _Objects:
 _INTERRUPTIONS: dict[InterruptionKind, str] = {
     "spot": "EC2 Spot Instance Interruption Warning",
     "rebalance": "EC2 Instance Rebalance Recommendation",
-}
-
-_PLURALS = {
-    "Pod": "pods",
-    "Node": "nodes",
-    "DaemonSet": "daemonsets",
-    "Event": "events",
 }
 
 

@@ -39,7 +39,12 @@ _HELD_BACK_S = 6.0
 
 
 class ScenarioRegion(Protocol):
-    """A Region to play a scenario in. `let_time_pass` returns after a moment of its time; `now` is its clock."""
+    """A Region to play a scenario in. `let_time_pass` returns after a moment of its time; `now` is its clock.
+
+    `pace` says how many times longer everything takes than in `shiplap dev`.
+    """
+
+    pace: float
 
     def now(self) -> float: ...
 
@@ -59,6 +64,10 @@ class ScenarioRegion(Protocol):
 
     def disrupt(self, cluster: str) -> None: ...
 
+
+class ObservedRegion(ScenarioRegion, Protocol):
+    """A Region of which only observations tell what happened."""
+
     def price(self, instance: Instance) -> float: ...
 
     def capacity(self, claim: NodeClaim) -> dict[str, int]: ...
@@ -75,18 +84,32 @@ class Played(NamedTuple):
     violations: tuple[Violation, ...]
 
 
-def play_steps(play: Play, region: ScenarioRegion, show: Show) -> Played:
+Judged = list[tuple[Expectation, tuple[str, ...]]]
+"""Expectations, each with what is missing."""
+
+
+def play_observed(play: Play, region: ObservedRegion, show: Show) -> Played:
     """Play every step, then let all come to rest; expectations and invariants become verdicts of the report."""
-    scenario = play.scenario
-    verdicts: dict[str, bool] = {}
-    ends_at = region.now() + scenario.time_limit_s
     facts = ObservedFacts(play, region.now(), region.price, region.capacity)
+    ends_at = region.now() + play.scenario.time_limit_s
 
     def look() -> RegionObservation:
         seen = region.observe()
         facts.see(seen, region.now())
         return seen
 
+    judged = play_steps(play.scenario, region, look, show)
+    verdicts = {expectation.name: not reasons for expectation, reasons in judged}
+    show("All comes to rest", look())
+    rests_at = min(ends_at, region.now() + _REST_LIMIT_S)
+    world = _come_to_rest(facts.checker, region, look, may_wait(play.scenario), rests_at)
+    return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.checker.violations))
+
+
+def play_steps(scenario: Scenario, region: ScenarioRegion, look: Callable[[], RegionObservation], show: Show) -> Judged:
+    """Play every step. `look` observes the region."""
+    judged: Judged = []
+    ends_at = region.now() + scenario.time_limit_s * region.pace
     memory = scenario.memory
     for step in scenario.steps:
         memory = (*memory, *step.memory)
@@ -94,11 +117,8 @@ def play_steps(play: Play, region: ScenarioRegion, show: Show) -> Played:
         if not step.settle:
             show(step.say, look())
             continue
-        missing = _settle(step, region, look, show, min(ends_at, region.now() + _limit_s(step)))
-        verdicts.update({expectation.name: not reasons for expectation, reasons in missing})
-    show("All comes to rest", look())
-    world = _come_to_rest(facts.checker, region, look, _may_wait(scenario), min(ends_at, region.now() + _REST_LIMIT_S))
-    return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.checker.violations))
+        judged += _settle(step, region, look, show, min(ends_at, region.now() + _limit_s(step) * region.pace))
+    return judged
 
 
 def _come_to_rest(
@@ -154,9 +174,9 @@ def _settle(
     look: Callable[[], RegionObservation],
     show: Show,
     ends_at: float,
-) -> list[tuple[Expectation, tuple[str, ...]]]:
+) -> Judged:
     """Look until every expectation has held for a while, or time is up."""
-    hold_s = _HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S
+    hold_s = (_HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S) * region.pace
     met_since: float | None = None
     disrupted_at = float("-inf")
     while True:
@@ -177,12 +197,12 @@ def _settle(
         region.let_time_pass()
 
 
-def _text(step: ScenarioStep, missing: list[tuple[Expectation, tuple[str, ...]]]) -> str:
+def _text(step: ScenarioStep, missing: Judged) -> str:
     waits = [f"{item.name}: {reasons[0]}" for item, reasons in missing if reasons]
     return f"{step.say}  [{waits[0]}]" if waits else step.say
 
 
-def _may_wait(scenario: Scenario) -> frozenset[str]:
+def may_wait(scenario: Scenario) -> frozenset[str]:
     """Pods whose newest expectation is to stay pending."""
     newest: dict[tuple[str, str], bool] = {}
     for step in scenario.steps:

@@ -1,9 +1,13 @@
-"""The pods that a scenario creates."""
+"""The objects that a scenario creates in its clusters."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap_lab.api_server.api_resources import PLURALS
+from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.scenarios.scenario import PodGroup
 
 
@@ -45,6 +49,21 @@ def disruption_budget(group: PodGroup) -> dict[str, Any]:
         "metadata": {"name": group.name, "namespace": group.namespace},
         "spec": {"selector": selector, "maxUnavailable": group.max_unavailable},
     }
+
+
+def create_object(server: ApiServer, item: dict[str, Any], now: float) -> None:
+    """Create an object; an Event without a time happens now."""
+    body = dict(item)
+    if body["kind"] == "Event":
+        body.setdefault("lastTimestamp", rfc3339(now))
+    server.create(PLURALS[body["kind"]], body, body["metadata"].get("namespace", ""))
+
+
+def remove_pod(server: ApiServer, pod: Pod) -> None:
+    """Delete a pod; without an owner, so that no controller replaces it."""
+    meta = pod.metadata
+    server.patch("pods", meta.name, {"metadata": {"ownerReferences": None}}, meta.namespace)
+    server.delete("pods", meta.name, meta.namespace, grace_s=0)
 
 
 def _replica_set(group: PodGroup) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from shiplap.disruption.record import Headline, headline
 from shiplap.drawing.capture import picture_of_cluster
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.instances.capacity.capacity_setting import cluster_setting
+from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.offerings.offerings import catalog_prices
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.objects import Pod
@@ -29,7 +30,7 @@ from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.scenarios.scenario import Fault, Play
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, merged_offers, offers_of
 from shiplap_lab.simulation.run import RunOutcome, Simulation
-from shiplap_lab.virtual_time.supply import REGION, catalog
+from shiplap_lab.virtual_time.supply import REGION
 
 _MOST_SAMPLES = 2000
 _MOST_FRAMES = 100
@@ -78,9 +79,8 @@ class Recording:
         self._frames: list[Frame] = []
         self._looks = 0
         self._sample_every = self._frame_every = 1
-        sold = catalog()
-        self._prices = catalog_prices(sold)
-        self._offers = _offers_of_clusters(tuple(play.manifests.values()))
+        self._prices = catalog_prices(simulation.sold)
+        self._offers = _offers_of_clusters(tuple(play.manifests.values()), simulation.sold)
         self._requests: dict[str, tuple[int, int]] = {}
         simulation.observers.append(self.look)
 
@@ -144,7 +144,7 @@ class Recording:
             listed += self._prices.listed(instance.instance_type) or price
         return Sample(
             at_s=self._passed(),
-            pending=sum(len(cluster.pending()) for cluster in self._simulation.clusters.values()),
+            pending=len(self._simulation.pending()),
             nodes={pool: nodes[pool] for pool in sorted(nodes)},
             hourly=round(hourly, 6),
             list_hourly=round(listed, 6),
@@ -231,15 +231,14 @@ def _every_other(entries: Sequence[Entry]) -> list[Entry]:
     return list(entries[::2])
 
 
-def _offers_of_clusters(manifests: Sequence[Manifests]) -> Offers | None:
+def _offers_of_clusters(manifests: Sequence[Manifests], sold: Catalog) -> Offers | None:
     """What any of the clusters may launch; clusters with the same manifests count once."""
     different = [item for index, item in enumerate(manifests) if item not in manifests[:index]]
-    return merged_offers([_offers(item) for item in different])
+    return merged_offers([_offers(item, sold) for item in different])
 
 
-def _offers(manifests: Manifests) -> Offers | None:
+def _offers(manifests: Manifests, sold: Catalog) -> Offers | None:
     """All types with the memory that EC2 states: nodes never have more, so the result is a lower bound."""
-    sold = catalog()
     nominal = {item.instance_type: item.memory_info.size_in_mi_b * _MIB for item in sold.types}
     setting = cluster_setting(ClusterSettings(name="bound", region=REGION), ())
     catalogs = []

@@ -7,24 +7,38 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from random import Random
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.cluster.watcher import ChangeBatch
+from shiplap.errors import InvalidInput
 from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.resolved_nodeclass import Ami
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Event, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.invariants import InvariantChecker, Promise, Violation
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
+from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.clock import FakeClock, FakeMeter
-from shiplap_lab.scenarios.scenario import Fault, Play, ScenarioCluster, Wave
+from shiplap_lab.scenarios.scenario import (
+    Fault,
+    InterruptionKind,
+    NodeMemoryRule,
+    Outage,
+    Play,
+    ScenarioCluster,
+    Wave,
+)
+from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
 from shiplap_lab.virtual_time.event_loop import EventLoop
@@ -54,6 +68,7 @@ _APART_S = 23.0
 _WARNING_S = 120.0
 _OBJECTS_UNTIL_COLLECTED = 2_000_000
 _SPOT = "EC2 Spot Instance Interruption Warning"
+_REBALANCE = "EC2 Instance Rebalance Recommendation"
 _STATE = "EC2 Instance State-change Notification"
 
 
@@ -87,22 +102,19 @@ class Simulation:
 
     def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
         scenario = play.scenario
-        scenario.refuse(
-            "`shiplap simulate`",
-            steps=f"they last until expectations are met, in real time: `shiplap dev --scenario {play.name}`",
-        )
+        refuse_unplayable(play)
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock())
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
         self.faults = FaultInjector(self.loop, self.trace, seed)
-        self._sold = catalog()
+        self.sold = embedded.load(REGION) if scenario.steps else catalog()
         self._placement = placement(scenario, seed)
         settings = [self._settings_of(cluster) for cluster in scenario.clusters]
-        self._hardware = {item.name: SimulatedHardware(self._sold, item, scenario.memory, seed) for item in settings}
+        self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
         self.meter = FakeMeter()
-        stage = SimulationContext(self.loop, self.faults, self.trace, self._sold, self.meter)
+        stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter)
         self.compute = CheckedCompute(
             self.loop.clock,
             self.faults,
@@ -122,13 +134,12 @@ class Simulation:
                 self.compute if name == self.compute.install else self.compute.of(name, self._new_checker())
             ]
         }
-        machines = SimulatedMachines(self.faults, self.trace, self._hardware, seed)
+        machines = SimulatedMachines(self.faults, self.trace, self.hardware, seed)
         self.clusters = {name: self._cluster(name, machines) for name in scenario.cluster_names}
         self._groups = {name: ReplicaGroups(made, scenario.groups) for name, made in self.clusters.items()}
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
-        self._seen: dict[str, set[str]] = {name: set() for name in self.clusters}
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
         self._bound = 0
@@ -136,6 +147,8 @@ class Simulation:
         self._patience_s = scenario.patience_minutes * 60
         self._settled_since: float | None = None
         self._calm_from = self._end_of_trouble()
+        self._may_wait = may_wait(scenario)
+        self._shortages: dict[str, int] = {}
         self.observers: list[Callable[[], object]] = []
 
     def _settings_of(self, cluster: ScenarioCluster) -> ClusterSettings:
@@ -205,7 +218,8 @@ class Simulation:
         return self._outcome()
 
     def _run(self) -> None:
-        least = max(self._start + self._hours * 3600, self._calm_from)
+        self._play_steps()
+        least = max(self._start + self._hours * 3600, self._calm_from, self.loop.now())
         latest = least + self._play.scenario.settle_minutes * 60
         while not self.loop.stopped:
             self.loop.run_until(self.loop.now() + _LOOK_S)
@@ -215,6 +229,25 @@ class Simulation:
             if now >= latest and self._settled_since is None:
                 self._must_have_settled()
                 return
+
+    def _play_steps(self) -> None:
+        region = SimulatedRegion(self)
+        for cluster in self._play.scenario.clusters:
+            for item in cluster.objects:
+                region.apply(cluster.name, item)
+        record = partial(self.trace.record, "step")
+        for expectation, missing in play_steps(self._play.scenario, region, region.observe, _Steps(record)):
+            if missing:
+                self._violated(Promise.EXPECTED, f"{expectation.name}: {'; '.join(missing)}")
+
+    def pending(self) -> list[Pod]:
+        """Pods without a node, except those that a step expects to wait."""
+        return [
+            pod
+            for name, cluster in self.clusters.items()
+            for pod in cluster.pending()
+            if not self._may_wait or f"{name}/{pod.key}" not in self._may_wait
+        ]
 
     def _end_of_trouble(self) -> float:
         ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
@@ -229,9 +262,8 @@ class Simulation:
     # Periodic checks
 
     def _must_have_settled(self) -> None:
-        pending = [pod for cluster in self.clusters.values() for pod in cluster.pending()]
         for checker in self.checkers:
-            checker.must_rest(pending)
+            checker.must_rest(self.pending())
         if not any(checker.violations for checker in self.checkers):
             self._violated(Promise.REST, "it did, but too late")
 
@@ -245,7 +277,10 @@ class Simulation:
         for name, cluster in self.clusters.items():
             for node in self._changes[name].take_filled():
                 self.checkers[0].node_filled(node, cluster.kubelets.pods_of(node.metadata.name))
-        pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
+        if self._may_wait:
+            pending = {pod.metadata.uid for pod in self.pending()}
+        else:
+            pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
@@ -263,26 +298,10 @@ class Simulation:
 
     def _watch(self, cluster: str) -> None:
         """Send the hints that the watch function would send."""
-        if not self._changes[cluster].objects or self.faults.active_of("api-down"):
+        tracker = self._changes[cluster].tracker
+        if not tracker.has_news or self.faults.active_of("api-down"):
             return
-        seen = self._seen[cluster]
-        pods: list[Pod] = []
-        joined: list[Node] = []
-        ready: list[Node] = []
-        for item in self._changes[cluster].take():
-            if isinstance(item, Pod):
-                if not item.spec.node_name and item.metadata.uid not in seen and _is_unschedulable(item):
-                    pods.append(item)
-                continue
-            if item.metadata.uid not in seen:
-                joined.append(item)
-            if is_ready(item) and f"{item.metadata.uid}/ready" not in seen:
-                ready.append(item)
-        seen.update(pod.metadata.uid for pod in pods)
-        seen.update(node.metadata.uid for node in joined)
-        seen.update(f"{node.metadata.uid}/ready" for node in ready)
-        fresh = ChangeBatch(tuple(pods), tuple(joined), tuple(ready))
-        for event in hints_of(cluster, fresh, self.loop.now()) if fresh else ():
+        for event in hints_of(cluster, tracker.take(), self.loop.now()):
             for install in self.installs.values():
                 install.functions.route(event)
 
@@ -343,11 +362,11 @@ class Simulation:
         return self._changes[claim.cluster].in_service.get(claim.node_name, 0.0) >= at
 
     def _price(self, instance: Instance) -> float:
-        hardware = self._hardware[instance.cluster]
+        hardware = self.hardware[instance.cluster]
         return hardware.price(instance.node_pool, instance.instance_type, instance.zone, instance.capacity_type)
 
     def _capacity(self, claim: NodeClaim) -> dict[str, int]:
-        known, hardware = claim.known_instance, self._hardware[claim.cluster]
+        known, hardware = claim.known_instance, self.hardware[claim.cluster]
         return hardware.resources(claim.plan.node_pool, known.type, known.ami)[0]
 
     # Faults
@@ -381,6 +400,15 @@ class Simulation:
         for install in self.installs.values():
             install.functions.forget()
 
+    def shorten(self, outage: Outage) -> None:
+        """EC2 has none of these offerings any more, or has them again."""
+        target = f"{outage.instance_type}/{outage.zone}/{outage.capacity_type}"
+        number = self._shortages.setdefault(target, -1 - len(self._shortages))
+        self.faults.active.pop(number, None)
+        if not outage.over:
+            self.faults.active[number] = Fault("no-capacity", target=target, amount=0)
+        self._adjust()
+
     def _adjust(self) -> None:
         """Apply the active faults to the fake of EC2: capacity, quotas and delays of describing."""
         for install in self.installs.values():
@@ -393,7 +421,7 @@ class Simulation:
                     left = min(int(fault.amount), self.compute.quotas.get(capacity_type, int(fault.amount)))
                     self.compute.quotas[capacity_type] = left
         self.compute.capacity.clear()
-        for kind in self._sold.types:
+        for kind in self.sold.types:
             for zone in ZONES:
                 for capacity_type in ("on-demand", "spot"):
                     name = f"{kind.instance_type}/{zone}/{capacity_type}"
@@ -410,6 +438,13 @@ class Simulation:
         for instance in self._alive("spot"):
             if chance.random() < fault.amount:
                 self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
+
+    def warn(self, instance_id: str, kind: InterruptionKind) -> None:
+        """EC2 announces that it takes an instance back, or advises to leave it."""
+        if kind == "spot":
+            self._warn(instance_id)
+        else:
+            self._aws_says(_REBALANCE, instance_id)
 
     def _warn(self, instance_id: str) -> None:
         self.trace.record("spot warning", instance=instance_id)
@@ -481,6 +516,86 @@ class Simulation:
         )
 
 
+class SimulatedRegion:
+    """The Region in which steps are played. Booting takes half a minute here, and so everything takes longer."""
+
+    pace = 10.0
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation, self._loop = simulation, simulation.loop
+
+    def now(self) -> float:
+        """Epoch seconds; a run that has stopped has no more time."""
+        return inf if self._loop.stopped else self._loop.now()
+
+    def let_time_pass(self) -> None:
+        self._loop.run_until(self._loop.now() + STEP_S)
+
+    def observe(self) -> RegionObservation:
+        """Clusters as of the controllers' last look, and what the checkers know."""
+        learned = tuple(entry for install in self._simulation.installs.values() for entry in install.capacity.all())
+        return RegionObservation(tuple(self._cluster(name) for name in self._simulation.clusters), learned)
+
+    def _cluster(self, name: str) -> ClusterObservation:
+        cluster, checkers = self._simulation.clusters[name], self._simulation.checkers
+        return ClusterObservation(
+            name=name,
+            pods=tuple(pod for _, pod in sorted(cluster.informer.pods.items())),
+            nodes=tuple(node for _, node in sorted(cluster.informer.nodes.items())),
+            events=tuple(cluster.server.typed(item, Event) for item in cluster.server.list("events").items),
+            claims=tuple(item for checker in checkers for item in checker.claims.values() if item.cluster == name),
+            instances=tuple(
+                replace(item, state="terminated") if item.id in checker.ended else item
+                for checker in checkers
+                for item in checker.instances.values()
+                if item.cluster == name
+            ),
+        )
+
+    def outage(self, outage: Outage) -> None:
+        self._simulation.shorten(outage)
+
+    def interrupt(self, instance_id: str, kind: InterruptionKind) -> None:
+        self._simulation.warn(instance_id, kind)
+
+    def set_memory(self, rules: Sequence[NodeMemoryRule]) -> None:
+        for hardware in self._simulation.hardware.values():
+            hardware.memory = rules
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None:
+        create_object(self._simulation.clusters[cluster].server, item, self._loop.now())
+
+    def remove(self, cluster: str, pod: Pod) -> None:
+        remove_pod(self._simulation.clusters[cluster].server, pod)
+
+    def disrupt(self, cluster: str) -> None:
+        """Nothing: the functions are invoked by their schedules."""
+
+
+class _Steps:
+    """Writes each step into the trace once."""
+
+    def __init__(self, record: Callable[..., None]) -> None:
+        self._record, self._said = record, ""
+
+    def __call__(self, say: str, _region: RegionObservation) -> None:
+        step = say.partition("  [")[0]
+        if step != self._said:
+            self._said = step
+            self._record(say=step)
+
+
+def refuse_unplayable(play: Play) -> None:
+    """Raise InvalidInput if the scenario describes what only the emulated AWS has."""
+    elsewhere = f"`shiplap dev --scenario {play.name}` can"
+    play.scenario.refuse("`shiplap simulate`", images=f"each EC2NodeClass has one AMI; {elsewhere}")
+    for expectation in (item for step in play.scenario.steps for item in step.expect):
+        if expectation.pod_capacity is not None or expectation.amis:
+            field = "podCapacity" if expectation.pod_capacity is not None else "amis"
+            reason = f"`shiplap simulate` cannot check `{field}` of {expectation.name!r}: nodes boot without user data"
+            raise InvalidInput("scenario", f"{reason}; {elsewhere}")
+
+
 @contextmanager
 def _seldom_collected() -> Iterator[None]:
     """Collect garbage less often: there are hardly any cycles, and each collection walks a whole cluster's objects."""
@@ -512,7 +627,3 @@ def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
     """Each EC2NodeClass has its own AMI; `default` has that of the fake."""
     names = sorted({item.metadata.name for each in play.manifests.values() for item in each.node_classes})
     return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}
-
-
-def _is_unschedulable(pod: Pod) -> bool:
-    return any(item.type == "PodScheduled" and item.reason == "Unschedulable" for item in pod.status.conditions)

@@ -49,6 +49,7 @@ class SimulatedInstall:
         self.compute = compute
         self.checker = checker
         self.state = CheckedState(faults, checker, loop.clock)
+        self.capacity = FakeCapacity(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -63,7 +64,7 @@ class SimulatedInstall:
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
         loop, faults, _, _, meter = self.stage
-        capacity, joins, dry_runs = FakeCapacity(faults), FakeJoins(faults), FakeDryRuns(faults)
+        joins, dry_runs = FakeJoins(faults), FakeDryRuns(faults)
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
             self.contexts[name] = FlowContext(
@@ -71,7 +72,7 @@ class SimulatedInstall:
                 cluster=CheckedCluster(cluster.server, faults, self.checker),
                 compute=self.compute,
                 state=self.state,
-                capacity=capacity,
+                capacity=self.capacity,
                 catalog=self.catalog,
                 source=self.source,
                 bus=RoutingBus(faults, self.functions.route),

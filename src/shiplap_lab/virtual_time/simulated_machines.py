@@ -8,12 +8,13 @@ from math import inf
 from random import Random
 from typing import Any
 
+from shiplap.cluster.watcher import Tracker
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.ports import Instance
+from shiplap.ports import Instance, WatchEvent
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.controllers import NewPod
@@ -90,7 +91,7 @@ class SimulatedMachines:
                     labels.INSTANCE_TYPE: machine.instance_type,
                     labels.ZONE: machine.zone,
                     labels.REGION: REGION,
-                    labels.ARCH: "amd64",
+                    labels.ARCH: self._hardware[machine.cluster].architecture(machine.instance_type),
                     labels.OS: "linux",
                 },
             },
@@ -104,20 +105,16 @@ class SimulatedMachines:
 
 
 class ClusterChanges:
-    """What has changed in a cluster since it was last taken, and until when each initialised Node was in service."""
+    """What has changed in a cluster: for the watch function, for the invariant checker, and until when each initialised
+    Node was in service.
+    """
 
     def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
         self.in_service: dict[str, float] = {}
-        self.objects: dict[tuple[str, str], Pod | Node] = {}
+        self.tracker = Tracker()
         self._filled: set[str] = set()
         self._informer, self._now = informer, now
         informer.listeners.append(self._changed)
-
-    def take(self) -> list[Pod | Node]:
-        """Changed objects in a fixed order, each as it is now; they count as seen."""
-        taken = [item for _, item in sorted(self.objects.items())]
-        self.objects.clear()
-        return taken
 
     def take_filled(self) -> list[Node]:
         """Nodes that pods were bound to, by name, without those that are gone."""
@@ -125,17 +122,16 @@ class ClusterChanges:
         self._filled.clear()
         return [self._informer.nodes[name] for name in taken]
 
-    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:
+    def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:  # noqa: ARG002
+        changed = after if after is not None else before
+        if isinstance(changed, Pod | Node):
+            self.tracker.see(WatchEvent("DELETED" if after is None else "MODIFIED", changed, ""))
         if isinstance(after, Pod) and after.spec.node_name and not (isinstance(before, Pod) and before.spec.node_name):
             self._filled.add(after.spec.node_name)
         if isinstance(after, Node) and after.metadata.labels.get(labels.INITIALIZED) == "true":
             self.in_service[key] = inf
         elif isinstance(before, Node) and key in self.in_service:
             self.in_service[key] = self._now()
-        if isinstance(after, Pod | Node):
-            self.objects[plural, key] = after
-        else:
-            self.objects.pop((plural, key), None)
 
 
 class ReplicaGroups:

@@ -17,6 +17,7 @@ from shiplap.instances.catalog.ec2_catalog import (
     ZonePrice,
 )
 from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.catalog.type_labels import architecture
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.custom_resources import EC2NodeClass
@@ -95,6 +96,10 @@ class SimulatedHardware:
         capacity = {**known.capacity, MEMORY: memory}
         allocatable = {name: max(0, amount - known.overhead.get(name, 0)) for name, amount in capacity.items()}
         return capacity, allocatable
+
+    def architecture(self, instance_type: str) -> str:
+        """As Kubernetes names it."""
+        return architecture(self._sold[instance_type])
 
     def price(self, node_pool: str, instance_type: str, zone: str, capacity_type: str) -> float:
         """USD per hour."""

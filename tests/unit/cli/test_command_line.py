@@ -15,7 +15,7 @@ import yaml
 
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS, run
-from shiplap_lab.dev import running
+from shiplap_lab.dev import dev_session
 from tests.commands import Shiplap
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_meant_is_one_line(
 def test_an_error_says_what_would_be_right(
     arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "find_session", functools.partial(running.find_session, tmp_path))
+    monkeypatch.setattr(dev_session, "find_session", functools.partial(dev_session.find_session, tmp_path))
     assert run(arguments.split()) == 2
     assert said in capsys.readouterr().err
 

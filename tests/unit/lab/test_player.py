@@ -10,7 +10,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_report import DevReport
-from shiplap_lab.dev.player import play_steps
+from shiplap_lab.dev.player import play_observed
 from shiplap_lab.scenarios.scenario import (
     Expectation,
     Interruption,
@@ -27,6 +27,8 @@ from shiplap_lab.scenarios.workload import pods_of_step
 
 class ToyStage:
     """Binds each pod `delay_s` after it was applied, unless there is an outage."""
+
+    pace = 1.0
 
     def __init__(self, delay_s: float) -> None:
         self.time = 0.0
@@ -80,7 +82,7 @@ def scenario(*steps: ScenarioStep, **changes: Any) -> Scenario:
 
 
 def play(name: str, played: Scenario, stage: ToyStage, show: Callable[[str, RegionObservation], object]) -> DevReport:
-    return play_steps(Play(name, played), stage, show).report
+    return play_observed(Play(name, played), stage, show).report
 
 
 WEB = PodGroup("web", "1", "1Gi", count=2)

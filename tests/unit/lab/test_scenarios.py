@@ -62,5 +62,7 @@ def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reaso
 def test_a_player_says_which_part_of_a_scenario_it_cannot_play() -> None:
     with pytest.raises(InvalidInput, match=r"`shiplap dev` cannot play `waves`: .*shiplap simulate flex-drought"):
         LocalRegion(load("flex-drought"), lambda _: None)
-    with pytest.raises(InvalidInput, match=r"`shiplap simulate` cannot play `steps`: .*shiplap dev --scenario flex"):
-        Simulation(load("flex-first"), 0, (), 0.1)
+    with pytest.raises(InvalidInput, match=r"`shiplap simulate` cannot play `images`: .*shiplap dev --scenario bot"):
+        Simulation(load("bottlerocket-four-amis"), 0, (), 0.1)
+    with pytest.raises(InvalidInput, match=r"cannot check `podCapacity` of .*shiplap dev --scenario prefix"):
+        Simulation(load("prefix-delegation"), 0, (), 0.1)
