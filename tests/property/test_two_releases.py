@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -44,9 +44,11 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return VALUES[kind]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return st.builds(kind, **{field.name: values(field.type) for field in msgspec.structs.fields(kind)})
+    if get_origin(kind) is Annotated:
+        return values(get_args(kind)[0])
     if get_origin(kind) is tuple:
         return st.lists(values(get_args(kind)[0]), max_size=3).map(tuple)
-    if isinstance(kind, UnionType):
+    if get_origin(kind) in (Union, UnionType):
         return st.one_of(*map(values, get_args(kind)))
     return st.none() if kind is type(None) else st.sampled_from(kind)
 
