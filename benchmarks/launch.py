@@ -1,7 +1,7 @@
 """What launching a thousand nodes of twenty shapes costs: requests to EC2 and the store, and the time besides them.
 
-The launch flow runs on the in-memory twins, each of whose effects is one request of the real adapters (a fleet may need
-its launch template made before it). Time inside the twins is taken off. The second part launches the same through the
+The launch flow runs on the in-memory fakes, each of whose effects is one request of the real adapters (a fleet may need
+its launch template made before it). Time inside the fakes is taken off. The second part launches the same through the
 EC2 adapter on the emulated EC2 and counts the requests that arrive there.
 
     python benchmarks/launch.py            # both parts
@@ -70,13 +70,13 @@ def claims_of(stage: Stage) -> list[NodeClaim]:
 
 
 class Outside:
-    """Processor seconds spent outside the twins of a stage."""
+    """Processor seconds spent outside the fakes of a stage."""
 
     def __init__(self, stage: Stage) -> None:
         self._inside_s = 0.0
-        for twin, names in _TIMED.items():
+        for fake, names in _TIMED.items():
             for name in names:
-                setattr(getattr(stage, twin), name, self._timed(getattr(getattr(stage, twin), name)))
+                setattr(getattr(stage, fake), name, self._timed(getattr(getattr(stage, fake), name)))
         self._began = time.process_time()
 
     def _timed(self, method: Any) -> Any:
@@ -95,7 +95,7 @@ class Outside:
 
 
 def on_twins() -> tuple[Counter[str], float]:
-    """Effects by name and seconds outside the twins: merging, launching, and one sweep over what was launched."""
+    """Effects by name and seconds outside the fakes: merging, launching, and one sweep over what was launched."""
     stage = Stage()
     supply = NodeClassSupply(NODE_CLASS, stage.compute.resolve(NODE_CLASS))
     attempt = Attempt(owner="benchmark", deadline=stage.clock.now() + 900, join_timeout_s=900)
@@ -165,7 +165,7 @@ def main() -> int:
         ("other writes of state", effects["state.reserve_addresses"] + effects["state.mark_unavailable"], None),
         ("batches of events", effects["bus.publish"], None),
         ("timers", effects["timers.remind"], None),
-        (f"seconds outside the twins, best of {RUNS}", seconds, None),
+        (f"seconds outside the fakes, best of {RUNS}", seconds, None),
     ]
     if not options.no_ec2:
         calls = on_emulated_ec2()

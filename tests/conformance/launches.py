@@ -1,6 +1,6 @@
 """A small language for launch cases: given claims, what is sold and what EC2 answers, expect requests and claims.
 
-The launch flow runs for real on the in-memory twins; only the plan before it is left out.
+The launch flow runs for real on the in-memory fakes; only the plan before it is left out.
 """
 
 from __future__ import annotations

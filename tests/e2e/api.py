@@ -1,4 +1,4 @@
-"""A real API server as tests arrange a cluster on it: the methods of the twin's ApiServer, as an administrator.
+"""A real API server as tests arrange a cluster on it: the methods of the fake's ApiServer, as an administrator.
 
 So a test written for the one arranges its case on the other. What a real server does otherwise than store what it is
 told is made up for here: a status is written after its object, as controllers write it.
@@ -37,7 +37,7 @@ OTHERS = {
         ),
     )
 }
-"""Kinds that tests create and the twin does not know."""
+"""Kinds that tests create and the fake does not know."""
 
 _ALL = RESOURCES | OTHERS
 _KINDS = PLURALS | {resource.kind: plural for plural, resource in OTHERS.items()}

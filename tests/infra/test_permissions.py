@@ -70,7 +70,7 @@ UNTOLD_STATEMENTS = {
     "NameOurInstances": "tags of instances that were launched together (settle.name_instances)",
     "ReadSnapshots": "the pods of clusters of thirty nodes and more (standing.Standing)",
 }
-"""What the story does not come to; tests of the flows do, on twins."""
+"""What the story does not come to; tests of the flows do, on fakes."""
 
 UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"

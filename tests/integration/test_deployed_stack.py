@@ -1,6 +1,6 @@
 """The synthesised stack, deployed on the emulated AWS: its own queues feed its own functions, unchanged.
 
-The only test that needs Node.js and tens of seconds; what the flows do is tested elsewhere, on twins.
+The only test that needs Node.js and tens of seconds; what the flows do is tested elsewhere, on fakes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Shaky(FakeCluster):
         self.repeats = 0
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
-        """As the twin's."""
+        """As the fake's."""
         start = int(resource_version)
         if self.repeats:
             start, self.repeats = max(1, start - self.repeats), 0

@@ -1,6 +1,6 @@
 """The store of an API server: objects, one counter of versions, and the rules of reading and writing them.
 
-It is what the in-memory twin of ClusterApi and the local HTTP server both stand on. It refuses what a real API server
+It is what the in-memory fake of ClusterApi and the local HTTP server both stand on. It refuses what a real API server
 refuses, with the same status codes, and raises the errors of `shiplap.errors` that a client would raise for them.
 """
 

@@ -1,6 +1,6 @@
 """Plays a scenario step by step on a region and reports what came of it.
 
-The region is whatever lets the world live: the emulated AWS with simulated clusters in real time, or twins in virtual
+The region is whatever lets the world live: the emulated AWS with simulated clusters in real time, or fakes in virtual
 time. The player only pushes, looks and judges.
 """
 

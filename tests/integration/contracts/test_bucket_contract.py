@@ -1,4 +1,4 @@
-"""The contracts of CatalogStore and FlightRecorder, held by the in-memory twins and by the S3 adapters."""
+"""The contracts of CatalogStore and FlightRecorder, held by the in-memory fakes and by the S3 adapters."""
 
 from __future__ import annotations
 
@@ -197,16 +197,16 @@ def s3() -> Iterator[S3Client]:
         yield client
 
 
-@pytest.fixture(params=["twin", "s3"])
+@pytest.fixture(params=["fake", "s3"])
 def catalog_store(request: pytest.FixtureRequest) -> CatalogStore:
-    if request.param == "twin":
+    if request.param == "fake":
         return FakeCatalog()
     return BucketCatalog(request.getfixturevalue("s3"), "bucket", "eu-west-1")
 
 
-@pytest.fixture(params=["twin", "s3"])
+@pytest.fixture(params=["fake", "s3"])
 def recorder(request: pytest.FixtureRequest) -> FakeRecorder | BucketRecorder:
-    return FakeRecorder() if request.param == "twin" else BucketRecorder(request.getfixturevalue("s3"), "bucket")
+    return FakeRecorder() if request.param == "fake" else BucketRecorder(request.getfixturevalue("s3"), "bucket")
 
 
 def test_without_a_catalogue_loading_says_so(catalog_store: CatalogStore) -> None:

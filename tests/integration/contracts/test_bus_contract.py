@@ -1,4 +1,4 @@
-"""The contracts of EventBus and Timers, held by the in-memory twins and by the EventBridge and SQS adapters."""
+"""The contracts of EventBus and Timers, held by the in-memory fakes and by the EventBridge and SQS adapters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BusWorld:
     delivered: Callable[[], list[tuple[str, str, dict[str, Any]]]]
 
 
-@pytest.fixture(params=["twin", "eventbridge"])
+@pytest.fixture(params=["fake", "eventbridge"])
 def world(request: pytest.FixtureRequest) -> Iterator[BusWorld]:
-    if request.param == "twin":
-        twin = FakeBus()
-        yield BusWorld(twin, lambda: [(event.source, event.detail_type, event.detail) for event in twin.events])
+    if request.param == "fake":
+        fake = FakeBus()
+        yield BusWorld(fake, lambda: [(event.source, event.detail_type, event.detail) for event in fake.events])
         return
     with aws_in_process():
         events, sqs = make_client("events"), make_client("sqs")
@@ -100,11 +100,11 @@ class DelayRecorder:
         return answer
 
 
-@pytest.fixture(params=["twin", "sqs"])
+@pytest.fixture(params=["fake", "sqs"])
 def timer_world(request: pytest.FixtureRequest) -> Iterator[TimerWorld]:
-    if request.param == "twin":
-        twin = FakeTimers()
-        yield TimerWorld(twin, lambda: [(each.cluster, each.claim, each.step, each.delay_s) for each in twin.reminders])
+    if request.param == "fake":
+        fake = FakeTimers()
+        yield TimerWorld(fake, lambda: [(each.cluster, each.claim, each.step, each.delay_s) for each in fake.reminders])
         return
     with aws_in_process():
         sqs = make_client("sqs")
@@ -136,7 +136,7 @@ def test_a_queue_that_does_not_exist_is_a_store_error() -> None:
             timers.remind("blue", "claim-1", "register", 1)
 
 
-def test_the_twins_reminders_fall_due_in_order() -> None:
+def test_the_fakes_reminders_fall_due_in_order() -> None:
     clock = FakeClock(1000.0)
     timers = FakeTimers(clock)
     timers.remind("blue", "late", "register", 60)

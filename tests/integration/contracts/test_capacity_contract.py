@@ -1,4 +1,4 @@
-"""The contract of CapacityStore, held by the in-memory twin and by the DynamoDB adapter."""
+"""The contract of CapacityStore, held by the in-memory fake and by the DynamoDB adapter."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class World:
     write: str
 
 
-@pytest.fixture(params=["twin", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
-    if request.param == "twin":
-        twin = FakeCapacity(faults)
-        yield World(twin, twin, faults, "capacity.observe")
+    if request.param == "fake":
+        fake = FakeCapacity(faults)
+        yield World(fake, fake, faults, "capacity.observe")
         return
     with aws_in_process():
         client = make_client("dynamodb")

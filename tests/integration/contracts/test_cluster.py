@@ -1,4 +1,4 @@
-"""One suite for every implementation of ClusterApi: the in-memory twin, and the HTTP client against a server: the local
+"""One suite for every implementation of ClusterApi: the in-memory fake, and the HTTP client against a server: the local
 one, and a real one.
 
 The HTTP client enters with exactly the permissions of docs/rbac.yaml. The real server is there for `make e2e` only.
@@ -69,7 +69,7 @@ def client_of(endpoint: str, token: str = "shiplap") -> ClusterApi:  # noqa: S10
     )
 
 
-@pytest.fixture(params=["twin", "http", pytest.param("kubernetes", marks=pytest.mark.e2e)])
+@pytest.fixture(params=["fake", "http", pytest.param("kubernetes", marks=pytest.mark.e2e)])
 def implementation(request: pytest.FixtureRequest) -> str:
     """Which implementation."""
     chosen: str = request.param
@@ -95,7 +95,7 @@ def http(server: ApiServer) -> Iterator[KubeHttpServer]:
 def api(implementation: str, request: pytest.FixtureRequest, server: Server) -> ClusterApi:
     if isinstance(server, RealApi):
         return real_client(request.getfixturevalue("plane"), SHIPLAP)
-    if implementation == "twin":
+    if implementation == "fake":
         return FakeCluster(server)
     return client_of(request.getfixturevalue("http").endpoint)
 
@@ -393,7 +393,7 @@ def running(server: Server, name: str) -> None:
 
 
 def settled(server: Server, **budgets: int) -> None:
-    """A real server knows what a budget allows when its controller has counted; the twin counts when it is asked."""
+    """A real server knows what a budget allows when its controller has counted; the fake counts when it is asked."""
     if isinstance(server, RealApi):
         server.settle(budgets)
 

@@ -1,4 +1,4 @@
-"""The contract of StateStore for disruption commands, held by the in-memory twin and by the DynamoDB adapter."""
+"""The contract of StateStore for disruption commands, held by the in-memory fake and by the DynamoDB adapter."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NOW = 1_700_000_000.0
 CLUSTER = "blue"
 
 
-@pytest.fixture(params=["twin", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb"])
 def store(request: pytest.FixtureRequest) -> Iterator[StateStore]:
-    if request.param == "twin":
+    if request.param == "fake":
         yield FakeState()
         return
     with aws_in_process():

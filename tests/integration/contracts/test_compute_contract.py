@@ -1,4 +1,4 @@
-"""The contract of Compute, held by the in-memory twin and by the adapter on the emulated EC2."""
+"""The contract of Compute, held by the in-memory fake and by the adapter on the emulated EC2."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Bench(Protocol):
 class FakeBench:
     def __init__(self) -> None:
         self._clock = FakeClock(1_700_000_000.0)
-        self._twin = FakeCompute(self._clock, zones=ZONES)
+        self._fake = FakeCompute(self._clock, zones=ZONES)
 
     def compute(self, cluster: str = "demo", install: str = "shiplap") -> Compute:
-        return self._twin if install == self._twin.install else self._twin.beside(install)
+        return self._fake if install == self._fake.install else self._fake.beside(install)
 
     def leave(self, count: int, instance_type: str, zone: str, capacity_type: str = "on-demand") -> None:
-        self._twin.capacity[instance_type, zone, capacity_type] = count
+        self._fake.capacity[instance_type, zone, capacity_type] = count
 
     def lag(self, seconds: float) -> None:
-        self._twin.describe_lag_s = seconds
+        self._fake.describe_lag_s = seconds
 
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
@@ -87,9 +87,9 @@ def region() -> Iterator[Region]:
         yield running
 
 
-@pytest.fixture(params=["twin", "emulator"])
+@pytest.fixture(params=["fake", "emulator"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    return FakeBench() if request.param == "twin" else EmulatorBench(request.getfixturevalue("region"))
+    return FakeBench() if request.param == "fake" else EmulatorBench(request.getfixturevalue("region"))
 
 
 def request_for(

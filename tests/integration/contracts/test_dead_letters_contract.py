@@ -1,4 +1,4 @@
-"""The contract of DeadLetters, held by the in-memory twin and by the SQS adapter."""
+"""The contract of DeadLetters, held by the in-memory fake and by the SQS adapter."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LetterWorld:
     kept: Callable[[], list[tuple[str, str]]]
 
 
-@pytest.fixture(params=["twin", "sqs"])
+@pytest.fixture(params=["fake", "sqs"])
 def world(request: pytest.FixtureRequest) -> Iterator[LetterWorld]:
-    if request.param == "twin":
-        twin = FakeDeadLetters()
-        yield LetterWorld(twin, lambda: twin.letters)
+    if request.param == "fake":
+        fake = FakeDeadLetters()
+        yield LetterWorld(fake, lambda: fake.letters)
         return
     with aws_in_process():
         sqs = make_client("sqs")

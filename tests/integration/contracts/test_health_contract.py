@@ -1,4 +1,4 @@
-"""HealthSource: the adapter on documents as EC2, EKS and ARC write them; the twin beside it where both can be asked."""
+"""HealthSource: the adapter on documents as EC2, EKS and ARC write them; the fake beside it where both can be asked."""
 
 from __future__ import annotations
 
@@ -187,10 +187,10 @@ def test_a_cluster_that_arc_does_not_manage_is_an_error(ground: Ground) -> None:
         ground.health.shifted_zones()
 
 
-def test_the_twin_tells_what_it_was_given() -> None:
-    twin = FakeHealth()
-    assert (twin.ailing(), twin.shifted_zones()) == ((), frozenset())
-    twin.ailments |= {InstanceProblem(WELL, "system", 1.0), InstanceProblem(SICK, "event")}
-    twin.shifted.add("euw1-az1")
-    assert [ailment.instance_id for ailment in twin.ailing()] == [SICK, WELL]
-    assert twin.shifted_zones() == {"euw1-az1"}
+def test_the_fake_tells_what_it_was_given() -> None:
+    fake = FakeHealth()
+    assert (fake.ailing(), fake.shifted_zones()) == ((), frozenset())
+    fake.ailments |= {InstanceProblem(WELL, "system", 1.0), InstanceProblem(SICK, "event")}
+    fake.shifted.add("euw1-az1")
+    assert [ailment.instance_id for ailment in fake.ailing()] == [SICK, WELL]
+    assert fake.shifted_zones() == {"euw1-az1"}

@@ -1,4 +1,4 @@
-"""The contract of JoinLog, held by the twin and by the adapter on DynamoDB."""
+"""The contract of JoinLog, held by the fake and by the adapter on DynamoDB."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def dynamodb() -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(params=["twin", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb"])
 def joins(request: pytest.FixtureRequest) -> JoinLog:
-    if request.param == "twin":
+    if request.param == "fake":
         return FakeJoins()
     return DynamoJoins(emptied(request.getfixturevalue("dynamodb")), "state")
 
@@ -60,7 +60,7 @@ def test_what_is_noted_is_known(joins: JoinLog) -> None:
     assert joins.read("other").times("web").register_s == (1.0,)
 
 
-def twin(_: Any) -> tuple[JoinLog, JoinLog, Faults, str]:
+def fake(_: Any) -> tuple[JoinLog, JoinLog, Faults, str]:
     faults = Faults()
     both = FakeJoins(faults)
     return both, both, faults, "joins.failed"
@@ -73,7 +73,7 @@ def dynamo(client: Any) -> tuple[JoinLog, JoinLog, Faults, str]:
     return DynamoJoins(hooked, "state", sleep=lambda _: None), DynamoJoins(client, "state"), faults, "put_item"
 
 
-@pytest.mark.parametrize("make", [twin, dynamo])
+@pytest.mark.parametrize("make", [fake, dynamo])
 def test_nobody_loses_what_another_notes_at_the_same_time(
     make: Callable[[Any], tuple[JoinLog, JoinLog, Faults, str]], dynamodb: Any
 ) -> None:

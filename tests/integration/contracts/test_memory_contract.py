@@ -1,4 +1,4 @@
-"""The contract of MemoryStore, held by the in-memory twin and by the S3 adapter."""
+"""The contract of MemoryStore, held by the in-memory fake and by the S3 adapter."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MEMORY = DecisionMemory(
 )
 
 
-@pytest.fixture(params=["twin", "bucket"])
+@pytest.fixture(params=["fake", "bucket"])
 def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], MemoryStore]]:
     """What makes further stores on the same data."""
-    if request.param == "twin":
-        twin = FakeMemory()
-        yield lambda: twin
+    if request.param == "fake":
+        fake = FakeMemory()
+        yield lambda: fake
         return
     with aws_in_process():
         client = make_client("s3")

@@ -1,4 +1,4 @@
-"""The contract of SnapshotStore, held by the in-memory twin and by the S3 adapter."""
+"""The contract of SnapshotStore, held by the in-memory fake and by the S3 adapter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from shiplap_lab.fakes.bucket import FakeSnapshots
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 
-@pytest.fixture(params=["twin", "bucket"])
+@pytest.fixture(params=["fake", "bucket"])
 def store(request: pytest.FixtureRequest) -> Iterator[SnapshotStore]:
-    if request.param == "twin":
+    if request.param == "fake":
         yield FakeSnapshots()
         return
     with aws_in_process():

@@ -1,4 +1,4 @@
-"""The contract of StateStore, held by the in-memory twin and by the DynamoDB adapter."""
+"""The contract of StateStore, held by the in-memory fake and by the DynamoDB adapter."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class World:
     mark: str
 
 
-@pytest.fixture(params=["twin", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
-    if request.param == "twin":
-        twin = FakeState(faults)
-        yield World(twin, twin, faults, "state.commit", "state.advance", "state.mark_unavailable")
+    if request.param == "fake":
+        fake = FakeState(faults)
+        yield World(fake, fake, faults, "state.commit", "state.advance", "state.mark_unavailable")
         return
     with aws_in_process():
         client = make_client("dynamodb")

@@ -1,4 +1,4 @@
-"""The contract of StatusStore, held by the in-memory twin and by the S3 adapter; and whether profiles exist."""
+"""The contract of StatusStore, held by the in-memory fake and by the S3 adapter; and whether profiles exist."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def s3() -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(params=["twin", "s3"])
+@pytest.fixture(params=["fake", "s3"])
 def store(request: pytest.FixtureRequest) -> StatusStore:
-    return FakeStatus() if request.param == "twin" else BucketStatus(request.getfixturevalue("s3"), "bucket")
+    return FakeStatus() if request.param == "fake" else BucketStatus(request.getfixturevalue("s3"), "bucket")
 
 
 def test_before_the_first_inspection_nothing_is_known(store: StatusStore) -> None:
@@ -94,9 +94,9 @@ def test_a_bucket_that_is_not_there(s3: Any) -> None:
 REHEARSALS = DryRuns((DryRun("a", "0123456789ab", 7.0), DryRun("b", "ba9876543210", 5.0, "Denied", "so")))
 
 
-@pytest.fixture(params=["twin", "s3"])
+@pytest.fixture(params=["fake", "s3"])
 def rehearsals(request: pytest.FixtureRequest) -> DryRunStore:
-    return FakeDryRuns() if request.param == "twin" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
+    return FakeDryRuns() if request.param == "fake" else BucketDryRuns(request.getfixturevalue("s3"), "bucket")
 
 
 def test_rehearsals_are_kept_by_cluster(rehearsals: DryRunStore) -> None:

@@ -1,4 +1,4 @@
-"""A stage for the flows: all twins on one clock, kubelets and a kube-scheduler played by hand, queues in between.
+"""A stage for the flows: all fakes on one clock, kubelets and a kube-scheduler played by hand, queues in between.
 
 Nothing happens by itself: a test says when nodes join, when messages are delivered and how far the clock moves.
 """
@@ -113,7 +113,7 @@ USUAL_MEMORY = share(0.95)
 
 
 class Stage:
-    """One cluster. Attributes are the twins.
+    """One cluster. Attributes are the fakes.
 
     `nominal` maps a type to the memory EC2 states, bytes; `launched` an instance id to its claim as it was then.
     Instances in `broken` never join. A stage `beside` another is a second cluster of the same account: they share

@@ -1,4 +1,4 @@
-"""The Lambda entry points, with twins in the place of AWS: records in, partial batch responses and metrics out."""
+"""The Lambda entry points, with fakes in the place of AWS: records in, partial batch responses and metrics out."""
 
 from __future__ import annotations
 

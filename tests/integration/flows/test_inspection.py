@@ -27,9 +27,9 @@ class Ground:
     def __init__(self, family: str = "Bottlerocket", amis: tuple[Ami, ...] = (), **spec: Any) -> None:
         self.stage = Stage()
         if amis:
-            twin = FakeCompute(self.stage.clock, zones=ZONES, amis={"odd": amis})
-            self.stage.context = msgspec.structs.replace(self.stage.context, compute=twin)
-            self.stage.compute = twin
+            fake = FakeCompute(self.stage.clock, zones=ZONES, amis={"odd": amis})
+            self.stage.context = msgspec.structs.replace(self.stage.context, compute=fake)
+            self.stage.compute = fake
         odd = EC2NodeClass(ObjectMeta(name="odd"), EC2NodeClassSpec(ami_family=family, **spec))
         sound = EC2NodeClass(ObjectMeta(name="sound"), EC2NodeClassSpec(ami_family="Bottlerocket"))
         pools = (of_class(pool("a", ("c7i",)), "odd"), of_class(pool("b", ("m6i",)), "sound"))

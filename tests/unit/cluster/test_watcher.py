@@ -175,7 +175,7 @@ class TestBatches:
         return change_batches(api, clock=clock, deadline_at=1100.0, pause=pause, gather_s=gather_s)
 
     def pausing(self) -> Callable[[float], None]:
-        """The twin's watches end at once; a real pause keeps the reading threads from spinning."""
+        """The fake's watches end at once; a real pause keeps the reading threads from spinning."""
         return lambda _: time.sleep(0.001)
 
     def test_changes_arrive_while_it_is_iterated(self, server: ApiServer) -> None:

@@ -406,17 +406,17 @@ class TestWatching:
         assert server.wait("1", 0.0)
 
 
-class TestTwinFaults:
+class TestFakeClusterFaults:
     def test_effects_pass_through_the_faults(self, server: ApiServer) -> None:
         faults = Faults()
-        twin = FakeCluster(server, faults=faults)
+        fake = FakeCluster(server, faults=faults)
         server.create("nodes", {"metadata": {"name": "n1"}})
         faults.on("before", "cluster.nodes", ClusterUnreachable("down"))
         with pytest.raises(ClusterUnreachable):
-            twin.nodes()
+            fake.nodes()
         faults.on("after", "cluster.patch_node", Crash())
         with pytest.raises(Crash):
-            twin.patch_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version="")
-        assert twin.node("n1").metadata.labels == {"a": "b"}
-        list(twin.watch("nodes", server.resource_version, 1.0))
+            fake.patch_node("n1", labels={"a": "b"}, annotations={}, taints=(), resource_version="")
+        assert fake.node("n1").metadata.labels == {"a": "b"}
+        list(fake.watch("nodes", server.resource_version, 1.0))
         assert faults.points[-2:] == ["before cluster.watch", "after cluster.watch"]

@@ -111,14 +111,14 @@ def test_a_scheduler_that_remembers_does_what_one_that_looks_anew_does(deeds: li
 @given(DEEDS)
 def test_lists_that_are_kept_are_what_a_new_client_sees(deeds: list[tuple[Any, ...]]) -> None:
     server = ApiServer(FakeClock())
-    scheduler, twin = Scheduler(server), FakeCluster(server)
+    scheduler, fake = Scheduler(server), FakeCluster(server)
     known: dict[tuple[str, str], object] = {}
     informer = Informer(server, lambda kind, key, _, now: known.__setitem__((kind, key), now))
     for deed in deeds:
         do(server, deed)
         if deed[0] == "step":
             scheduler.step(0.0)
-        assert twin.view() == FakeCluster(server).view()
+        assert fake.view() == FakeCluster(server).view()
         informer.refresh()
         told = {key: now for key, now in known.items() if now is not None}
         assert told == {("pods", key): item for key, item in informer.pods.items()} | {

@@ -121,18 +121,18 @@ class PodSelector(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Pods that belong to all of these crowds, counted per value of the node label `key`."""
+    """Pods that all of these selectors choose, counted per value of the node label `key`."""
 
     key: str
-    crowds: tuple[PodSelector, ...]
+    pod_selectors: tuple[PodSelector, ...]
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether pods of a namespace that has these labels can be counted at all."""
-        return all(crowd.reaches(namespace, labels) for crowd in self.crowds)
+        return all(pod_selector.reaches(namespace, labels) for pod_selector in self.pod_selectors)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is counted where the term reaches."""
-        return all(matches(crowd.selector, labels) for crowd in self.crowds)
+        return all(matches(pod_selector.selector, labels) for pod_selector in self.pod_selectors)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -161,8 +161,8 @@ class _Reach(msgspec.Struct, frozen=True):
     """The terms that can count pods of one namespace, and the labels that any of them looks at.
 
     `by_label` holds those that ask for exactly one label, which is what nearly all of them do; `others` the rest.
-    Of these, terms of equal crowds over several labels are together. `known` are the terms found so far by the values
-    of the labels in `mentioned`.
+    Of these, terms of equal selectors over several labels are together. `known` are the terms found so far by the
+    values of the labels in `mentioned`.
     """
 
     by_label: dict[tuple[str, str], list[int]]
@@ -194,7 +194,7 @@ class Terms:
         self._key_of: list[str] = []
         self._keys: dict[frozenset[int], frozenset[str]] = {}
         self._numbers: dict[tuple[str, bytes], int] = {}
-        self._crowds: list[bytes] = []
+        self._pod_selectors: list[bytes] = []
         self._reaching: dict[str, _Reach] = {}
         self._selections: dict[frozenset[int], frozenset[int]] = {}
 
@@ -303,10 +303,10 @@ class Terms:
             labels_there = {**self.namespaces.get(namespace, {}), NAMESPACE_NAME: namespace}
             for number, term in enumerate(self.all):
                 if term.reaches(namespace, labels_there):
-                    mentioned.update(key for crowd in term.crowds for key in _keys(crowd.selector))
-                    label = _only_label(term.crowds[0].selector) if len(term.crowds) == 1 else None
+                    mentioned.update(key for pod_selector in term.pod_selectors for key in _keys(pod_selector.selector))
+                    label = _only_label(term.pod_selectors[0].selector) if len(term.pod_selectors) == 1 else None
                     if label is None:
-                        others.setdefault(self._crowds[number], []).append(number)
+                        others.setdefault(self._pod_selectors[number], []).append(number)
                     else:
                         by_label.setdefault(label, []).append(number)
             together = tuple(map(tuple, others.values()))
@@ -332,11 +332,11 @@ class Terms:
 
     def _together(self, pod: Pod, items: Sequence[PodAffinityTerm]) -> tuple[int, ...]:
         """Required affinity: kube-scheduler counts only pods that all terms select, per label of each term."""
-        crowds: list[PodSelector] = []
-        for crowd in (self._crowd(pod, item) for item in items):
-            if crowd not in crowds:
-                crowds.append(crowd)
-        return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(crowds))) for item in items))
+        pod_selectors: list[PodSelector] = []
+        for pod_selector in (self._crowd(pod, item) for item in items):
+            if pod_selector not in pod_selectors:
+                pod_selectors.append(pod_selector)
+        return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(pod_selectors))) for item in items))
 
     def _crowd(self, pod: Pod, item: PodAffinityTerm) -> PodSelector:
         selector = _with_label_keys(
@@ -352,19 +352,23 @@ class Terms:
         return PodSelector(namespaces, by_label, selector)
 
     def _number(self, term: Term) -> int:
-        for crowd in term.crowds:
-            _check(crowd.selector)
-            _check(crowd.namespace_selector)
-        crowds = [
-            (None if crowd.namespaces is None else sorted(crowd.namespaces), crowd.namespace_selector, crowd.selector)
-            for crowd in term.crowds
+        for pod_selector in term.pod_selectors:
+            _check(pod_selector.selector)
+            _check(pod_selector.namespace_selector)
+        pod_selectors = [
+            (
+                None if pod_selector.namespaces is None else sorted(pod_selector.namespaces),
+                pod_selector.namespace_selector,
+                pod_selector.selector,
+            )
+            for pod_selector in term.pod_selectors
         ]
-        same = msgspec.msgpack.encode(crowds, order="deterministic")
+        same = msgspec.msgpack.encode(pod_selectors, order="deterministic")
         number = self._numbers.setdefault((term.key, same), len(self.all))
         if number == len(self.all):
             self.all.append(term)
             self._key_of.append(term.key)
-            self._crowds.append(same)
+            self._pod_selectors.append(same)
             self._over.setdefault(term.key, set()).add(number)
         return number
 

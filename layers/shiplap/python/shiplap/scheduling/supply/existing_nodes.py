@@ -240,30 +240,30 @@ class ExistingNodes:
 
     def copy(self) -> ExistingNodes:
         """The same nodes with `free` and placements of their own."""
-        twin = ExistingNodes.__new__(ExistingNodes)
-        twin.__dict__.update(self.__dict__)
-        twin.free = self.free.copy()
-        twin.placed = [list(pods) for pods in self.placed]
-        twin._ports = [set(ports) for ports in self._ports]
-        twin._attachments = [known and known.copy() for known in self._attachments]
-        return twin
+        copied = ExistingNodes.__new__(ExistingNodes)
+        copied.__dict__.update(self.__dict__)
+        copied.free = self.free.copy()
+        copied.placed = [list(pods) for pods in self.placed]
+        copied._ports = [set(ports) for ports in self._ports]
+        copied._attachments = [known and known.copy() for known in self._attachments]
+        return copied
 
     def part(self, indexes: Ints) -> ExistingNodes:
         """Some of these nodes in the same order, those at `indexes` [n], with what is placed now forgotten."""
-        twin = ExistingNodes.__new__(ExistingNodes)
-        twin.__dict__.update(self.__dict__)
+        copied = ExistingNodes.__new__(ExistingNodes)
+        copied.__dict__.update(self.__dict__)
         some = indexes.tolist()
-        twin.all = tuple(self.all[index] for index in some)
-        twin.free = self.free[indexes]
-        twin.placed = [[] for _ in some]
-        twin._values = {key: (known, index[indexes]) for key, (known, index) in self._values.items()}
-        twin._taints_of = self._taints_of[indexes]
-        twin._ports = [set(self._ports[index]) for index in some]
+        copied.all = tuple(self.all[index] for index in some)
+        copied.free = self.free[indexes]
+        copied.placed = [[] for _ in some]
+        copied._values = {key: (known, index[indexes]) for key, (known, index) in self._values.items()}
+        copied._taints_of = self._taints_of[indexes]
+        copied._ports = [set(self._ports[index]) for index in some]
         attachments = [self._attachments[index] for index in some]
-        twin._attachments = [known and known.copy() for known in attachments]
-        twin._estimated = self._estimated[indexes]
-        twin._last_fits = None
-        return twin
+        copied._attachments = [known and known.copy() for known in attachments]
+        copied._estimated = self._estimated[indexes]
+        copied._last_fits = None
+        return copied
 
     def _initial_free(self, daemons: Sequence[Daemon], loads: Mapping[str, NodeLoad]) -> Ints:
         """Allocatable minus what bound pods take and what daemons that are not there yet will take."""

@@ -154,11 +154,11 @@ class TypeTable:
         """The same catalogue for claims that are certain not to be spot, which leave the vCPUs of spot alone."""
         if SPOT_VCPUS not in self.axis.names:
             return self
-        twin = TypeTable.__new__(TypeTable)
-        twin.__dict__.update(self.__dict__)
-        twin.capacity = self.capacity.copy()
-        twin.capacity[:, self.axis.names.index(SPOT_VCPUS)] = 0
-        return twin
+        copied = TypeTable.__new__(TypeTable)
+        copied.__dict__.update(self.__dict__)
+        copied.capacity = self.capacity.copy()
+        copied.capacity[:, self.axis.names.index(SPOT_VCPUS)] = 0
+        return copied
 
     def _count(self, offering: Offering, column: int) -> None:
         """Note a reservation: what several offerings say it has left is the least of them, as they share it."""

@@ -69,10 +69,10 @@ class PoolLimits:
 
     def copy(self) -> PoolLimits:
         """An independent budget in the same state."""
-        twin = PoolLimits.__new__(PoolLimits)
-        twin.__dict__.update(self.__dict__)
-        twin.left = self.left.copy()
-        return twin
+        copied = PoolLimits.__new__(PoolLimits)
+        copied.__dict__.update(self.__dict__)
+        copied.left = self.left.copy()
+        return copied
 
     def charge(self, capacity: Ints, nodes: int = 1) -> None:
         """Take the capacity [resources] of each of `nodes` nodes."""
