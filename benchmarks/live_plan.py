@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 
 NODES, PODS, PENDING = 1_000, 20_000, 1_000
 POOL: dict[str, Any] = {

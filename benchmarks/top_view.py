@@ -27,8 +27,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from live_plan import NODES, PODS, node, pod  # noqa: E402 - found by the path above
 
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: E402 - as above
-from shiplap_lab.fakes.clock import FakeClock  # noqa: E402 - as above
 from shiplap_lab.fakes.cluster import ApiServer  # noqa: E402 - as above
+from shiplap_lab.fakes.signals import FakeClock  # noqa: E402 - as above
 
 CHANGES_S = 20
 SECONDS = 20

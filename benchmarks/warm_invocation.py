@@ -27,8 +27,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog  # noqa: E402
 from shiplap.manifests.custom_resources import NodePool  # noqa: E402
 from shiplap.settings import ClusterSettings, ResourceNames, Settings  # noqa: E402
 from shiplap_lab.catalogue import embedded  # noqa: E402
-from shiplap_lab.fakes.bucket import FakeCatalog  # noqa: E402
 from shiplap_lab.fakes.compute import FakeCompute  # noqa: E402
+from shiplap_lab.fakes.stores import FakeCatalog  # noqa: E402
 from tests.integration.flows.stage import Stage  # noqa: E402
 
 _ANY_TYPE = {"metadata": {"name": "default"}, "spec": {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}}

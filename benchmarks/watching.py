@@ -116,8 +116,8 @@ def memory(pods: int) -> tuple[float, float]:
 def play(clusters: int) -> None:
     """API servers of clusters with twenty nodes each, in which pods become pending when a line is read."""
     from shiplap_lab.cluster_simulator.http_server import KubeHttpServer  # noqa: PLC0415
-    from shiplap_lab.fakes.clock import FakeClock  # noqa: PLC0415
     from shiplap_lab.fakes.cluster import ApiServer  # noqa: PLC0415
+    from shiplap_lab.fakes.signals import FakeClock  # noqa: PLC0415
 
     servers = []
     for _ in range(clusters):
@@ -161,8 +161,8 @@ def together(clusters: int) -> None:
     from shiplap.flows.context import FlowContext  # noqa: PLC0415
     from shiplap.flows.watch.watch import watch_all  # noqa: PLC0415
     from shiplap.settings import ClusterSettings  # noqa: PLC0415
-    from shiplap_lab.fakes.bucket import FakeSnapshots  # noqa: PLC0415
-    from shiplap_lab.fakes.clock import FakeMeter  # noqa: PLC0415
+    from shiplap_lab.fakes.signals import FakeMeter  # noqa: PLC0415
+    from shiplap_lab.fakes.stores import FakeSnapshots  # noqa: PLC0415
 
     client("events"), client("s3")
     command = [sys.executable, str(Path(__file__)), "play", str(clusters)]

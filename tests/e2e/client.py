@@ -7,7 +7,7 @@ import time
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from tests.e2e.control_plane import ControlPlane
 
 

@@ -32,8 +32,8 @@ from shiplap_cli.main import run
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table
 from tests.integration.test_live_commands import pod
 from tests.integration.test_plan_with_aws import node_class

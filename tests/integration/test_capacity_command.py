@@ -18,7 +18,7 @@ from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs import find_install
 from shiplap_cli.main import run
 from shiplap_lab.dev import dev_session
-from shiplap_lab.fakes.capacity_table import FakeCapacity
+from shiplap_lab.fakes.stores import FakeCapacity
 from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 MI = 1024**2

@@ -16,7 +16,7 @@ from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle")

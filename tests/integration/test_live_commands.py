@@ -14,8 +14,8 @@ from shiplap.errors import ClusterUnreachable
 from shiplap_cli.main import run
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 HALF = (

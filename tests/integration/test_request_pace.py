@@ -20,8 +20,8 @@ from shiplap.aws.ec2.request_pace import (
     paced,
 )
 from shiplap.errors import AwsThrottled
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 FLEETS = LIMITS["create_fleet"]

@@ -46,8 +46,8 @@ from shiplap_cli.top import followed_install
 from shiplap_lab.cluster_simulator.access import PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.dev import dev_session
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.simulation.recording import Frame, Timeline
 from tests.integration.contracts.in_process_aws import aws_in_process
 from tests.node_claims import node_claim, with_fields

@@ -26,7 +26,7 @@ from shiplap.flows.install import Install
 from shiplap.settings import ResourceNames, Settings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import create_table
 from tests.permissions.authorizations import ACCOUNT, Lookup, Params, authorizations
 from tests.permissions.evaluator import Request

@@ -27,7 +27,7 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from tests import audit_log
 from tests.permissions.authorizations import ACCOUNT
 from tests.permissions.recording import Recording, aws_of, now

@@ -20,8 +20,8 @@ from shiplap.flows.planning.decision_inputs import BoundPods
 from shiplap.kubernetes.compact_pods import lean_pod, merged_pods
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import WatchEvent
-from shiplap_lab.fakes.bucket import FakeSnapshots
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
 
 NAMES = st.sampled_from(("a", "b", "c", "d"))

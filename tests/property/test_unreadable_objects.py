@@ -23,8 +23,8 @@ from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap_cli.inputs.cluster_listing import list_cluster
-from shiplap_lab.fakes.bucket import FakeSnapshots
-from shiplap_lab.fakes.clock import FakeClock, FakeMeter
+from shiplap_lab.fakes.signals import FakeClock, FakeMeter
+from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.conformance.given import NOW, UNSCHEDULABLE
 from tests.conformance.given import given as given_of
 

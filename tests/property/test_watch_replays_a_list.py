@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.request_bodies import BOUND_PODS, PENDING_PODS
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, ListOptions
+from shiplap_lab.fakes.signals import FakeClock
 
 NAMES = st.sampled_from(("a", "b", "c"))
 SELECTIONS = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.virtual_time.event_loop import EventLoop
 
 

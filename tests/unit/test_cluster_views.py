@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod, PodSpec
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.signals import FakeClock
 
 asked: list[int] = []
 

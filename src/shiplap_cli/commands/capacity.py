@@ -28,7 +28,7 @@ from shiplap_cli.inputs import learned_file
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, Printed, emit, fail
-from shiplap_lab.fakes.capacity_table import FakeCapacity
+from shiplap_lab.fakes.stores import FakeCapacity
 
 
 class _Memory(Printed, frozen=True):

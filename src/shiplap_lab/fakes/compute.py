@@ -26,7 +26,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, OfferingFailure
+from shiplap.ports import Clock, FleetOverride, FleetRequest, FleetResult, Instance, InstanceProblem, OfferingFailure
 from shiplap_lab.fakes.faults import Faults
 
 Offering = tuple[str, str, str]
@@ -335,3 +335,27 @@ class FakeCompute:
 def _fingerprint(request: FleetRequest) -> bytes:
     """What EC2 compares when a token is repeated: the request, without the claims' bookkeeping."""
     return msgspec.json.encode((request.wanted, request.capacity_type, sorted(request.overrides)))
+
+
+class FakeHealth:
+    """The port HealthSource.
+
+    Attributes:
+        ailments: what `ailing` tells.
+        shifted: ids of zones that traffic is shifted away from.
+    """
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.ailments: set[InstanceProblem] = set()
+        self.shifted: set[str] = set()
+        self._faults = faults or Faults()
+
+    def ailing(self) -> tuple[InstanceProblem, ...]:
+        """All ailments, sorted."""
+        with self._faults.effect("health.ailing"):
+            return tuple(sorted(self.ailments))
+
+    def shifted_zones(self) -> frozenset[str]:
+        """The shifted zones."""
+        with self._faults.effect("health.shifted_zones"):
+            return frozenset(self.shifted)

@@ -24,8 +24,8 @@ from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling.supply.limits import PoolLimits
-from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.compute import FakeCompute
+from shiplap_lab.fakes.stores import FakeCapacity
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 
 Patch = tuple[Any, str, Any]

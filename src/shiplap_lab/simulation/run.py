@@ -28,7 +28,7 @@ from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
-from shiplap_lab.fakes.clock import FakeClock, FakeMeter
+from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.scenarios.scenario import (
     Fault,
     InterruptionKind,

@@ -14,7 +14,7 @@ from itertools import count
 
 from greenlet import getcurrent, greenlet
 
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 
 Action = Callable[[], object]
 

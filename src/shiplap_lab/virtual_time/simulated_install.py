@@ -13,12 +13,10 @@ from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
-from shiplap_lab.fakes.bucket import FakeCatalog, FakeDryRuns, FakeMemory, FakeRecorder, FakeStatus
-from shiplap_lab.fakes.capacity_table import FakeCapacity
-from shiplap_lab.fakes.clock import FakeMeter
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
-from shiplap_lab.fakes.health import FakeHealth
-from shiplap_lab.fakes.join_log import FakeJoins
+from shiplap_lab.fakes.compute import FakeHealth
+from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
+from shiplap_lab.fakes.state import FakeJoins
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeDryRuns, FakeMemory, FakeRecorder, FakeStatus
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector

@@ -68,7 +68,7 @@ from shiplap.scheduling.model.scheduling_plan import (
 )
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
-from shiplap_lab.fakes.bucket import FakeCatalog, FakeRecorder
+from shiplap_lab.fakes.stores import FakeCatalog, FakeRecorder
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 from tests.node_claims import node_claim
 

@@ -13,8 +13,7 @@ from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.timers import SqsTimers
 from shiplap.errors import StoreError
 from shiplap.ports import BusEvent, EventBus, Timers
-from shiplap_lab.fakes.bus import FakeBus, FakeTimers
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeTimers
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
 

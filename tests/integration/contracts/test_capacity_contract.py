@@ -14,8 +14,8 @@ from shiplap.errors import StoreThrottled
 from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity, with_observation
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
-from shiplap_lab.fakes.capacity_table import FakeCapacity
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.stores import FakeCapacity
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

@@ -30,8 +30,8 @@ from shiplap.ports import ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.signals import FakeClock
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP

@@ -18,8 +18,8 @@ from shiplap.manifests.custom_resources import (
     SubnetSelectorTerm,
 )
 from shiplap.ports import Compute, FleetOverride, FleetRequest, FleetResult, Instance
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.compute import FakeCompute
+from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.emulated_ec2 import ZONES, Region, emulated_region
 from tests.node_claims import node_claim, with_fields
 

@@ -10,7 +10,7 @@ import pytest
 from shiplap.aws.dead_letters import SqsDeadLetters
 from shiplap.errors import StoreError
 from shiplap.ports import DeadLetters
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.signals import FakeDeadLetters
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 

@@ -15,7 +15,7 @@ from shiplap.errors import ClusterDenied
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.access import READ_ONLY
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from tests.e2e.api import RealApi
 from tests.e2e.certificates import service_account_token
 from tests.e2e.control_plane import READER, SHIPLAP, ControlPlane

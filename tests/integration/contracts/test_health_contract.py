@@ -11,7 +11,7 @@ import pytest
 from shiplap.aws.health import Ec2Health
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.ports import InstanceProblem
-from shiplap_lab.fakes.health import FakeHealth
+from shiplap_lab.fakes.compute import FakeHealth
 from tests.aws_faults import AwsFaults
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 

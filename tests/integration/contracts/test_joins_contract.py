@@ -13,7 +13,7 @@ from shiplap.errors import StoreError
 from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.ports import JoinLog
 from shiplap_lab.fakes.faults import Faults
-from shiplap_lab.fakes.join_log import FakeJoins
+from shiplap_lab.fakes.state import FakeJoins
 from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
 
 NOW = 1_700_000_000.0

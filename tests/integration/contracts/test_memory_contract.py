@@ -11,7 +11,7 @@ from shiplap.disruption.commands import Reason
 from shiplap.disruption.decision_memory import DecisionMemory, RememberedProposal
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.ports import MemoryStore
-from shiplap_lab.fakes.bucket import FakeMemory
+from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 MEMORY = DecisionMemory(

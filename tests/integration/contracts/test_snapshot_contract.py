@@ -9,7 +9,7 @@ import pytest
 from shiplap.aws.bucket import CLUSTERS_PREFIX, BucketSnapshots
 from shiplap.errors import StoreError
 from shiplap.ports import SnapshotStore
-from shiplap_lab.fakes.bucket import FakeSnapshots
+from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 
 

@@ -30,7 +30,7 @@ from shiplap.instances.readiness.nodeclass_status import (
     conditions,
 )
 from shiplap.ports import DryRunStore, StatusStore
-from shiplap_lab.fakes.bucket import FakeDryRuns, FakeStatus
+from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
 from tests.integration.contracts.in_process_aws import aws_in_process
 
 NODE_CLASS = NodeClassStatus(

@@ -10,7 +10,7 @@ from shiplap.disruption.standstill import LastDecision
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
-from shiplap_lab.fakes.bucket import FakeMemory
+from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.leaving import kubelets_end_pods
 from tests.integration.flows.stage import Stage, pool
 

@@ -38,16 +38,12 @@ from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import FakeCatalog, FakeRecorder
-from shiplap_lab.fakes.bus import FakeBus, FakeTimers
-from shiplap_lab.fakes.capacity_table import FakeCapacity
-from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
-from shiplap_lab.fakes.compute import FakeCompute
+from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
-from shiplap_lab.fakes.health import FakeHealth
-from shiplap_lab.fakes.join_log import FakeJoins
-from shiplap_lab.fakes.state import FakeState
+from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
+from shiplap_lab.fakes.state import FakeJoins, FakeState
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")

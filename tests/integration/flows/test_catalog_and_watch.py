@@ -13,8 +13,8 @@ from shiplap.flows.watch.watch import hints_of, watch
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta, Pod
 from shiplap.ports import CatalogSource
-from shiplap_lab.fakes.bucket import FakeCatalog
-from shiplap_lab.fakes.clock import FakeMeter
+from shiplap_lab.fakes.signals import FakeMeter
+from shiplap_lab.fakes.stores import FakeCatalog
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 

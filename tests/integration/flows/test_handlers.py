@@ -25,8 +25,8 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
-from shiplap_lab.fakes.bucket import FakeCatalog, FakeMemory, FakeStatus
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.signals import FakeDeadLetters
+from shiplap_lab.fakes.stores import FakeCatalog, FakeMemory, FakeStatus
 from tests import audit_log
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 

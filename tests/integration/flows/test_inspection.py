@@ -16,8 +16,8 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.bucket import FakeStatus
 from shiplap_lab.fakes.compute import FakeCompute
+from shiplap_lab.fakes.stores import FakeStatus
 from tests.integration.flows.stage import ZONES, Stage, catalog, pool
 
 

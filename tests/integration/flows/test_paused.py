@@ -7,7 +7,7 @@ import pytest
 
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_lab.fakes.bucket import FakeMemory
+from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.stage import Stage
 
 

@@ -25,7 +25,7 @@ from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.emulated_aws.event_source import EventSourceMapping, EventSourcePoller
 from shiplap_lab.emulated_aws.lineage import HEADER, MOST_TURNS, invoked, longest, turns
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.signals import FakeDeadLetters
 from tests.integration.flows.leaving import evicted, first, serving, warning
 from tests.integration.flows.stage import Stage
 from tests.integration.flows.test_drain import guard

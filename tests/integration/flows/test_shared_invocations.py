@@ -29,11 +29,9 @@ from shiplap.flows.watch.watch import watch_all
 from shiplap.ports import DeadLetters, MemoryStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.bucket import FakeMemory
-from shiplap_lab.fakes.bus import FakeBus
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
+from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeDeadLetters
+from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.stage import Stage
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"

@@ -13,8 +13,8 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap_lab.api_server.server import EVERYTHING
-from shiplap_lab.fakes.bucket import FakeSnapshots
 from shiplap_lab.fakes.cluster import FakeCluster, ListOptions
+from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import CLUSTER, Stage
 

@@ -14,8 +14,8 @@ from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.cluster.watcher import change_batches
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 
 PODS = "/api/v1/namespaces/default/pods"
 

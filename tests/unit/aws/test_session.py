@@ -20,7 +20,7 @@ from shiplap.cluster import watcher
 from shiplap.cluster.transport import KEPT_ALIVE
 from shiplap.errors import AwsError
 from shiplap.ports import BusEvent
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.connect import ApiEndpoint, connect
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, InvalidInput
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from botocore.credentials import Credentials
 
 from shiplap.cluster.eks_token import EksToken, sign
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 
 CREDENTIALS = Credentials("AKIDEXAMPLE", "secret", "session")
 

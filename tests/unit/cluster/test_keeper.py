@@ -9,10 +9,10 @@ import pytest
 from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, StoreError
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
-from shiplap_lab.fakes.bucket import FakeSnapshots
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.signals import FakeClock
+from shiplap_lab.fakes.stores import FakeSnapshots
 
 BLUE = "blue"
 

@@ -12,9 +12,9 @@ from shiplap.cluster.watcher import KINDS, ChangeBatch, KindWatch, Tracker, chan
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import Pod
 from shiplap.ports import Clock, ClusterApi
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.signals import FakeClock
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 

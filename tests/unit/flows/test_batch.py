@@ -11,9 +11,8 @@ from shiplap.flows import batch
 from shiplap.flows.messages import PodsPending, Sweep, for_schedule
 from shiplap.flows.turns import Turns
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.clock import FakeClock, FakeMeter
-from shiplap_lab.fakes.dead_letters import FakeDeadLetters
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.signals import FakeClock, FakeDeadLetters, FakeMeter
 
 SETTINGS = Settings(tuple(ClusterSettings(name=name, region="eu-west-1") for name in ("blue", "green")))
 

@@ -17,7 +17,7 @@ from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap_lab.fakes.clock import FakeMeter
+from shiplap_lab.fakes.signals import FakeMeter
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage
 from tests.node_claims import node_claim
 

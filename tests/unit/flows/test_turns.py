@@ -12,7 +12,7 @@ from shiplap.errors import ClusterGone, ClusterUnreachable
 from shiplap.flows import turns as module
 from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
 from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 
 START = 1_000.0
 

@@ -15,9 +15,9 @@ from shiplap.kubernetes.compact_pods import SnapshotHeader, encode_pods
 from shiplap.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.bucket import FakeSnapshots
-from shiplap_lab.fakes.clock import FakeClock
+from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.state import FakeState
+from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.node_claims import changes, node_claim
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shiplap-widget:live"

@@ -13,9 +13,9 @@ from shiplap.errors import (
     TooManyRequests,
 )
 from shiplap_lab.api_server.merge_patches import json_merge, strategic_merge
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster, ListOptions
 from shiplap_lab.fakes.faults import Crash, Faults
+from shiplap_lab.fakes.signals import FakeClock
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shiplap_lab.fakes.clock import FakeClock, FakeMeter
 from shiplap_lab.fakes.faults import Crash, Faults
+from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 
 
 def test_points_are_listed_in_order() -> None:

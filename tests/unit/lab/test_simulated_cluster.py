@@ -22,8 +22,8 @@ from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, reg
 from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Machine, NodeResources
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.signals import FakeClock
 
 GIB = 2**30
 BOOT = Bootstrap(

@@ -12,8 +12,8 @@ from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.cluster_simulator.informer import Informer
 from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler, choose
 from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo
-from shiplap_lab.fakes.clock import FakeClock
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
+from shiplap_lab.fakes.signals import FakeClock
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 TAINTS = ([], [{"key": "closed", "effect": "NoSchedule"}], [{"key": "old", "effect": "PreferNoSchedule"}])

@@ -30,7 +30,7 @@ from shiplap_cli.top.followed_install import (
 from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View
-from shiplap_lab.fakes.bucket import FakeRecorder
+from shiplap_lab.fakes.stores import FakeRecorder
 from tests.node_claims import node_claim, with_fields
 from tests.unit.cli.top.test_frames import NOON, THREE
 

@@ -1,13 +1,54 @@
-"""The event bus and the timers, in memory: they keep what was published, for tests and the simulator to deliver."""
+"""Clock, meter, event bus, timers and dead letters in memory; they keep what they were given."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from shiplap.ports import LONGEST_DELAY_S, BusEvent, Clock
 from shiplap_lab.fakes.faults import Faults
+
+
+class FakeClock:
+    """A Clock set by hand, in epoch seconds."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def set(self, now: float) -> None:
+        """Jump to a moment; it may lie in the past, as clocks of different machines do."""
+        self._now = now
+
+    def advance(self, seconds: float) -> float:
+        """Let time pass; returns the new moment."""
+        self._now += seconds
+        return self._now
+
+
+class FakeMeter:
+    """A Meter that adds up. `counts` maps a metric to its sum over all dimensions, `seen` to its values, in order.
+
+    A value in `seen` comes with its dimensions, sorted by name.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, float] = {}
+        self.seen: dict[str, list[tuple[float, tuple[tuple[str, str], ...]]]] = {}
+
+    def count(
+        self,
+        name: str,
+        value: float = 1.0,
+        unit: str = "Count",  # noqa: ARG002 - sums need no unit
+        *,
+        dimensions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.counts[name] = self.counts.get(name, 0.0) + value
+        self.seen.setdefault(name, []).append((value, tuple(sorted((dimensions or {}).items()))))
 
 
 class FakeBus:
@@ -55,3 +96,15 @@ class FakeTimers:
         due = sorted(reminder for reminder in self.reminders if reminder.due_at <= now)
         self.reminders = [reminder for reminder in self.reminders if reminder.due_at > now]
         return due
+
+
+class FakeDeadLetters:
+    """DeadLetters; `letters` holds each body with its reason, in order."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.letters: list[tuple[str, str]] = []
+
+    def send(self, body: str, reason: str) -> None:
+        with self.faults.effect("dead_letters.send"):
+            self.letters.append((body, reason))
