@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
+from shiplap_lab.cluster_simulator.kube_scheduler import NodeInfo, PodInfo, refusals
 from tests.e2e import programs
 from tests.e2e.api import api_of
 from tests.e2e.arbiter import Arbiter, Extender, Key, described

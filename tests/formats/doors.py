@@ -24,13 +24,12 @@ from shiplap.aws.bucket import (
     BucketStatus,
 )
 from shiplap.aws.bus import EventBridgeBus
-from shiplap.aws.dead_letters import SqsDeadLetters
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
-from shiplap.aws.timers import SqsTimers
+from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
 from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode

@@ -14,10 +14,10 @@ import pytest
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketCatalog, BucketStatus
-from shiplap.aws.dead_letters import SqsDeadLetters
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.sqs import SqsDeadLetters
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.instances.readiness.nodeclass_status import (
     ClusterStatus,

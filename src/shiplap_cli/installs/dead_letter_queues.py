@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from shiplap.aws.dead_letters import REASON
 from shiplap.aws.failures import store_errors
 from shiplap.aws.session import client
+from shiplap.aws.sqs import REASON
 
 _BATCH = 10
 _MOST_REQUESTS = 5

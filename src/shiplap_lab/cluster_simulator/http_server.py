@@ -19,8 +19,7 @@ import msgspec
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.server import ApiServer, ListOptions
-from shiplap_lab.cluster_simulator.access import PolicyRule, allowed
-from shiplap_lab.cluster_simulator.routes import ApiRequest, parse
+from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
 
 _REASONS = {
     400: "BadRequest",

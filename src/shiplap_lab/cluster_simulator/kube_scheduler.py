@@ -4,6 +4,13 @@ Each step considers the whole cluster and does nothing while nothing changes. Pr
 
 Each step begins at the front of its queue. Pods of the same shape that fit nowhere are skipped together, so that the
 time of a step depends on the pods it tries, not on those that wait.
+
+The filters judge resources, node selector and affinity, taints, cordons and host ports. They do not judge topology
+spread, pod affinity and volumes: pods that use them are placed as if they did not.
+
+The scores are kube-scheduler's defaults. LeastAllocated and BalancedAllocation spread pods over the emptiest nodes;
+preferred node affinity and PreferNoSchedule taints weigh in. Ranks are kept per shape of pod from step to step, and
+only changed nodes are ranked again. The choice is the same as if every node were scored for every pod.
 """
 
 from __future__ import annotations
@@ -12,15 +19,268 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import closing
 from heapq import heapify, heappop, heappush
+from math import sqrt
+
+import msgspec
+from msgspec.structs import replace
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, ContainerPort, Node, Pod, PodSpec
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
+from shiplap.kubernetes.selectors import node_affinity_allows, term_matches
+from shiplap.kubernetes.taints import tolerates, untolerated
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
-from shiplap_lab.cluster_simulator.scheduler_scores import Rankings, best
+
+_DEFAULT_CPU_MILLICORES = 100
+_DEFAULT_MEMORY = 200 * 2**20
+"""What scoring assumes of a pod that requests none (kube-scheduler's GetNonzeroRequests)."""
+
+Port = tuple[str, int, str]
+"""Protocol, host port, host address."""
+
+
+class PodInfo(msgspec.Struct, frozen=True):
+    """What one pod asks of a node. Equal `shape` means that the filters treat two pods alike."""
+
+    pod: Pod
+    requests: dict[str, int]
+    scored: dict[str, int]
+    ports: tuple[Port, ...]
+    shape: bytes
+
+    @classmethod
+    def of(cls, pod: Pod, before: PodInfo | None = None) -> PodInfo:
+        """From the pod, and what was known of it before. Raises ValueError when a quantity is malformed."""
+        if before is not None and before.pod.spec is pod.spec and _held(before.pod) == _held(pod):
+            return cls(pod, before.requests, before.scored, before.ports, before.shape)
+        requests = pod_requests(pod)
+        spec = pod.spec
+        scored = {
+            CPU: requests.get(CPU, _DEFAULT_CPU_MILLICORES),
+            MEMORY: requests.get(MEMORY, _DEFAULT_MEMORY),
+        }
+        ports = tuple(
+            (port.protocol, number, port.host_ip)
+            for container in spec.containers
+            for port in container.ports
+            if (number := _host_port(spec, port))
+        )
+        shape = msgspec.msgpack.encode(
+            (sorted(requests.items()), spec.node_selector, spec.affinity, spec.tolerations, ports, spec.priority)
+        )
+        return cls(pod, requests, scored, ports, shape)
+
+
+class NodeInfo(msgspec.Struct):
+    """A node and what its pods hold; `add` counts a pod in as soon as it is bound."""
+
+    node: Node
+    allocatable: dict[str, int]
+    used: dict[str, int] = {}
+    scored: dict[str, int] = {}
+    ports: list[Port] = []
+    nominated: list[PodInfo] = []
+
+    @classmethod
+    def of(cls, node: Node) -> NodeInfo:
+        """An empty node. Raises ValueError when a quantity is malformed."""
+        return cls(node, parse_resources(node.status.allocatable))
+
+    def add(self, needs: PodInfo) -> None:
+        """Count a bound pod in."""
+        for resource, amount in needs.requests.items():
+            self.used[resource] = self.used.get(resource, 0) + amount
+        for resource, amount in needs.scored.items():
+            self.scored[resource] = self.scored.get(resource, 0) + amount
+        self.ports.extend(needs.ports)
+
+
+def refusals(needs: PodInfo, state: NodeInfo) -> list[str]:
+    """Why the filters keep the pod off the node, in kube-scheduler's words; empty when they do not."""
+    spec, node = needs.pod.spec, state.node
+    if node.spec.unschedulable:
+        return ["node(s) were unschedulable"]
+    taint = untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True)
+    if taint is not None:
+        return [f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"]
+    if not node_affinity_allows(spec, node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    if any(_collide(wanted, taken) for wanted in needs.ports for taken in state.ports):
+        return ["node(s) didn't have free ports for the requested pod ports"]
+    return _shortages(needs, state)
+
+
+def _shortages(needs: PodInfo, state: NodeInfo) -> list[str]:
+    """Resources that are short, pods nominated to the node with at least this pod's priority counted as there."""
+    ahead = [
+        other
+        for other in state.nominated
+        if other.pod.metadata.uid != needs.pod.metadata.uid and other.pod.spec.priority >= needs.pod.spec.priority
+    ]
+    short = []
+    for resource, amount in needs.requests.items():
+        taken = state.used.get(resource, 0) + sum(other.requests.get(resource, 0) for other in ahead)
+        if taken + amount > state.allocatable.get(resource, 0):
+            short.append("Too many pods" if resource == PODS else f"Insufficient {resource}")
+    return short
+
+
+def _held(pod: Pod) -> tuple[object, ...]:
+    """What of a status changes what the pod asks for."""
+    status = pod.status
+    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
+
+
+def _host_port(spec: PodSpec, port: ContainerPort) -> int:
+    """The port taken on the node, 0 for none; on the host's network every port is the node's."""
+    return port.host_port or (port.container_port if spec.host_network else 0)
+
+
+def _collide(wanted: Port, taken: Port) -> bool:
+    anywhere = ("", "0.0.0.0")  # noqa: S104 - compared, not bound
+    same_address = wanted[2] == taken[2] or wanted[2] in anywhere or taken[2] in anywhere
+    return wanted[:2] == taken[:2] and same_address
+
+
+_MAX = 100
+_WEIGHT_TAINTS = 3
+_WEIGHT_AFFINITY = 2
+
+
+def best(needs: PodInfo, fitting: list[NodeInfo]) -> NodeInfo:
+    """The node with the highest score; the first by name among equals."""
+    preferred = [_preferred_affinity(needs, state) for state in fitting]
+    disliked = [_intolerable_preferences(needs, state) for state in fitting]
+    most_preferred, most_disliked = max(preferred), max(disliked)
+
+    def rank(index: int) -> tuple[int, str]:
+        state = fitting[index]
+        score = least_allocated(needs, state) + balanced_allocation(needs, state)
+        if most_preferred:
+            score += _WEIGHT_AFFINITY * (preferred[index] * _MAX // most_preferred)
+        if most_disliked:
+            score += _WEIGHT_TAINTS * (_MAX - disliked[index] * _MAX // most_disliked)
+        return -score, state.node.metadata.name
+
+    return fitting[min(range(len(fitting)), key=rank)]
+
+
+def least_allocated(needs: PodInfo, state: NodeInfo) -> int:
+    """0 to 100: the mean share of cpu and memory that stays free."""
+    shares = []
+    for resource in (CPU, MEMORY):
+        allocatable = state.allocatable.get(resource, 0)
+        if allocatable:
+            free = allocatable - state.scored.get(resource, 0) - needs.scored[resource]
+            shares.append(max(0, free) * _MAX // allocatable)
+    return sum(shares) // len(shares) if shares else 0
+
+
+def balanced_allocation(needs: PodInfo, state: NodeInfo) -> int:
+    """0 to 100: 100 less the standard deviation of the used shares of cpu and memory."""
+    shares = []
+    for resource in (CPU, MEMORY):
+        allocatable = state.allocatable.get(resource, 0)
+        if allocatable:
+            used = state.used.get(resource, 0) + needs.requests.get(resource, 0)
+            shares.append(min(1.0, used / allocatable))
+    if not shares:
+        return 0
+    mean = sum(shares) / len(shares)
+    deviation = sqrt(sum((share - mean) ** 2 for share in shares) / len(shares))
+    return int((1 - deviation) * _MAX)
+
+
+def _preferred_affinity(needs: PodInfo, state: NodeInfo) -> int:
+    affinity = needs.pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None:
+        return 0
+    return sum(term.weight for term in affinity.node_affinity.preferred if term_matches(term.preference, state.node))
+
+
+def _intolerable_preferences(needs: PodInfo, state: NodeInfo) -> int:
+    return sum(
+        taint.effect == "PreferNoSchedule" and not any(tolerates(known, taint) for known in needs.pod.spec.tolerations)
+        for taint in state.node.spec.taints
+    )
+
+
+_MOST_SHAPES = 2000
+_LONGEST_LOG = 200_000
+
+
+class Rankings:
+    """The nodes of a cluster as pods of each shape see them. `nodes` is shared; call `changed` after each change."""
+
+    def __init__(self, nodes: dict[str, NodeInfo]) -> None:
+        self._nodes = nodes
+        self._shapes: dict[bytes, _Ranking] = {}
+        self._log: list[str] = []
+
+    def changed(self, node: str) -> None:
+        """A node is new, gone or differs from what it was."""
+        if len(self._log) > _LONGEST_LOG:
+            self._log.clear()
+            self._shapes.clear()
+        if self._shapes:
+            self._log.append(node)
+
+    def of(self, needs: PodInfo) -> tuple[NodeInfo | None, Counter[str]]:
+        """The best node for a pod that is nominated nowhere and prefers none, or None; and why others refuse it."""
+        known = self._shapes.get(needs.shape)
+        if known is None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+            known = self._shapes[needs.shape] = _Ranking(needs)
+            known.judge(self._nodes, self._nodes)
+        else:
+            known.judge(dict.fromkeys(self._log[known.read :]), self._nodes)
+        known.read = len(self._log)
+        return known.best(self._nodes), known.reasons
+
+
+class _Ranking:
+    """One shape's view. `read` is how far it has followed the log of changes."""
+
+    def __init__(self, needs: PodInfo) -> None:
+        pod = needs.pod
+        self.read = 0
+        self.reasons: Counter[str] = Counter()
+        # Nobody in particular: the room a pod of this shape is promised somewhere is no room for its like.
+        self._needs = replace(needs, pod=replace(pod, metadata=replace(pod.metadata, uid="")))
+        self._refused: dict[str, list[str]] = {}
+        self._rank: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def judge(self, names: dict[str, NodeInfo] | dict[str, None], nodes: dict[str, NodeInfo]) -> None:
+        for name in names:
+            self.reasons.subtract(self._refused.pop(name, ()))
+            self._rank.pop(name, None)
+            state = nodes.get(name)
+            if state is None:
+                continue
+            refused = refusals(self._needs, state)
+            if refused:
+                self._refused[name] = refused
+                self.reasons.update(refused)
+            else:
+                rank = -least_allocated(self._needs, state) - balanced_allocation(self._needs, state)
+                self._rank[name] = rank
+                heappush(self._heap, (rank, name))
+        self.reasons += Counter()  # drops those that are down to nothing
+
+    def best(self, nodes: dict[str, NodeInfo]) -> NodeInfo | None:
+        while self._heap:
+            rank, name = self._heap[0]
+            if self._rank.get(name) == rank:
+                return nodes[name]
+            heappop(self._heap)
+        return None
+
 
 NAME = "default-scheduler"
 

@@ -23,7 +23,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap_lab.api_server.stored_pods import condition
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-from shiplap_lab.scenarios.node_memory import node_memory
+from shiplap_lab.scenarios.scenario import node_memory
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -39,8 +39,7 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.control import EmulatedImage, EmulatedInstance
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
-from shiplap_lab.scenarios.node_memory import node_memory
-from shiplap_lab.scenarios.scenario import InterruptionKind, NodeMemoryRule, Outage, Play, ScenarioCluster
+from shiplap_lab.scenarios.scenario import InterruptionKind, NodeMemoryRule, Outage, Play, ScenarioCluster, node_memory
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 
 REGION = "us-east-1"

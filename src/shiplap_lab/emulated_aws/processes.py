@@ -1,12 +1,20 @@
-"""Child processes that end with this one, however it ends."""
+"""Child processes that end with this one, however it ends.
+
+`python -m shiplap_lab.emulated_aws.processes COMMAND…` guards a command: it lives as long as its standard input is
+open. The other end of that pipe closes when the parent ends, by an error, by Ctrl-C or killed outright, so no emulator
+outlives its run.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from threading import Thread
+from types import FrameType, TracebackType
 
 from shiplap.errors import ShiplapError
 
@@ -14,12 +22,12 @@ _TAIL_LINES = 20
 
 
 class Process:
-    """A command under `shiplap_lab.emulated_aws.guard`, its output in a file; also a context manager that ends it."""
+    """A guarded command, its output in a file; also a context manager that ends it."""
 
     def __init__(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], folder: Path) -> None:
         self.log = log
         self._name = Path(command[0]).name
-        guarded = [sys.executable, "-m", "shiplap_lab.emulated_aws.guard", *command]
+        guarded = [sys.executable, "-m", "shiplap_lab.emulated_aws.processes", *command]
         with log.open("ab") as output:
             self._guard = subprocess.Popen(  # noqa: S603 - our own command
                 guarded,
@@ -67,3 +75,35 @@ class Process:
     def _said(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         return f"{self.log} ends with:\n" + "\n".join(lines)
+
+
+def main(command: Sequence[str]) -> int:
+    """Run the command in a process group of its own, and end all of it with the parent; returns its exit code."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own command
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        _kill(child.pid)
+
+    signal.signal(signal.SIGTERM, end)
+    Thread(target=_end_with_parent, args=(child.pid,), daemon=True).start()
+    code = child.wait()
+    _kill(child.pid)  # what the child left behind
+    return code if code >= 0 else 128 - code
+
+
+def _end_with_parent(group: int) -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    _kill(group)
+
+
+def _kill(group: int) -> None:
+    """At once: nothing that is guarded keeps what it has."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of dead processes
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

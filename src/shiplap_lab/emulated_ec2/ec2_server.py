@@ -18,12 +18,11 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from moto.ssm.models import ssm_backends
 from werkzeug.serving import make_server
 
-from shiplap_lab.emulated_ec2 import price_list_api
 from shiplap_lab.emulated_ec2.admin import Admin
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 from shiplap_lab.emulated_ec2.control import PREFIX, Ec2Control
 from shiplap_lab.emulated_ec2.moto_patches import installed
-from shiplap_lab.emulated_ec2.regional_prices import Prices
+from shiplap_lab.emulated_ec2.regional_prices import PRICE_LIST_TARGET, Prices, get_products
 
 _STATUS = {200: "200 OK", 400: "400 Bad Request", 404: "404 Not Found"}
 
@@ -57,8 +56,8 @@ class _Application:
                 environ.get("HTTP_X_REGION", self._region),
             )
             return _respond(start_response, status, body, "application/json")
-        if environ.get("HTTP_X_AMZ_TARGET") == price_list_api.TARGET:
-            answer = price_list_api.get_products(self._behaviour.prices, json.loads(_body(environ) or b"{}"))
+        if environ.get("HTTP_X_AMZ_TARGET") == PRICE_LIST_TARGET:
+            answer = get_products(self._behaviour.prices, json.loads(_body(environ) or b"{}"))
             return _respond(start_response, 200, json.dumps(answer).encode(), "application/x-amz-json-1.1")
         answered: Iterable[bytes] = self._moto(environ, start_response)
         return answered

@@ -1,8 +1,13 @@
-"""Prices of the emulated region: on demand as estimated from hardware, spot a stable fraction of that."""
+"""Prices of the emulated region, and the Pricing API's GetProducts that tells them, which moto lacks.
+
+On-demand prices are estimated from hardware. Spot prices are a stable fraction of them.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 from zlib import crc32
 
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -44,3 +49,44 @@ class Prices:
         """Of an offering; types without a price sort last."""
         price = self.spot(instance_type, zone) if capacity_type == "spot" else self.on_demand(instance_type)
         return float("inf") if price is None else price
+
+
+PRICE_LIST_TARGET = "AWSPriceListService.GetProducts"
+_PAGE = 100
+
+
+def get_products(prices: Prices, request: dict[str, Any]) -> dict[str, Any]:
+    """One product per type for the filters that Shiplap sends; metal types are sold under a family of their own."""
+    wanted = {item["Field"]: item["Value"] for item in request.get("Filters", ())}
+    metal = wanted.get("productFamily") == "Compute Instance (bare metal)"
+    names = [name for name in prices.known() if ("metal" in name.partition(".")[2]) == metal]
+    start = int(request.get("NextToken") or 0)
+    page = names[start : start + min(int(request.get("MaxResults") or _PAGE), _PAGE)]
+    answer: dict[str, Any] = {
+        "FormatVersion": "aws_v1",
+        "PriceList": [
+            json.dumps(_product(name, prices.on_demand(name), wanted.get("regionCode", ""))) for name in page
+        ],
+    }
+    if start + len(page) < len(names):
+        answer["NextToken"] = str(start + len(page))
+    return answer
+
+
+def _product(instance_type: str, price: float | None, region: str) -> dict[str, Any]:
+    return {
+        "product": {
+            "productFamily": "Compute Instance",
+            "attributes": {"instanceType": instance_type, "regionCode": region, "operatingSystem": "Linux"},
+        },
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                "offer": {
+                    "priceDimensions": {
+                        "dimension": {"unit": "Hrs", "pricePerUnit": {"USD": f"{price or 0:.10f}"}},
+                    }
+                }
+            }
+        },
+    }

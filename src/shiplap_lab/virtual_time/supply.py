@@ -22,8 +22,7 @@ from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
-from shiplap_lab.scenarios.node_memory import node_memory
-from shiplap_lab.scenarios.scenario import NodeMemoryRule
+from shiplap_lab.scenarios.scenario import NodeMemoryRule, node_memory
 
 REGION = "eu-west-1"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")

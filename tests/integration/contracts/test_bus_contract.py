@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shiplap.aws.bus import EventBridgeBus
-from shiplap.aws.timers import SqsTimers
+from shiplap.aws.sqs import SqsTimers
 from shiplap.errors import StoreError
 from shiplap.ports import BusEvent, EventBus, Timers
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeTimers

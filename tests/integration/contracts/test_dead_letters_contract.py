@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shiplap.aws.dead_letters import SqsDeadLetters
+from shiplap.aws.sqs import SqsDeadLetters
 from shiplap.errors import StoreError
 from shiplap.ports import DeadLetters
 from shiplap_lab.fakes.signals import FakeDeadLetters

@@ -17,7 +17,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.session import get_session
 
-from shiplap.aws.timers import SqsTimers
+from shiplap.aws.sqs import SqsTimers
 from shiplap.flows import batch
 from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle

@@ -6,9 +6,15 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo, refusals
-from shiplap_lab.cluster_simulator.scheduler_scores import balanced_allocation, best, least_allocated
+from shiplap_lab.cluster_simulator.kube_scheduler import (
+    NodeInfo,
+    PodInfo,
+    Scheduler,
+    balanced_allocation,
+    best,
+    least_allocated,
+    refusals,
+)
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 

@@ -7,7 +7,7 @@ from threading import Event
 import msgspec
 import pytest
 
-from shiplap.aws.userdata import al2, al2023, bottlerocket, windows
+from shiplap.aws.userdata import bottlerocket, render
 from shiplap.aws.userdata.bootstrap import UNREGISTERED, Bootstrap
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
@@ -38,7 +38,12 @@ BOOT = Bootstrap(
     kubelet={"kubeReserved": {"cpu": "100m", "memory": "300Mi"}, "evictionHard": {"memory.available": "5%"}},
     max_pods=58,
 )
-RENDERERS = {"AL2023": al2023, "Bottlerocket": bottlerocket, "AL2": al2, "Windows2022": windows}
+RENDERERS = {
+    "AL2023": render.al2023,
+    "Bottlerocket": bottlerocket.render,
+    "AL2": render.al2,
+    "Windows2022": render.windows,
+}
 TYPE = Ec2InstanceType(
     instance_type="m5.large",
     v_cpu_info=VCpuInfo(2),
@@ -137,7 +142,7 @@ def test_daemon_sets_run_where_they_belong() -> None:
     world.server.create("daemonsets", {"metadata": {"name": "agent"}, "spec": {"template": template}})
     arm_only = {**template, "spec": {**template["spec"], "nodeSelector": {"kubernetes.io/arch": "arm64"}}}
     world.server.create("daemonsets", {"metadata": {"name": "arm"}, "spec": {"template": arm_only}})
-    told = al2023.render(msgspec.structs.replace(BOOT, taints=(UNREGISTERED,)))
+    told = render.al2023(msgspec.structs.replace(BOOT, taints=(UNREGISTERED,)))
     world.machines = [machine(1), machine(2, user_data=told)]
     for now in (10.0, 20.0, 30.0):
         world.cluster.step(now)
@@ -200,7 +205,7 @@ def test_the_runner_steps_clusters_and_hands_over_their_failure() -> None:
 
 @pytest.mark.parametrize("family", sorted(RENDERERS))
 def test_user_data_registers_the_node_as_it_says(family: str) -> None:
-    told = registration(RENDERERS[family].render(msgspec.structs.replace(BOOT, family=family)))
+    told = registration(RENDERERS[family](msgspec.structs.replace(BOOT, family=family)))
     assert told.family == family
     assert told.cluster == "dev"
     assert told.labels == BOOT.labels
@@ -220,7 +225,7 @@ spec:
     config: {maxPods: 10, podsPerCore: 5}
     flags: ["--node-labels=team=db,extra=1"]
 """
-    told = registration(al2023.render(msgspec.structs.replace(BOOT, custom=custom)))
+    told = registration(render.al2023(msgspec.structs.replace(BOOT, custom=custom)))
     assert (told.kubelet["maxPods"], told.kubelet["podsPerCore"]) == (58, 5)
     assert told.labels == {**BOOT.labels, "extra": "1"}
 
@@ -257,7 +262,7 @@ class TestHardware:
         assert hardware(machine(ami="ami-small"), NodeRegistration("AL2023")).capacity["memory"] == 5 * GIB
 
     def test_kubelet_settings_of_the_user_data_count(self) -> None:
-        told = registration(al2023.render(BOOT))
+        told = registration(render.al2023(BOOT))
         found = CatalogHardware(Catalog(region="eu-west-1", types=(TYPE,)))(machine(), told)
         assert found.capacity["pods"] == 58
         assert found.allocatable["cpu"] == 1900

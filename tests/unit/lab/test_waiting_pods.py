@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap_lab.cluster_simulator.kube_scheduler import SchedulingQueue
-from shiplap_lab.cluster_simulator.scheduler_filters import PodInfo
+from shiplap_lab.cluster_simulator.kube_scheduler import PodInfo, SchedulingQueue
 from tests.conformance.given import pod
 
 

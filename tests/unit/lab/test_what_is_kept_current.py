@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.cluster_simulator.informer import Informer
-from shiplap_lab.cluster_simulator.kube_scheduler import Scheduler, choose
-from shiplap_lab.cluster_simulator.scheduler_filters import NodeInfo, PodInfo
+from shiplap_lab.cluster_simulator.kube_scheduler import NodeInfo, PodInfo, Scheduler, choose
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
 

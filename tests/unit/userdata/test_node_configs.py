@@ -21,8 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiplap.aws.userdata.al2023 import NODE_CONFIG
-from shiplap.aws.userdata.render import user_data
+from shiplap.aws.userdata.render import NODE_CONFIG, user_data
 from shiplap.kubernetes.objects import Taint
 from tests.unit.userdata.test_user_data import FULL_KUBELET, GOLDEN, PLAIN
 

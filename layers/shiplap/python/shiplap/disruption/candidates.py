@@ -5,6 +5,8 @@ and expiration do not check this: they do not depend on cost.
 
 A command that has begun is checked again once its nodes are tainted: until then pods may still come, and people may
 protect pods and nodes at any time. Draining cannot be undone, and a protected pod would hold a cordoned node for ever.
+
+Pods are protected, and thereby their nodes, by the annotation do-not-disrupt and by PodDisruptionBudgets.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ import msgspec
 from shiplap.disruption.commands import Reason
 from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHistory
-from shiplap.disruption.protection import PdbLimits, protected_by
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disruptions_allowed, is_ready, pods_by_budget
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node, is_recreated
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -296,3 +298,55 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
         if reason is Reason.EMPTY and is_reschedulable(pod) and eviction_cost(pod) > 0:
             return f"pod {pod.key} has come to node {name}"
     return ""
+
+
+class PdbLimits(msgspec.Struct, frozen=True, eq=False):
+    """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
+
+    `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read.
+    """
+
+    by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
+    exhausted: Mapping[str, str]
+
+
+def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
+    """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
+    by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
+    exhausted: dict[str, str] = {}
+    for budget in sorted(budgets, key=lambda item: item.key):
+        try:
+            covered = [
+                pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
+            ]
+            if disruptions_allowed(budget, covered) < 1:
+                exhausted[budget.key] = ""
+        except ValueError as error:
+            covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
+            exhausted[budget.key] = f": {error}"
+        for pod in covered:
+            by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
+    return PdbLimits(by_pod, exhausted)
+
+
+def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
+    """Why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
+    if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
+        return ""
+    if do_not_disrupt(pod, now):
+        value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
+        return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
+    if ends_with_its_node(pod):
+        return ""
+    budgets = pdb_limits.by_pod.get(pod.key, ())
+    if len(budgets) > 1:
+        names = ", ".join(budget.key for budget in budgets)
+        return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
+    for budget in budgets:
+        if budget.key in pdb_limits.exhausted and not _exempt(budget, pod):
+            return f"pdb {budget.key} prevents the eviction of pod {pod.key}{pdb_limits.exhausted[budget.key]}"
+    return ""
+
+
+def _exempt(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not is_ready(pod)

@@ -16,6 +16,7 @@ from shiplap.disruption.candidates import (
     CandidateNodes,
     disruption_cost,
     find_candidates,
+    pdb_limits_of,
     quiet_since,
     reschedulable_pods,
     unconsolidatable,
@@ -26,7 +27,6 @@ from shiplap.disruption.current_prices import market_of
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import drift_reason, expected_node_of
 from shiplap.disruption.node_history import backoff_until
-from shiplap.disruption.protection import pdb_limits_of
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label

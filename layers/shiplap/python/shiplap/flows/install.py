@@ -301,7 +301,7 @@ class Install:
         return EventBridgeBus(client("events"), self._names.bus)
 
     def _timers(self, cluster: ClusterSettings) -> object:
-        from shiplap.aws.timers import SqsTimers  # noqa: PLC0415
+        from shiplap.aws.sqs import SqsTimers  # noqa: PLC0415
 
         return SqsTimers(client("sqs"), self._names.lifecycle_queue_of(cluster.network))
 
@@ -311,6 +311,6 @@ class Install:
         return BucketRecorder(client("s3"), self._names.bucket)
 
     def _dead_letters(self) -> object:
-        from shiplap.aws.dead_letters import SqsDeadLetters  # noqa: PLC0415
+        from shiplap.aws.sqs import SqsDeadLetters  # noqa: PLC0415
 
         return SqsDeadLetters(client("sqs"), self._names.dead_letter_queue_url)
