@@ -60,15 +60,13 @@ class LoadedInputs(msgspec.Struct, frozen=True):
 _NO_INSTALL = InstallOptions()
 
 
-def load_snapshot(sources: Sources) -> Snapshot:
-    """Read everything a scheduling decision looks at. Raises InvalidInput for whatever cannot be used."""
-    return load_inputs(sources).snapshot
-
-
 def load_inputs(sources: Sources, which: InstallOptions = _NO_INSTALL, *, lax_budgets: bool = False) -> LoadedInputs:
-    """As `load_snapshot`, with what else was read: standard input can be read only once.
+    """Read everything a decision looks at, once: standard input cannot be read again.
 
     With `lax_budgets` a disruption budget that cannot be read is no error: the decision takes it as one of none.
+
+    Raises:
+        InvalidInput: a source cannot be used.
     """
     return load_inputs_per_manifests(sources, [sources.manifests], which, lax_budgets=lax_budgets)[0]
 
@@ -83,7 +81,7 @@ def load_inputs_per_manifests(
     """One reading of the cluster under each of several sets of manifests; None takes those of the install or cluster.
 
     Raises:
-        InvalidInput: as `load_snapshot`.
+        InvalidInput: a source cannot be used.
     """
     _one_of("--prefix-delegation", sources.prefix_delegation, ("auto", "on", "off"))
     _one_of("--min-values-policy", sources.min_values_policy, ("Strict", "BestEffort"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -222,8 +222,8 @@ def _clean(body: KubernetesObject) -> None:
     body["metadata"] = kept | ({"annotations": notes} if notes else {})
 
 
-def _is_bookkeeping(key: str, prefixes: Iterable[str] = _BOOKKEEPING) -> bool:
-    return any(key.startswith(prefix) for prefix in prefixes)
+def _is_bookkeeping(key: str) -> bool:
+    return key.startswith(_BOOKKEEPING)
 
 
 def _group(body: Mapping[str, Any]) -> str:

@@ -84,7 +84,6 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
-EVERYTHING = (PolicyRule(("*",), ("*",), ("*",)),)
 READ_ONLY = (PolicyRule(("get", "list", "watch"), ("*",), ("*",)),)
 
 

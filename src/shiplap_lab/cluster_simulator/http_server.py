@@ -57,7 +57,6 @@ class KubeHttpServer:
         access: Mapping[str, tuple[PolicyRule, ...]] | None = None,
         bookmark_s: float = 60.0,
         on_pod_deleted: Callable[[dict[str, Any], bool], object] | None = None,
-        port: int = 0,
     ) -> None:
         self.api = api
         self.on_pod_deleted = on_pod_deleted or (lambda _pod, _forced: None)
@@ -66,7 +65,7 @@ class KubeHttpServer:
         self.seen: Counter[tuple[str, str, str]] = Counter()
         self.refusals: deque[ClusterError] = deque()
         self.stopping = Event()
-        self._server = _Server(self, port)
+        self._server = _Server(self)
         self._thread = Thread(target=self._server.serve_forever, name="kube-api", args=(0.05,), daemon=True)
 
     @property
@@ -102,11 +101,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False  # so that server_close waits for the handlers
     request_queue_size = 128  # a hundred clients may connect at once
 
-    def __init__(self, owner: KubeHttpServer, port: int) -> None:
+    def __init__(self, owner: KubeHttpServer) -> None:
         self.owner = owner
         self._connections: set[socket.socket] = set()
         self._lock = Lock()
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", 0), _Handler)
 
     def remember(self, connection: socket.socket) -> None:
         with self._lock:

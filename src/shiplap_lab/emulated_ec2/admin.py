@@ -43,9 +43,8 @@ class _Request(msgspec.Struct, frozen=True):
 class Admin:
     """Answers control requests for one behaviour."""
 
-    def __init__(self, behaviour: Behaviour, account: str = DEFAULT_ACCOUNT_ID) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
-        self._account = account
         self._actions: dict[tuple[str, str], Callable[[_Request], Any]] = {
             ("POST", "/capacity"): self._capacity,
             ("POST", "/faults"): self._fault,
@@ -74,7 +73,7 @@ class Admin:
             return 400, msgspec.json.encode(str(error))
 
     def _backend(self, region: str) -> Any:
-        return ec2_backends[self._account][region]
+        return ec2_backends[DEFAULT_ACCOUNT_ID][region]
 
     def _capacity(self, request: _Request) -> None:
         rule = msgspec.json.decode(request.body, type=CapacityRule)
@@ -129,7 +128,7 @@ class Admin:
         backend.amis[wanted.image_id] = image
 
     def _parameters(self, request: _Request) -> None:
-        store = ssm_backends[self._account][request.region]._parameters
+        store = ssm_backends[DEFAULT_ACCOUNT_ID][request.region]._parameters
         for name, value in msgspec.json.decode(request.body, type=dict[str, str]).items():
             # Straight into the store: PutParameter refuses names under /aws, as the real service does.
             store[name] = [self._parameter(name, value)]
@@ -137,7 +136,7 @@ class Admin:
     def _parameter(self, name: str, value: str) -> Any:
         make: Any = Parameter
         return make(
-            account_id=self._account,
+            account_id=DEFAULT_ACCOUNT_ID,
             name=name,
             value=value,
             parameter_type="String",
@@ -157,7 +156,7 @@ class Admin:
     def _reset(self, request: _Request) -> None:
         self._behaviour.reset()
         for backends in (ec2_backends, ssm_backends):
-            backends[self._account][request.region].reset()
+            backends[DEFAULT_ACCOUNT_ID][request.region].reset()
 
 
 def _shown(instance: Any) -> EmulatedInstance:

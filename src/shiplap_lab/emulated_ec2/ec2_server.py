@@ -74,11 +74,10 @@ def _respond(start_response: Callable[..., Any], status: int, body: bytes, conte
 
 
 class Ec2Emulator:
-    """The emulated region, empty when it starts; also a context manager. `port` 0 takes a free one."""
+    """The emulated region, empty when it starts; also a context manager."""
 
     def __init__(
         self,
-        port: int = 0,
         *,
         region: str = "us-east-1",
         prices: Prices | None = None,
@@ -87,7 +86,7 @@ class Ec2Emulator:
         self.region = region
         self.behaviour = Behaviour(prices or _embedded_prices(region), clock)
         self._server = make_server(
-            "127.0.0.1", port, _Application(self.behaviour, region), threaded=True, request_handler=_QuietHandler
+            "127.0.0.1", 0, _Application(self.behaviour, region), threaded=True, request_handler=_QuietHandler
         )
         self._installed = ExitStack()
         self._thread: Thread | None = None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
 
 DISCOVERY_TAG = "karpenter.sh/discovery"
+_RELEASED_AT = "2026-01-01T00:00:00Z"
 _MACHINES = {"amd64": "x86_64", "arm64": "arm64"}
 
 
@@ -61,9 +62,7 @@ def register_images(control: Ec2Control, wanted: Iterable[PublishedImage]) -> No
     control.parameters(parameters)
 
 
-def release_images(
-    alias: str, kubernetes_version: str, created: str = "2026-01-01T00:00:00Z"
-) -> tuple[PublishedImage, ...]:
+def release_images(alias: str, kubernetes_version: str) -> tuple[PublishedImage, ...]:
     """Every image a release such as `al2023@latest` consists of, under ids made up from what it is."""
     by_parameter: dict[str, str] = {}
     for variant in ami_variants(alias, kubernetes_version):
@@ -73,7 +72,7 @@ def release_images(
     for number, (parameter, arch) in enumerate(by_parameter.items(), 1):
         name = parameter.removesuffix("/image_id").rpartition("/aws/service/")[2].replace("/", "-")
         image_id = f"ami-{_digits(alias + kubernetes_version)}{number:02x}"
-        found.append(PublishedImage(EmulatedImage(image_id, name, _MACHINES[arch], created), (parameter,)))
+        found.append(PublishedImage(EmulatedImage(image_id, name, _MACHINES[arch], _RELEASED_AT), (parameter,)))
     return tuple(found)
 
 

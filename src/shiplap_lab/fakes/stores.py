@@ -141,10 +141,6 @@ class FakeRecorder:
             raise StoreError(f"no decision is recorded under {record_id!r}")
         return self.records[record_id]
 
-    def replay(self, record_id: str) -> SchedulingRecord:
-        """A decision recorded before. Raises StoreError when there is none of this id."""
-        return records.decode(self.document(record_id), record_id)
-
     def _keep(self, name: str, document: bytes) -> str:
         with self.faults.effect("recorder.record"):
             self.records[name] = document

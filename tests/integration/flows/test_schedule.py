@@ -12,6 +12,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.schedule import schedule as schedule_flow
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
+from shiplap.scheduling.model import scheduling_record as records
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 
@@ -139,8 +140,8 @@ def test_recorded_decisions_hold_no_user_data() -> None:
     stage.compute.on_launch.append(lambda _instance, request, _type: launched_from.append(request.node_class))
     stage.schedule()
     assert launched_from == [secret]
-    ((record_id, document),) = stage.recorder.records.items()
-    assert stage.recorder.replay(record_id).snapshot.manifests.node_classes[0].spec.user_data is None
+    (document,) = stage.recorder.records.values()
+    assert records.decode(document).snapshot.manifests.node_classes[0].spec.user_data is None
     assert b"s3cret" not in zlib.decompress(document)
 
 

@@ -18,7 +18,7 @@ from shiplap.disruption.record import DisruptionRecord
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap_cli.inputs.loaded_inputs import load_snapshot
+from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.options import Sources
 from tests.commands import Shiplap, listed
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
@@ -146,7 +146,7 @@ def test_a_flight_record_gives_the_same_account(files: Path, shiplap: Shiplap) -
         catalog=files / "catalog.json",
         now="2026-01-31T12:00:00Z",
     )
-    snapshot = load_snapshot(sources)
+    snapshot = load_inputs(sources).snapshot
     (files / "record").write_bytes(encode(SchedulingRecord(snapshot, plan(snapshot))))
     assert shiplap.json("explain", "pod", "web/huge", "--record", str(files / "record"), code=1) == expected
 

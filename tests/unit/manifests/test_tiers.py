@@ -14,7 +14,7 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
     RequirementSpec,
 )
-from shiplap.manifests.tiers import Tier, expand, problem_of, tier_order
+from shiplap.manifests.tiers import Tier, expand, problem_of
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 ZONE = "topology.kubernetes.io/zone"
@@ -138,13 +138,6 @@ def test_min_values_stay_where_they_can_be_met(requirement: RequirementSpec, kep
 def test_min_values_of_the_last_tier_need_the_label() -> None:
     *_, rest = tiers_of(in_(FAMILY, "c7i", "*", min_values=2))
     assert rest.requirements[FAMILY] == Requirement(FAMILY, complement=True, min_values=2)
-
-
-def test_tiers_are_tried_by_weight_then_name_descending_then_index() -> None:
-    pools = [pool(in_(FAMILY, "c7i", "*"), name=name, weight=weight) for name, weight in (("a", 1), ("b", 9), ("c", 1))]
-    tiers = [tier for each in pools for tier in reversed(expand(each, lambda key: KNOWN[key]))]
-    ordered = sorted(tiers, key=tier_order(pools))
-    assert [(tier.pool, tier.index) for tier in ordered] == [("b", 0), ("b", 1), ("c", 0), ("c", 1), ("a", 0), ("a", 1)]
 
 
 @pytest.mark.parametrize(

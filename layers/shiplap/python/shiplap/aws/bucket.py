@@ -224,10 +224,6 @@ class BucketRecorder:
         """Raises StoreError when there is none of this id."""
         return _read(self._client, self._bucket, RECORDS_PREFIX + record_id)
 
-    def replay(self, record_id: str) -> SchedulingRecord:
-        """A decision recorded before. Raises StoreError when there is none of this id, InvalidInput if unreadable."""
-        return records.decode(self.document(record_id), record_id)
-
     def _keep(self, name: str, document: bytes) -> str:
         _write(self._client, self._bucket, RECORDS_PREFIX + name, document)
         return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from shiplap.cluster.transport import KEPT_ALIVE, TokenSource, Transport
 from shiplap.errors import InvalidInput
 
 _CONNECTIONS = 4
+_BACK_OFF_S = (0.2, 1.0)
 
 
 def context_transport(
@@ -25,7 +26,6 @@ def context_transport(
     *,
     client: Pem | None,
     sleep: Callable[[float], None],
-    back_off_s: Sequence[float] = (0.2, 1.0),
 ) -> Transport:
     """A connection for the context; nothing is sent yet. `client` is the certificate that is shown, if any.
 
@@ -44,7 +44,7 @@ def context_transport(
         token,
         pool=_pool(access, options),
         sleep=sleep,
-        back_off_s=back_off_s,
+        back_off_s=_BACK_OFF_S,
         headers=access.headers,
     )
 

@@ -75,7 +75,6 @@ def table(
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    caption: str = "",
     numbers: Sequence[int] = (),
     stacks: bool = False,
 ) -> str:
@@ -94,6 +93,5 @@ def table(
         return f"<td{kinds.get(place, '')}{of}>{text(value)}</td>"
 
     body = "".join(f"<tr>{''.join(cell(place, row[place]) for place in shown)}</tr>" for row in rows)
-    title = f"<caption>{text(caption)}</caption>" if caption else ""
     kind = " class=stack" if stacks else ""
-    return f"<div class=wide><table{kind}>{title}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    return f"<div class=wide><table{kind}><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -243,19 +243,13 @@ _FAR = 100.0
 
 _GROUPS = 12
 _NAMED = 4
+_MOST_ROWS = 1000
 
 
-def packing_map(picture: ClusterPicture, *, chosen: DetailLevel | None = None, pools: Iterable[str] = ()) -> str:
-    """The map with its legend.
-
-    Args:
-        picture: of the cluster.
-        chosen: how much is drawn; without, what suits this picture. Maps to compare should be drawn alike.
-        pools: names that get colours too, so that they are the same in every picture of a page.
-    """
-    known = chosen or detail_level(picture.nodes, most_pods=MOST_PODS)
-    colours = colour_numbers({*pools, *picture.pools})
-    return f'<div class="map">{legend(picture.nodes)}{sections(picture, known, colours)}</div>'
+def packing_map(picture: ClusterPicture) -> str:
+    """The map with its legend, in as much detail as suits the picture."""
+    level = detail_level(picture.nodes, most_pods=MOST_PODS)
+    return f'<div class="map">{legend(picture.nodes)}{sections(picture, level, colour_numbers(picture.pools))}</div>'
 
 
 def sections(
@@ -444,7 +438,7 @@ def missing_list(lines: Sequence[str]) -> str:
     return f"<ul class=unseen>{items}</ul>" if items else ""
 
 
-def node_table(picture: ClusterPicture, most: int = 1000) -> str:
+def node_table(picture: ClusterPicture) -> str:
     """All nodes as a table that is folded away, for those who do not see the map."""
     if not picture.nodes:
         return ""
@@ -466,6 +460,6 @@ def node_table(picture: ClusterPicture, most: int = 1000) -> str:
         for node in nodes
     ]
     head = ("node", "pool", "fallback", "type", "zone", "bought as", "per hour", "CPU", "memory", "pods", "state")
-    more = f"<p>{counted(len(rows) - most, 'further node')} not listed.</p>" if len(rows) > most else ""
-    table = markup.table(head, rows[:most], numbers=(6, 7, 8, 9))
+    more = f"<p>{counted(len(rows) - _MOST_ROWS, 'further node')} not listed.</p>" if len(rows) > _MOST_ROWS else ""
+    table = markup.table(head, rows[:_MOST_ROWS], numbers=(6, 7, 8, 9))
     return f"<details><summary>All nodes as a table</summary>{table}{more}</details>"

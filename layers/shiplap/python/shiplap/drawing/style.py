@@ -114,7 +114,6 @@ padding:12px 14px;box-shadow:0 8px 30px rgba(0,0,0,.28)}
 .sl td{overflow-wrap:break-word;max-width:46ch}
 .sl thead th{border-top:0;color:var(--sl-soft);font-weight:500;white-space:nowrap}
 .sl .num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.sl caption{text-align:left;font-weight:600;padding:8px 10px}
 .sl details{margin:20px 0}.sl summary{cursor:pointer;color:var(--sl-accent)}
 .sl summary:focus-visible,.sl a:focus-visible,.sl input:focus-visible{
 outline:3px solid var(--sl-accent);outline-offset:2px}

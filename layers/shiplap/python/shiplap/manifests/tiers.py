@@ -8,7 +8,7 @@ virtual pools, tried in order, so that tiers and weights are one mechanism.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from itertools import product
 
@@ -129,14 +129,3 @@ def _matching(value: str, known: list[str]) -> list[str]:
 @lru_cache(maxsize=1024)
 def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, glob.split("*"))))
-
-
-def tier_order(pools: Iterable[NodePool]) -> Callable[[Tier], tuple[int, int]]:
-    """A sort key that puts tiers in the order they are tried.
-
-    By weight of the pool, heaviest first, then by its name, last in the alphabet first (as Karpenter orders equal
-    weights), then by index.
-    """
-    ordered = sorted(pools, key=lambda pool: (pool.spec.weight, pool.metadata.name), reverse=True)
-    rank = {pool.metadata.name: place for place, pool in enumerate(ordered)}
-    return lambda tier: (rank[tier.pool], tier.index)

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
-EPOCH, CLAIM, OFFERING, POD, COMMAND = "EPOCH", "CLAIM", "OFFERING", "POD", "COMMAND"
+EPOCH, CLAIM, POD, COMMAND = "EPOCH", "CLAIM", "POD", "COMMAND"
 REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
 """Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH."""
 

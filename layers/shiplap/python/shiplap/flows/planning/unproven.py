@@ -17,7 +17,6 @@ from their proof.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
@@ -35,8 +34,6 @@ from shiplap.ports import FUTILE_FOR_S, DecisionState
 from shiplap.scheduling.model.planned_pods import is_recreated
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
-
-_LOG = logging.getLogger(__name__)
 
 SHRINKS = 10
 """The first batch is this many times smaller for each failure in a row."""

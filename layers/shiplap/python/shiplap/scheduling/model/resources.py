@@ -26,7 +26,6 @@ class Axis:
     def __init__(self, names: Iterable[str]) -> None:
         leading = (CPU, MEMORY, PODS)
         self.names: tuple[str, ...] = (*leading, *sorted(set(names).difference(leading)))
-        self._column = {name: column for column, name in enumerate(self.names)}
 
     def __len__(self) -> int:
         return len(self.names)
