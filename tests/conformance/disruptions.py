@@ -19,13 +19,17 @@ from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as scheduling
-from tests.conformance.catalogues import Z1
-from tests.conformance.given import NOW
+from tests.conformance.catalogues import Z1, fake_type
+from tests.conformance.given import NOW, rule
 from tests.node_claims import node_claim
 
 BORN = "2027-01-14T00:00:00Z"
 """About eight hours before NOW."""
 ANY_NUMBER = ({"nodes": "100%"},)
+SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
+LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
+BOTH = (SMALL, LARGE)
+ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
 
 
 def pool(
@@ -106,6 +110,18 @@ def standing(
         **(made or {}),
     )
     return Standing(body, claim if claimed else None)
+
+
+def small(name: str, **fields: Any) -> Standing:
+    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
+
+
+def large(name: str, **fields: Any) -> Standing:
+    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
+
+
+def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
+    return scheduling.pod(name, node=node, cpu=cpu, **fields)
 
 
 def pdb(name: str, allowed: int | None = None, **labels: str) -> PodDisruptionBudget:

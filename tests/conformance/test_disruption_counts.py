@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import Z1, assorted_types, fake_type
-from tests.conformance.disruptions import Standing, disrupted, pool, standing
+from tests.conformance.disruptions import (
+    BOTH,
+    LARGE,
+    ON_DEMAND,
+    SMALL,
+    Standing,
+    disrupted,
+    large,
+    pod,
+    pool,
+    small,
+)
 from tests.conformance.given import NOW, rule
 from tests.conformance.given import node as foreign_node
-from tests.conformance.given import pod as new_pod
 
-SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
-LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
-BOTH = (SMALL, LARGE)
-ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
 ID = "karpenter.k8s.aws/capacity-reservation-id"
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
-
-
-def small(name: str, **fields: Any) -> Standing:
-    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
-
-
-def large(name: str, **fields: Any) -> Standing:
-    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
-
-
-def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
-    return new_pod(name, node=node, cpu=cpu, **fields)
 
 
 # Nodes in a budget

@@ -19,27 +19,21 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
+from tests.conformance.disruptions import (
+    BOTH,
+    LARGE,
+    ON_DEMAND,
+    SMALL,
+    Standing,
+    disrupted,
+    large,
+    pdb,
+    pod,
+    pool,
+    small,
+    standing,
+)
 from tests.conformance.given import NOW, pods, rule
-from tests.conformance.given import pod as new_pod
-
-SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
-LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
-BOTH = (SMALL, LARGE)
-ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
-
-
-def small(name: str, **fields: Any) -> Standing:
-    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
-
-
-def large(name: str, **fields: Any) -> Standing:
-    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
-
-
-def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
-    return new_pod(name, node=node, cpu=cpu, **fields)
-
 
 # Emptiness
 

@@ -16,33 +16,28 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.disruptions import Standing, disrupted, pdb, pool, standing
+from tests.conformance.disruptions import (
+    BOTH,
+    LARGE,
+    ON_DEMAND,
+    SMALL,
+    Standing,
+    disrupted,
+    large,
+    pdb,
+    pod,
+    pool,
+    small,
+    standing,
+)
 from tests.conformance.given import NOW, claim_volumes, pv, pvc, rule
 from tests.conformance.given import node as foreign_node
-from tests.conformance.given import pod as new_pod
 
-SMALL = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.0)
-LARGE = fake_type("large", cpu="16", memory="32Gi", pods="50", price=4.0)
-BOTH = (SMALL, LARGE)
-ON_DEMAND = rule("karpenter.sh/capacity-type", "In", "on-demand")
-GUARD = {"karpenter.sh/do-not-disrupt": "true"}
 MIRROR = {"ownerReferences": [{"kind": "Node", "name": "a", "uid": "node-a", "controller": True}]}
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
 STATEFUL = {"ownerReferences": [{"kind": "StatefulSet", "name": "s", "uid": "s", "controller": True}]}
 REPLICA = {"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]}
 ENDING = {"deletionTimestamp": rfc3339(NOW - 5)}
-
-
-def small(name: str, **fields: Any) -> Standing:
-    return standing(name, "small", cpu="3900m", memory="8000Mi", pods="20", **fields)
-
-
-def large(name: str, **fields: Any) -> Standing:
-    return standing(name, "large", cpu="15900m", memory="32000Mi", pods="50", **fields)
-
-
-def pod(name: str, node: str = "", cpu: str = "1", **fields: Any) -> Pod:
-    return new_pod(name, node=node, cpu=cpu, **fields)
 
 
 def guarded(name: str, node: str = "a", value: str = "true", **fields: Any) -> Pod:

@@ -13,6 +13,7 @@ from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.stage import Stage, pool
+from tests.kubernetes_objects import pod_object
 from tests.node_claims import node_claim
 
 DEDICATED = {"key": "team", "value": "data", "effect": "NoSchedule"}
@@ -35,17 +36,8 @@ def dressed() -> NodePool:
 def joining(**marks: str) -> Stage:
     """A node of that pool has joined, with labels of its own, and nobody has looked at it yet."""
     stage = Stage((dressed(),))
-    tolerations = [{"operator": "Exists"}]
-    container = {"name": "main", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    stage.server.create(
-        "pods",
-        {
-            "metadata": {"name": "web", "uid": "web"},
-            "spec": {"containers": [container], "tolerations": tolerations},
-            "status": {"phase": "Pending", "conditions": [unscheduled]},
-        },
-    )
+    web = pod_object("web", "1", "1Gi", waits=True, metadata={"uid": "web"}, tolerations=[{"operator": "Exists"}])
+    stage.server.create("pods", web)
     stage.schedule()
     stage.join()
     for node in stage.cluster.nodes():

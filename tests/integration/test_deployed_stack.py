@@ -29,6 +29,7 @@ from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
 from tests import audit_log
+from tests.kubernetes_objects import pod_object
 
 try:
     cdk.executable()
@@ -152,12 +153,7 @@ def written(folder: Path, endpoint: str) -> Path:
 
 
 def pending_pod(name: str) -> dict[str, Any]:
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
-        "status": {"phase": "Pending", "conditions": [unschedulable]},
-    }
+    return pod_object(name, "1", "1Gi", waits=True)
 
 
 def test_an_event_on_the_bus_becomes_an_instance_and_a_warning_ends_it(world: World) -> None:

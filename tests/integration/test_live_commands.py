@@ -16,6 +16,7 @@ from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.kubernetes_objects import node_object, pod_object
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 HALF = (
@@ -25,9 +26,7 @@ HALF = (
 
 
 def pod(name: str, namespace: str = "web", **more: Any) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}], **more}
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    return pod_object(name, "1", namespace=namespace, **{"tolerations": [{"operator": "Exists"}], **more})
 
 
 class Cluster:
@@ -73,11 +72,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
     api = ApiServer(FakeClock())
-    node = {
-        "metadata": {"name": "old", "labels": {"topology.kubernetes.io/region": "eu-west-1"}},
-        "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "5"}},
-    }
-    api.create("nodes", node)
+    api.create("nodes", node_object("old", "2", "4Gi", "5", region="eu-west-1"))
     for name in ("a", "b", "c"):
         api.create("pods", pod(name))
     api.create("pods", pod("elsewhere", "other"))

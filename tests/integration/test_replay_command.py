@@ -24,6 +24,7 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.main import run
 from shiplap_cli.options import Sources
 from tests.integration.contracts.in_process_aws import aws_in_process
+from tests.kubernetes_objects import node_object
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 
@@ -50,23 +51,21 @@ def says(capsys: pytest.CaptureFixture[str]) -> Says:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
-    labels = {
-        "karpenter.sh/nodepool": "default",
-        "node.kubernetes.io/instance-type": "large",
-        "topology.kubernetes.io/zone": "z1",
-        "karpenter.sh/capacity-type": "on-demand",
-        "karpenter.sh/registered": "true",
-        "karpenter.sh/initialized": "true",
-    }
-    node = {
-        "kind": "Node",
-        "metadata": {"name": "empty", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"providerID": "aws:///z1/i-1", "taints": [{"key": "other", "effect": "NoSchedule"}]},
-        "status": {
-            "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+    node = node_object(
+        "empty",
+        "8",
+        "8Gi",
+        "10",
+        pool="default",
+        instance_type="large",
+        zone="z1",
+        capacity_type="on-demand",
+        labels={"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"},
+        ready=True,
+        metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
+        providerID="aws:///z1/i-1",
+        taints=[{"key": "other", "effect": "NoSchedule"}],
+    )
     objects = [pod("a", "1"), pod("b", "7"), pod("huge", "70"), node]
     (tmp_path / "state.json").write_text(json.dumps({"kind": "List", "items": objects}))
     (tmp_path / "pools.json").write_text(json.dumps(POOL))

@@ -50,6 +50,7 @@ from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.simulation.recording import Frame, Timeline
 from tests.integration.contracts.in_process_aws import aws_in_process
+from tests.kubernetes_objects import node_object, pod_object
 from tests.node_claims import node_claim, with_fields
 
 WATCH = PolicyRule(("list", "watch"), ("nodes", "pods"), ("",))
@@ -80,17 +81,11 @@ def bucket() -> BucketRecorder:
 
 
 def node(name: str) -> dict[str, Any]:
-    labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "us-east-1a"}
-    labels |= {"topology.kubernetes.io/region": "us-east-1", "karpenter.sh/nodepool": "general"}
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "29"}},
-    }
+    return node_object(name, instance_type="m5.large", zone="us-east-1a", region="us-east-1", pool="general")
 
 
 def pod(name: str, on: str = "") -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    return {"metadata": {"name": name, "namespace": "web"}, "spec": {"containers": [container], "nodeName": on}}
+    return pod_object(name, "1", namespace="web", on=on)
 
 
 SCENARIO = """

@@ -33,6 +33,7 @@ from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeDeadLetters
 from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.stage import Stage
+from tests.kubernetes_objects import pod_object
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
@@ -143,9 +144,7 @@ def pending(cluster: str) -> str:
 
 def unschedulable(stage: Stage) -> None:
     """A pod that kube-scheduler has found no node for."""
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
-    stage.server.create("pods", {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
+    stage.server.create("pods", pod_object("p", waits=True))
 
 
 def launched(clusters: Clusters) -> dict[str, int]:

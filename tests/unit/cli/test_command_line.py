@@ -17,17 +17,12 @@ from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS, run
 from shiplap_lab.dev import dev_session
 from tests.commands import Shiplap
+from tests.kubernetes_objects import pod_object
 from tests.unit.cli.test_plan_command import CATALOG, NODE_CLASS, POOL
 
 
 def pod(name: str) -> dict[str, object]:
-    requests = {"requests": {"cpu": "1"}}
-    tolerations = [{"operator": "Exists"}]
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "resources": requests}], "tolerations": tolerations},
-    }
+    return pod_object(name, "1", tolerations=[{"operator": "Exists"}])
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap_cli.main import run
+from tests.kubernetes_objects import node_object, pod_object
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -36,24 +37,14 @@ CATALOG = {
 
 
 def node(name: str, kind: str = "large") -> dict[str, Any]:
-    marks = {
-        "karpenter.sh/nodepool": "default",
-        "karpenter.sh/initialized": "true",
-        "karpenter.sh/capacity-type": "on-demand",
-        "node.kubernetes.io/instance-type": kind,
-        "topology.kubernetes.io/zone": "z",
-    }
-    amounts = {"cpu": "16", "memory": "64Gi", "pods": "50"}
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-    metadata = {"name": name, "labels": marks, "creationTimestamp": "2026-11-01T00:00:00Z"}
-    return {"kind": "Node", "metadata": metadata, "status": status}
+    marks = {"karpenter.sh/nodepool": "default", "karpenter.sh/initialized": "true"}
+    place = {"instance_type": kind, "zone": "z", "capacity_type": "on-demand"}
+    born = {"creationTimestamp": "2026-11-01T00:00:00Z"}
+    return node_object(name, "16", "64Gi", "50", **place, labels=marks, ready=True, metadata=born)
 
 
 def pod(name: str, on: str, **labels: str) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"nodeName": on, "containers": [container]}
-    metadata = {"name": name, "namespace": "shop", "labels": labels}
-    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+    return pod_object(name, "1", namespace="shop", on=on, phase="Running", metadata={"labels": labels})
 
 
 def claim(name: str, on: str, **status: Any) -> dict[str, Any]:

@@ -23,22 +23,17 @@ from shiplap_cli.options import Sources
 from shiplap_cli.render.html import after_commands, disrupt_report, plan_report
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
 from tests.commands import Shiplap, listed
+from tests.kubernetes_objects import node_object
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 NOW = "2026-01-31T12:00:00Z"
 
 
 def node(name: str, *, pool: str = "default") -> dict[str, Any]:
-    marks = {"node.kubernetes.io/instance-type": "small", "topology.kubernetes.io/zone": "z1"}
     ours = {"nodepool": pool, "capacity-type": "on-demand", "registered": "true", "initialized": "true"}
-    marks |= {f"karpenter.sh/{key}": value for key, value in ours.items()} if pool else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": marks},
-        "spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]},
-        "status": {"allocatable": {"cpu": "1900m", "memory": "8Gi", "pods": "10"}},
-    }
+    marks = {f"karpenter.sh/{key}": value for key, value in ours.items()} if pool else {}
+    taints = [{"key": "dedicated", "effect": "NoSchedule"}]
+    return node_object(name, "1900m", "8Gi", "10", instance_type="small", zone="z1", labels=marks, taints=taints)
 
 
 @pytest.fixture

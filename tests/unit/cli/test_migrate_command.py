@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands import Shiplap, listed
+from tests.kubernetes_objects import node_object, pod_object
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -51,18 +52,11 @@ def group() -> dict[str, Any]:
 
 def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "web", "ownerReferences": owners},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec},
-        "status": {"phase": "Running"},
-    }
+    return pod_object(name, cpu, namespace="web", phase="Running", metadata={"ownerReferences": owners}, **spec)
 
 
 def node(name: str, instance_type: str) -> dict[str, Any]:
-    labels = {"node.kubernetes.io/instance-type": instance_type, "topology.kubernetes.io/zone": "us-east-1a"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    return node_object(name, instance_type=instance_type, zone="us-east-1a")
 
 
 @pytest.fixture

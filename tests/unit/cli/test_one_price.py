@@ -23,6 +23,7 @@ from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.top import _region_prices
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
+from tests.kubernetes_objects import node_object
 from tests.node_claims import node_claim
 from tests.unit.cli.test_region import MANIFESTS, POD
 
@@ -42,16 +43,7 @@ OFFERED = {
 
 
 def node(name: str, kind: str = "m5.large", zone: str = f"{REGION}a", **labels: str) -> dict[str, Any]:
-    marks = {"topology.kubernetes.io/region": REGION, "topology.kubernetes.io/zone": zone}
-    if kind:
-        marks["node.kubernetes.io/instance-type"] = kind
-    metadata = {"name": name, "labels": marks | labels}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": metadata,
-        "status": {"allocatable": {"cpu": "2", "memory": "7Gi"}},
-    }
+    return node_object(name, "2", "7Gi", "", instance_type=kind, zone=zone, region=REGION, labels=labels)
 
 
 CLUSTER = (

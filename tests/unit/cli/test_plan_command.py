@@ -18,32 +18,19 @@ from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap_cli.inputs.learned_file import dump_learned
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap, listed
+from tests.kubernetes_objects import pod_object
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS as NODE_CLASS
+from tests.unit.manifests.manifest_samples import NODE_POOL, changed
 
-POOL = {
-    "apiVersion": "karpenter.sh/v1",
-    "kind": "NodePool",
-    "metadata": {"name": "default"},
-    "spec": {
-        "template": {
-            "spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
-                "taints": [{"key": "dedicated", "effect": "NoSchedule"}],
-            }
-        }
-    },
-}
-NODE_CLASS = {
-    "apiVersion": "karpenter.k8s.aws/v1",
-    "kind": "EC2NodeClass",
-    "metadata": {"name": "default"},
-    "spec": {
-        "amiSelectorTerms": [{"alias": "al2023@latest"}],
-        "subnetSelectorTerms": [{"tags": {"a": "b"}}],
-        "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
-        "role": "node",
-    },
-}
+POOL = changed(
+    changed(
+        NODE_POOL,
+        "spec.template.spec.requirements",
+        [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
+    ),
+    "spec.template.spec.taints",
+    [{"key": "dedicated", "effect": "NoSchedule"}],
+)
 CATALOG = {
     "instanceTypes": [
         {
@@ -70,13 +57,7 @@ def pinned(instance_type: str) -> dict[str, Any]:
 
 def pod(name: str, cpu: str, memory: str = "", **spec: Any) -> dict[str, Any]:
     tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu} | ({"memory": memory} if memory else {})}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "web"},
-        "spec": {"containers": [container], "tolerations": tolerations, **spec},
-    }
+    return pod_object(name, cpu, memory, namespace="web", **{"tolerations": tolerations, **spec})
 
 
 class Plan:

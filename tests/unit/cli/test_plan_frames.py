@@ -13,22 +13,12 @@ import pytest
 from shiplap_cli.main import run
 from shiplap_cli.output import progress
 from tests.commands import Shiplap
+from tests.kubernetes_objects import node_object
 from tests.unit.cli.test_plan_command import CATALOG, POOL, pod
 
 FRAMES = Path(__file__).parent / "frames"
-NODE = {
-    "kind": "Node",
-    "metadata": {
-        "name": "here",
-        "labels": {
-            "karpenter.sh/nodepool": "default",
-            "node.kubernetes.io/instance-type": "large",
-            "topology.kubernetes.io/zone": "z1",
-            "karpenter.sh/capacity-type": "on-demand",
-        },
-    },
-    "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "3"}},
-}
+NODE = node_object("here", pool="default", instance_type="large", zone="z1", capacity_type="on-demand")
+NODE["status"] = {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "3"}}
 
 
 @pytest.fixture

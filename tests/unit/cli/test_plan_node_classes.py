@@ -9,17 +9,12 @@ from typing import Any
 import pytest
 
 from shiplap_cli.main import run
+from tests.kubernetes_objects import pod_object
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
 
 def planned(folder: Path, capsys: pytest.CaptureFixture[str], *manifests: dict[str, Any]) -> dict[str, Any]:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-    }
-    (folder / "state.json").write_text(json.dumps(pod))
+    (folder / "state.json").write_text(json.dumps(pod_object("web", "1")))
     (folder / "manifests").mkdir()
     for number, manifest in enumerate(manifests):
         (folder / "manifests" / f"{number}.json").write_text(json.dumps(manifest))

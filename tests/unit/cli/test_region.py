@@ -10,34 +10,12 @@ from typing import Any
 import pytest
 
 from tests.commands import Shiplap, listed
+from tests.kubernetes_objects import node_object, pod_object
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_POOL, changed
 
-CLASS_REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 ANY_CAPACITY = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
-MANIFESTS = [
-    {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": "default"},
-        "spec": {"template": {"spec": {"nodeClassRef": CLASS_REF, "requirements": ANY_CAPACITY}}},
-    },
-    {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": "default"},
-        "spec": {
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"tags": {"a": "b"}}],
-            "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
-            "role": "node",
-        },
-    },
-]
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "api", "namespace": "web"},
-    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-}
+MANIFESTS = [changed(NODE_POOL, "spec.template.spec.requirements", ANY_CAPACITY), EC2_NODE_CLASS]
+POD = pod_object("api", "1", namespace="web")
 COMMANDS = (
     ("plan",),
     ("plan", "--from-scratch"),
@@ -51,13 +29,8 @@ SEVERAL = "nodes are of eu-west-1 and us-east-1: eu-west-1 is assumed for all; -
 
 
 def node(name: str, region: str) -> dict[str, Any]:
-    labels = {
-        "topology.kubernetes.io/region": region,
-        "topology.kubernetes.io/zone": f"{region}a",
-        "node.kubernetes.io/instance-type": "m5.large",
-    }
-    marks = labels if region else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": marks}}
+    placed = {"region": region, "zone": f"{region}a", "instance_type": "m5.large"} if region else {}
+    return node_object(name, "", "", "", **placed)
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from shiplap.ports import Clock, ClusterApi
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
-
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+from tests.kubernetes_objects import UNSCHEDULABLE, node_object
 
 
 def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **status: object) -> dict:
@@ -28,8 +27,7 @@ def pod(name: str = "p", *, conditions: tuple[dict, ...] = (UNSCHEDULABLE,), **s
 
 
 def node(name: str, *, ready: bool = False, labels: dict | None = None, **spec: object) -> dict:
-    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status}
+    return node_object(name, labels=labels, ready=ready, **spec)
 
 
 def set_ready(server: ApiServer, name: str, *, ready: bool) -> None:

@@ -15,32 +15,23 @@ from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from tests.kubernetes_objects import UNSCHEDULABLE, node_object, pod_object
 from tests.node_claims import node_claim
 
 NOW = 1_750_000_000.0
 GIB = 2**30
 
 
-def node(name: str, *, pool: str = "web", ready: str = "True", **more: object) -> Node:
-    marks = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "z1"}
-    marks |= {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot"} if pool else {}
-    status = {
-        "allocatable": {"cpu": "2", "memory": "8Gi", "pods": "29"},
-        "conditions": [{"type": "Ready", "status": ready}] if ready else [],
-    }
-    body = {"metadata": {"name": name, "labels": marks}, "status": status, **more}
-    return msgspec.convert(body, Node)
+def node(name: str, *, pool: str = "web", ready: bool | None = True, **more: object) -> Node:
+    sold = {"pool": pool, "capacity_type": "spot" if pool else ""}
+    return msgspec.convert(node_object(name, **sold, instance_type="m5.large", zone="z1", ready=ready) | more, Node)
 
 
 def pod(name: str, on: str = "", cpu: str = "500m", phase: str = "", **meta: object) -> Pod:
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
-    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
-    body = {
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", **meta},
-        "spec": {"nodeName": on, "containers": [container]},
-        "status": {"phase": phase, "conditions": [] if on else [waits]},
-    }
-    return msgspec.convert(body, Pod)
+    waits = UNSCHEDULABLE | {"message": "0/1 nodes are available"}
+    status = {"phase": phase, "conditions": [] if on else [waits]}
+    body = pod_object(name, cpu, "1Gi", namespace="shop", on=on, metadata={"uid": f"uid-{name}", **meta})
+    return msgspec.convert(body | {"status": status}, Pod)
 
 
 def claim(name: str, **more: object) -> NodeClaim:
@@ -72,10 +63,10 @@ def test_what_a_claim_was_bought_for_is_what_its_node_costs() -> None:
 
 def test_states_of_nodes() -> None:
     nodes = [
-        node("broken", ready="False"),
+        node("broken", ready=False),
         node("cordoned", spec={"unschedulable": True}),
         node("doomed", metadata={"name": "doomed", "deletionTimestamp": "2025-06-15T15:00:00Z"}),
-        node("from-a-file", ready=""),
+        node("from-a-file", ready=None),
         node("leaving"),
     ]
     claims = [claim("l", state=ClaimState.DRAINING, node_name="leaving", failure="SpotInterruption")]

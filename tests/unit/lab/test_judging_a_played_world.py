@@ -19,30 +19,18 @@ from shiplap_lab.dev import dev_report
 from shiplap_lab.scenarios.scenario import Expectation, Play, Scenario, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import MUTANTS, planted
+from tests.kubernetes_objects import typed_node, typed_pod
 from tests.node_claims import node_claim, with_fields
 
 GIB = 2**30
 
 
 def pod(name: str, node: str = "node-a", memory: str = "1Gi") -> Pod:
-    return msgspec.convert(
-        {
-            "metadata": {"name": name, "namespace": "default", "uid": name},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"memory": memory}}}]},
-        },
-        Pod,
-    )
+    return typed_pod(name, memory=memory, on=node)
 
 
 def node(name: str = "node-a", **spec: object) -> Node:
-    return msgspec.convert(
-        {
-            "metadata": {"name": name, "labels": {"node.kubernetes.io/instance-type": "m5.large"}},
-            "spec": spec,
-            "status": {"capacity": {"pods": "29"}, "allocatable": {"memory": "4Gi", "pods": "29"}},
-        },
-        Node,
-    )
+    return typed_node(name, memory="4Gi", instance_type="m5.large", **spec)
 
 
 CLAIM = node_claim(

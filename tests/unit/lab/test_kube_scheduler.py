@@ -17,17 +17,11 @@ from shiplap_lab.cluster_simulator.kube_scheduler import (
 )
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.kubernetes_objects import node_object
 
 
-def node(
-    name: str = "n1", cpu: str = "4", memory: str = "8Gi", pods: str = "10", labels: dict | None = None, **spec: object
-) -> dict:
-    resources = {"cpu": cpu, "memory": memory, "pods": pods}
-    return {
-        "metadata": {"name": name, "labels": labels or {}},
-        "spec": spec,
-        "status": {"allocatable": resources, "capacity": resources},
-    }
+def node(name: str = "n1", cpu: str = "4", memory: str = "8Gi", pods: str = "10", **fields: object) -> dict:
+    return node_object(name, cpu, memory, pods, **fields)
 
 
 def pod(name: str = "p", cpu: str = "1", memory: str = "1Gi", ports: list | None = None, **spec: object) -> dict:

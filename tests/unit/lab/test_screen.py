@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
 from rich.console import Console
 
-from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev import screen
+from tests.kubernetes_objects import typed_node
 from tests.node_claims import with_fields
 from tests.unit.lab.test_judging_a_played_world import CLAIM, pod
 
-NODE = msgspec.convert(
-    {
-        "metadata": {
-            "name": "ip-10-0-0-4.ec2.internal",
-            "labels": {"node.kubernetes.io/instance-type": "c7i-flex.12xlarge"},
-        },
-        "spec": {"providerID": "aws:///us-east-1a/i-1"},
-        "status": {
-            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "29"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    },
-    Node,
+NODE = typed_node(
+    "ip-10-0-0-4.ec2.internal",
+    "8",
+    "16Gi",
+    instance_type="c7i-flex.12xlarge",
+    ready=True,
+    providerID="aws:///us-east-1a/i-1",
 )
 RUNNING = with_fields(CLAIM, node_name="", node_pool="general", tier=1, hourly=12.3456)
 PLANNED = with_fields(

@@ -24,6 +24,7 @@ from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Mach
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
+from tests.kubernetes_objects import pod_object
 
 GIB = 2**30
 BOOT = Bootstrap(
@@ -64,8 +65,7 @@ def ample(machine: Machine, told: NodeRegistration) -> NodeResources:
 
 
 def pod(name: str, cpu: str = "500m", **metadata: object) -> dict:
-    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
-    return {"metadata": {"name": name, **metadata}, "spec": {"containers": containers}}
+    return pod_object(name, cpu, "1Gi", metadata=metadata)
 
 
 class World:

@@ -13,6 +13,7 @@ from shiplap_lab.cluster_simulator.informer import Informer
 from shiplap_lab.cluster_simulator.kube_scheduler import NodeInfo, PodInfo, Scheduler, choose
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.signals import FakeClock
+from tests.kubernetes_objects import node_object, pod_object
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 TAINTS = ([], [{"key": "closed", "effect": "NoSchedule"}], [{"key": "old", "effect": "PreferNoSchedule"}])
@@ -41,22 +42,16 @@ class Forgetful(Scheduler):
 
 
 def pod(name: str, cpu: str, *, prefers: bool) -> dict[str, Any]:
-    spec: dict[str, Any] = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}
+    spec: dict[str, Any] = {}
     if prefers:
         term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["c"]}]}
         wanted = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
         spec["affinity"] = {"nodeAffinity": wanted}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    return pod_object(name, cpu, "1Gi", **spec)
 
 
 def node(name: str, cpu: str, taints: list[dict[str, str]]) -> dict[str, Any]:
-    resources = {"cpu": cpu, "memory": "8Gi", "pods": "5"}
-    labels = {"kubernetes.io/hostname": name}
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": taints},
-        "status": {"allocatable": resources},
-    }
+    return node_object(name, cpu, "8Gi", "5", labels={"kubernetes.io/hostname": name}, taints=taints)
 
 
 def do(server: ApiServer, deed: tuple[Any, ...]) -> None:

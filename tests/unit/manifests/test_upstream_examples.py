@@ -18,6 +18,8 @@ import yaml
 
 from shiplap_cli.main import run
 from tests.go_modules import KARPENTER, folder_of
+from tests.kubernetes_objects import pod_object
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS
 
 KINDS = ("NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer")
 FILLED = {"ALIAS_VERSION": "v20250701"}
@@ -31,17 +33,6 @@ REFUSED_BLOCKS = {
     "NodePool/default": "'720h | Never' is not a duration",
 }
 """Blocks that show all choices at once: Karpenter refuses them too."""
-NODE_CLASS = {
-    "apiVersion": "karpenter.k8s.aws/v1",
-    "kind": "EC2NodeClass",
-    "metadata": {"name": "default"},
-    "spec": {
-        "role": "node",
-        "amiSelectorTerms": [{"alias": "al2023@latest"}],
-        "subnetSelectorTerms": [{"tags": {"a": "b"}}],
-        "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +52,9 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def pods_for(pools: list[str]) -> list[dict[str, Any]]:
     """One pending pod for each pool, which takes its nodes as they are."""
+    anywhere = {"waits": True, "tolerations": [{"operator": "Exists"}]}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"pod-{number}", "namespace": "default", "uid": f"uid-{number}"},
-            "spec": {
-                "nodeSelector": {"karpenter.sh/nodepool": name},
-                "tolerations": [{"operator": "Exists"}],
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}],
-            },
-            "status": {
-                "phase": "Pending",
-                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
-            },
-        }
+        pod_object(f"pod-{number}", "100m", "64Mi", nodeSelector={"karpenter.sh/nodepool": name}, **anywhere)
         for number, name in enumerate(pools)
     ]
 
@@ -95,7 +74,7 @@ def left_out(path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> li
     if not pools:
         return []
     if not any(item["kind"] == "EC2NodeClass" for item in known):
-        path.write_text(f"{path.read_text()}\n---\n{json.dumps(NODE_CLASS)}\n")
+        path.write_text(f"{path.read_text()}\n---\n{json.dumps(EC2_NODE_CLASS)}\n")
     state = folder / "pods.json"
     state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods_for(pools)}))
     capsys.readouterr()

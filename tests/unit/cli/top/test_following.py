@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import ClaimsRead
+from tests.kubernetes_objects import typed_node, typed_pod
 from tests.node_claims import node_claim
 
 NOW = 1_767_268_800.0
@@ -25,16 +25,12 @@ PRICES = NodePrices(others={"m5.large": (Offering("z", "on-demand", 0.1),)})
 
 
 def node(name: str) -> Node:
-    labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "z"}
-    allocatable = {"cpu": "2", "memory": "8Gi", "pods": "29"}
-    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}, Node)
+    return typed_node(name, instance_type="m5.large", zone="z")
 
 
 def pod(name: str, on: str = "", phase: str = "Running", **spec: Any) -> Pod:
-    metadata = {"name": name, "namespace": "web", "uid": name, "creationTimestamp": "2026-01-01T11:00:00Z"}
-    container = {"name": "c", "resources": {"requests": {"cpu": "500m"}}}
-    spec = {"containers": [container], "nodeName": on, **spec}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
+    born = {"creationTimestamp": "2026-01-01T11:00:00Z"}
+    return typed_pod(name, "500m", namespace="web", on=on, phase=phase, metadata=born, **spec)
 
 
 def followed(*seen: ClusterEvent) -> FollowedCluster:
