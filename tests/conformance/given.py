@@ -346,6 +346,28 @@ class Outcome:
         return placed and not self.plan.unschedulable and not self.plan.ignored
 
 
+def snapshot_of(
+    pods: Sequence[Pod],
+    nodes: Sequence[Node] = (),
+    *,
+    pools: Sequence[NodePool] | None = None,
+    types: Sequence[InstanceType],
+    daemon_sets: Sequence[DaemonSet] = (),
+    **fields: Any,
+) -> Snapshot:
+    """These objects under pools of the EC2NodeClass `default`; `fields` are the snapshot's own."""
+    return Snapshot(
+        **{
+            "cluster": "test",
+            "now": NOW,
+            "view": ClusterView(tuple(pods), tuple(nodes), tuple(daemon_sets)),
+            "manifests": Manifests(node_pools=tuple(pools) if pools is not None else (pool(),)),
+            "catalogs": (NodeClassCatalog("default", tuple(types)),),
+            **fields,
+        }
+    )
+
+
 def given(
     *waiting: Pod,
     pools: Sequence[NodePool] | None = None,

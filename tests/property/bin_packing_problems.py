@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -44,6 +46,22 @@ def problems(draw: st.DrawFn, *, most_items: int = 8, most_pods: int = 12, rules
         capped=capped,
         owners=owners,
         clash=clash,
+    )
+
+
+def without_rules(sizes: Any, counts: Any, net: Any, price: Any) -> BinPackingProblem:
+    """Items of these sizes that suit every row and have no caps, owners or clashes."""
+    items, rows = len(counts), len(price)
+    return BinPackingProblem(
+        sizes=np.array(sizes),
+        counts=np.array(counts),
+        net=np.array(net),
+        price=np.array(price),
+        suits=np.ones((items, rows), np.bool_),
+        caps=np.zeros(0, np.int64),
+        capped=np.zeros((0, items), np.bool_),
+        owners=np.zeros((0, items), np.bool_),
+        clash=np.zeros((items, items), np.bool_),
     )
 
 

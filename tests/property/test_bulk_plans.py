@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
@@ -93,12 +92,11 @@ def workloads(draw: st.DrawFn) -> Snapshot:
         fake_type("medium", cpu="4", memory="16Gi", pods="20", price=0.45),
         fake_type("large", cpu="16", memory="32Gi", pods="40", price=1.5),
     ]
-    return Snapshot(
-        cluster="bulk",
-        now=case.NOW,
-        view=ClusterView(tuple(waiting), tuple(nodes)),
-        manifests=Manifests(node_pools=tuple(pools)),
-        catalogs=(NodeClassCatalog("default", tuple(types)),),
+    return case.snapshot_of(
+        waiting,
+        nodes,
+        pools=pools,
+        types=types,
         settings=SchedulingSettings(improve_s=draw(st.sampled_from([0.0, 0.002]))),
     )
 
@@ -178,14 +176,7 @@ def _diverse(improve_s: float) -> Plan:
     types = [
         fake_type(f"t{cpu}", cpu=str(cpu), memory=f"{4 * cpu}Gi", pods="100", price=0.1 * cpu) for cpu in range(1, 17)
     ]
-    snapshot = Snapshot(
-        cluster="bulk",
-        now=case.NOW,
-        view=ClusterView(tuple(waiting)),
-        manifests=Manifests(node_pools=(case.pool("default"),)),
-        catalogs=(NodeClassCatalog("default", tuple(types)),),
-        settings=SchedulingSettings(improve_s=improve_s, explore=False),
-    )
+    snapshot = case.snapshot_of(waiting, types=types, settings=SchedulingSettings(improve_s=improve_s, explore=False))
     result = plan(snapshot)
     assert violations(snapshot, result) == []
     assert topology_violations(snapshot, result) == []

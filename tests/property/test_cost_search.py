@@ -18,7 +18,7 @@ from shiplap.scheduling.search.grow import grow_nodes
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
-from tests.property.bin_packing_problems import one_each, only, problems
+from tests.property.bin_packing_problems import one_each, only, problems, without_rules
 
 EFFORTS = st.sampled_from((0.001, 0.02, 0.2))
 
@@ -126,17 +126,7 @@ def test_pods_share_the_node_that_is_cheapest_for_all_of_them() -> None:
 
 def _plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
-    return BinPackingProblem(
-        sizes=np.array([[1000, 1, 1], [2000, 1, 1]]),
-        counts=np.array([4, 2]),
-        net=np.array([[2000, 10, 10], [8000, 10, 10]]),
-        price=np.array([0.2, 0.5]),
-        suits=np.ones((2, 2), np.bool_),
-        caps=np.zeros(0, np.int64),
-        capped=np.zeros((0, 2), np.bool_),
-        owners=np.zeros((0, 2), np.bool_),
-        clash=np.zeros((2, 2), np.bool_),
-    )
+    return without_rules([[1000, 1, 1], [2000, 1, 1]], [4, 2], [[2000, 10, 10], [8000, 10, 10]], [0.2, 0.5])
 
 
 def _bytes(filling: Filling) -> list[bytes]:

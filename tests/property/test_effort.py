@@ -15,10 +15,10 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.explain import unschedulable
 from shiplap.scheduling.explain.unschedulable import Explainer
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing import pack
 from shiplap.scheduling.planner import plan, solve
 from tests.adversarial import drawn
@@ -39,13 +39,7 @@ def collector(*, on: bool) -> Iterator[None]:
 
 
 def snapshot(pods: list[Pod], pool: NodePool | None = None) -> Snapshot:
-    return Snapshot(
-        cluster="test",
-        now=case.NOW,
-        view=ClusterView(tuple(pods)),
-        manifests=Manifests(node_pools=(pool or case.pool(limits={}),)),
-        catalogs=(NodeClassCatalog("default", incrementing_types(40)),),
-    )
+    return case.snapshot_of(pods, pools=[pool or case.pool(limits={})], types=incrementing_types(40))
 
 
 def mixed(number: int) -> list[Pod]:

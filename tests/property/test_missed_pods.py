@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
@@ -72,12 +71,10 @@ def batches(draw: st.DrawFn) -> Snapshot:
         fake_type("known", cpu="16", memory="32Gi", pods="20", price=draw(st.sampled_from([1.2, 4.0]))),
     )
     limits = draw(st.sampled_from([{}, {}, {"memory": "40Gi"}, {"cpu": "17"}]))
-    return Snapshot(
-        cluster="missed",
-        now=case.NOW,
-        view=ClusterView(tuple(waiting)),
-        manifests=Manifests(node_pools=(case.pool("default", limits=limits),)),
-        catalogs=(NodeClassCatalog("default", types),),
+    return case.snapshot_of(
+        waiting,
+        pools=[case.pool("default", limits=limits)],
+        types=types,
         missed_pods=frozenset(p.metadata.uid for p in waiting if draw(st.integers(0, 2)) == 0),
         settings=SchedulingSettings(improve_s=draw(st.sampled_from([0.0, 0.0, 0.005]))),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -13,7 +12,7 @@ from shiplap.scheduling.search.bin_packing import BinPackingProblem
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import improve
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
-from tests.property.bin_packing_problems import one_each, problems
+from tests.property.bin_packing_problems import one_each, problems, without_rules
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -38,36 +37,14 @@ def test_no_filling_is_cheaper_than_the_bounds(problem: BinPackingProblem) -> No
 
 
 def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
-    nothing = np.zeros((0, 1), np.bool_)
-    full = BinPackingProblem(
-        sizes=np.array([[500, 1000, 1]]),
-        counts=np.array([12]),
-        net=np.array([[2000, 4000, 10], [1000, 2000, 10]]),
-        price=np.array([0.19, 0.1]),
-        suits=np.ones((1, 2), np.bool_),
-        caps=np.zeros(0, np.int64),
-        capped=nothing,
-        owners=nothing,
-        clash=np.zeros((1, 1), np.bool_),
-    )
+    full = without_rules([[500, 1000, 1]], [12], [[2000, 4000, 10], [1000, 2000, 10]], [0.19, 0.1])
     reduced = problem_of(full)
     assert resource_bound(reduced) == pytest.approx(3 * 0.19)
     assert content_bound(reduced, 5.0) == pytest.approx(3 * 0.19)
 
 
 def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
-    nothing = np.zeros((0, 1), np.bool_)
-    uneven = BinPackingProblem(
-        sizes=np.array([[600, 100, 1]]),
-        counts=np.array([10]),
-        net=np.array([[1000, 1000, 10]]),
-        price=np.array([0.1]),
-        suits=np.ones((1, 1), np.bool_),
-        caps=np.zeros(0, np.int64),
-        capped=nothing,
-        owners=nothing,
-        clash=np.zeros((1, 1), np.bool_),
-    )
+    uneven = without_rules([[600, 100, 1]], [10], [[1000, 1000, 10]], [0.1])
     reduced = problem_of(uneven)
     assert resource_bound(reduced) == pytest.approx(0.6)
     assert content_bound(reduced, 5.0) == pytest.approx(1.0)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import requirement
-from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
@@ -149,12 +149,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(st.sampled_from([[], shapes, shapes[:1]])))
     ]
     missed = draw(st.lists(st.sampled_from([pod.metadata.uid for pod in waiting]), max_size=2))
-    return Snapshot(
-        cluster="random",
-        now=case.NOW,
-        view=ClusterView((*waiting, *bound), tuple(nodes), tuple(daemons)),
-        manifests=Manifests(node_pools=draw(node_pools())),
-        catalogs=(NodeClassCatalog("default", draw(instance_types())),),
+    return case.snapshot_of(
+        (*waiting, *bound),
+        nodes,
+        pools=draw(node_pools()),
+        types=draw(instance_types()),
+        daemon_sets=daemons,
         missed_pods=frozenset(missed),
         piloted=frozenset(draw(st.sampled_from([[], [], ["ami/t0#k"]]))),
         settings=SchedulingSettings(min_values_policy=draw(st.sampled_from(["Strict", "BestEffort"]))),

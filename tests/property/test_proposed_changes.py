@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from shiplap.kubernetes.quantity import format_amount, parse_amount
-from shiplap.manifests.custom_resources import Manifests
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.explain.smallest_changes import change_proposals
 from tests.conformance import given as case
@@ -65,13 +64,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         )
         for number in range(draw(st.integers(1, 2)))
     ]
-    return Snapshot(
-        cluster="advice",
-        now=case.NOW,
-        view=ClusterView(tuple(pods), tuple(old)),
-        manifests=Manifests(node_pools=tuple(pools)),
-        catalogs=(NodeClassCatalog("default", types),),
-    )
+    return case.snapshot_of(pods, old, pools=pools, types=types)
 
 
 def edits(text: str) -> list[tuple[str, ...]]:

@@ -12,7 +12,7 @@ from shiplap.scheduling.search import improve as remembered
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import clear_cache, improve, improve_cached
-from tests.property.bin_packing_problems import one_each, problems
+from tests.property.bin_packing_problems import one_each, problems, without_rules
 
 
 def told(filling: Filling) -> list[list[int]]:
@@ -37,18 +37,7 @@ def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[BinPackingP
 
 def plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
-    nothing = np.zeros((0, 2), np.bool_)
-    return BinPackingProblem(
-        sizes=np.array([[1000], [2000]]),
-        counts=np.array([4, 2]),
-        net=np.array([[2000], [8000]]),
-        price=np.array([0.2, 0.5]),
-        suits=np.ones((2, 2), np.bool_),
-        caps=np.zeros(0, np.int64),
-        capped=nothing,
-        owners=nothing,
-        clash=np.zeros((2, 2), np.bool_),
-    )
+    return without_rules([[1000], [2000]], [4, 2], [[2000], [8000]], [0.2, 0.5])
 
 
 def test_the_same_is_searched_once_and_anything_else_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import Manifests
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
@@ -112,14 +111,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
         pools.append(case.pool("other", taints=[taint], limits={}))
     types = [fake_type("small", cpu="2", pods="4"), fake_type("large", cpu="8", memory="16Gi", pods="20")]
-    return Snapshot(
-        cluster="random",
-        now=case.NOW,
-        view=ClusterView((*waiting, *bound), tuple(nodes)),
-        manifests=Manifests(node_pools=tuple(pools)),
-        catalogs=(NodeClassCatalog("default", tuple(types)),),
-        settings=SchedulingSettings(),
-    )
+    return case.snapshot_of((*waiting, *bound), nodes, pools=pools, types=types)
 
 
 @SETTINGS
