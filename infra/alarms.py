@@ -116,6 +116,9 @@ def _of_nodes(install: str) -> Iterator[Alarm]:
         periods=3,
         missing=cloudwatch.TreatMissingData.MISSING,
     )
+    says = "Nothing is launched and no node is disrupted in a cluster, because its manifests cannot be relied on."
+    suspended = own(install, "ClustersSuspended").with_(period=five)
+    yield Alarm("clusters-suspended", "suspended-clusters", says, suspended, 0, periods=2)
     says = "Nothing can be launched from an EC2NodeClass."
     not_ready = own(install, "NodeClassNotReady").with_(period=five)
     yield Alarm("nodeclass-not-ready", "nodeclass-not-ready", says, not_ready, 0, periods=3)

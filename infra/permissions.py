@@ -19,6 +19,7 @@ from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
     CLUSTERS_PREFIX,
+    MANIFESTS_PREFIX,
     MEMORY_PREFIX,
     RECORDS_PREFIX,
     REHEARSALS_PREFIX,
@@ -45,7 +46,7 @@ class PolicyTargets(NamedTuple):
     those that EKS describes, `shifting` those whose zonal shifts are heeded. `own_node_roles` is a pattern for the ARNs
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
-    kubeconfigs.
+    kubeconfigs. `has_live_manifests` says that some cluster's manifests are read from its API server.
     """
 
     storage: InstallStorage
@@ -60,6 +61,7 @@ class PolicyTargets(NamedTuple):
     image_parameters: tuple[str, ...]
     volume_keys: tuple[str, ...]
     kubeconfig_secrets: tuple[str, ...]
+    has_live_manifests: bool
 
 
 class ItemizedStatement(NamedTuple):
@@ -87,6 +89,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         _notice_absence(targets),
         _allow("ReadStatus", ["s3:GetObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _read_snapshots(targets),
+        *_manifests(targets, "s3:GetObject", "s3:PutObject"),
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
         _publish(targets),
@@ -111,6 +114,7 @@ def lifecycle(targets: PolicyTargets) -> Statements:
             targets, "GetItem", "BatchGetItem", "Query", "PutItem", "BatchWriteItem", indexes=_BY_STAGE_AND_INSTANCE
         ),
         _capacity(targets, "GetItem", "Query", "PutItem", "DeleteItem"),
+        *_read_manifests(targets),
         _publish(targets),
         *_clusters(targets),
     ]
@@ -122,6 +126,7 @@ def interrupt(targets: PolicyTargets) -> Statements:
         *consume(targets.feeds["interrupt"]),
         _allow("Remind", ["sqs:SendMessage"], targets.timers),
         *_state(targets, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
+        *_read_manifests(targets),
         _publish(targets),
     ]
 
@@ -135,6 +140,7 @@ def catalog(targets: PolicyTargets) -> Statements:
         *_selectors(targets),
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
+        *_manifests(targets, "s3:GetObject"),
         _allow("KeepStatus", ["s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         *_clusters(targets),
     ]
@@ -152,6 +158,7 @@ def disrupt(targets: PolicyTargets) -> Statements:
         _notice_absence(targets),
         _allow("ReadStatus", ["s3:GetObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _read_snapshots(targets),
+        *_manifests(targets, "s3:GetObject"),
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(targets, MEMORY_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
         _publish(targets),
@@ -194,6 +201,17 @@ def watch(targets: PolicyTargets) -> Statements:
 
 def _read_snapshots(targets: PolicyTargets) -> iam.PolicyStatement:
     return _allow("ReadSnapshots", ["s3:GetObject"], [_objects(targets, CLUSTERS_PREFIX)])
+
+
+def _manifests(targets: PolicyTargets, *actions: str) -> Statements:
+    """The manifests last read from API servers."""
+    return [_allow("Manifests", actions, [_objects(targets, MANIFESTS_PREFIX)])] if targets.has_live_manifests else []
+
+
+def _read_manifests(targets: PolicyTargets) -> Statements:
+    """For functions that read nothing else in the bucket."""
+    found = _manifests(targets, "s3:GetObject")
+    return [_notice_absence(targets), *found] if found else []
 
 
 def audit(targets: PolicyTargets) -> Statements:

@@ -18,6 +18,7 @@ from shiplap.aws.instance_profiles import node_role_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
+from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.claim_rules import ClaimRule, rule_problems
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.decoding import Path as Where
@@ -25,7 +26,7 @@ from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.settings import IMPROVE_S, ClusterSettings, Settings
+from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, Settings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -68,10 +69,11 @@ class VpcConfig(_Part, frozen=True):
 class ClusterDocument(_Part, frozen=True):
     """One cluster as written. `access` is `entry` (an EKS access entry made by the stack) or `none` (mapped by others).
 
-    `manifests` is a file or folder, relative to shiplap.yaml. `node_roles` names roles, beside those of the
-    EC2NodeClasses, that instance profiles of this cluster carry. `volume_keys` names KMS keys, by id, ARN or alias,
-    beside those of the EC2NodeClasses: the one that the account encrypts volumes with by default, for example. `watch`
-    and `audit` are sources of events beside the sweep.
+    `manifests` is a file or folder, relative to shiplap.yaml, or `cluster`: then the functions read them from the
+    API server, and the lists beside it say what its EC2NodeClasses may name (see `AllowedResources`). `node_roles`
+    names roles, beside those of the EC2NodeClasses, that instance profiles of this cluster carry. `volume_keys`
+    names KMS keys, by id, ARN or alias, beside those of the EC2NodeClasses: the one that the account encrypts
+    volumes with by default, for example. `watch` and `audit` are sources of events beside the sweep.
     """
 
     name: str
@@ -82,6 +84,15 @@ class ClusterDocument(_Part, frozen=True):
     audit: bool = False
     node_roles: tuple[str, ...] = ()
     volume_keys: tuple[str, ...] = ()
+    instance_profiles: tuple[str, ...] = ()
+    image_parameters: tuple[str, ...] = ()
+    volume_snapshots: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+    image_owners: tuple[str, ...] = ()
+    capacity_reservations: tuple[str, ...] = ()
+    placement_groups: tuple[str, ...] = ()
+    karpenter_lease: str = KARPENTER_LEASE
     endpoint: str = ""
     certificate_authority: str = ""
     token: str = ""
@@ -107,6 +118,19 @@ class ClusterDocument(_Part, frozen=True):
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
 
+    @property
+    def reads_cluster(self) -> bool:
+        """Whether the manifests are those of the cluster's API server."""
+        return self.manifests == LIVE
+
+    @property
+    def allowed(self) -> AllowedResources:
+        """What EC2NodeClasses of the cluster's API server may name."""
+        return AllowedResources(**{field: getattr(self, field) for field in AllowedResources.__struct_fields__})
+
+
+LIVE = "cluster"
+"""In the place of a path to manifests: they are read from the API server."""
 
 WATCH_MEMORY_MIB = 128
 """The least a function can have; enough to watch any cluster, and to keep snapshots of 50,000 pods."""
@@ -187,7 +211,9 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
     @property
     def roles_in_manifests(self) -> frozenset[str]:
-        """Roles named by EC2NodeClasses; the stack makes an instance profile for each."""
+        """Roles named by EC2NodeClasses, or that they may name; the stack makes an instance profile for each."""
+        if self.document.reads_cluster:
+            return frozenset(self.document.node_roles)
         return frozenset({node_class.spec.role for node_class in self.settings.manifests.node_classes} - {""})
 
     @property
@@ -200,6 +226,7 @@ class ServedCluster(msgspec.Struct, frozen=True):
         """SSM parameters that EC2NodeClasses find images by: names, without a leading slash, or ARNs."""
         terms = [term for item in self.settings.manifests.node_classes for term in item.spec.ami_selector_terms]
         names = {term.ssm_parameter.removeprefix("/") for term in terms}
+        names |= {name.removeprefix("/") for name in self.document.image_parameters}
         return frozenset(name for name in names if name and not name.startswith("aws/service/"))
 
     @property
@@ -279,19 +306,25 @@ def refusal(path: Path, where: Where, reason: str) -> InvalidInput:
 
 def _cluster(source: Document, index: int, install: InstallDocument, folder: Path) -> ServedCluster:
     document = install.clusters[index]
-    manifests_path = folder / document.manifests
-    if not manifests_path.exists():
-        raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
-    shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
-    values: dict[str, Any] = {field: getattr(document, field) for field in shared}
-    manifests: Manifests = load_manifests([manifests_path])
-    _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     default_access = "none" if document.endpoint else "entry"
     written = msgspec.structs.replace(document, access=document.access or default_access)
+    network = document.vpc.name if document.vpc else ""
+    shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
+    values: dict[str, Any] = {field: getattr(document, field) for field in shared}
+    values |= {"region": install.region, "install": install.name, "network": network}
+    manifests_path = folder / document.manifests
+    if document.reads_cluster:
+        if manifests_path.exists():
+            reason = f"means the API server, and {manifests_path} exists: write ./{LIVE} for it, or move it away"
+            raise _refusal(source, ("clusters", index, "manifests"), reason)
+        values |= {"live_manifests": True, "allowed": document.allowed, "manifests": Manifests()}
+        return ServedCluster(written, ClusterSettings(**values))
+    if not manifests_path.exists():
+        raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
+    values["manifests"] = load_manifests([manifests_path])
+    _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     if written.access == "entry":
         _refuse_roles_of_two_systems(manifests_path)
-    network = document.vpc.name if document.vpc else ""
-    values |= {"region": install.region, "install": install.name, "network": network, "manifests": manifests}
     return ServedCluster(written, ClusterSettings(**values))
 
 
@@ -434,9 +467,46 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
         yield from (("vpc", reason) for reason in _vpc_problems(cluster.vpc))
     wrong = [role for role in cluster.node_roles if not _ROLE.fullmatch(role)]
     yield from (("nodeRoles", _not_a_role(role)) for role in wrong if role != own_node_role(cluster.name))
+    yield from _bound_problems(cluster)
     for key in cluster.volume_keys:
         if not _KEY.fullmatch(key):
             yield "volumeKeys", f"{key!r} is not the id, ARN or alias of a KMS key"
+
+
+_ONLY_LIVE = (
+    ("instanceProfiles", "instance_profiles"),
+    ("imageParameters", "image_parameters"),
+    ("volumeSnapshots", "volume_snapshots"),
+    ("subnets", "subnets"),
+    ("securityGroups", "security_groups"),
+    ("imageOwners", "image_owners"),
+    ("capacityReservations", "capacity_reservations"),
+    ("placementGroups", "placement_groups"),
+)
+_BOUND_IDS = (
+    ("volumeSnapshots", "volume_snapshots", r"snap-[0-9a-f]+"),
+    ("subnets", "subnets", r"subnet-[0-9a-f]+"),
+    ("securityGroups", "security_groups", r"sg-[0-9a-f]+"),
+    ("imageOwners", "image_owners", r"[0-9]{12}|self|amazon|aws-marketplace"),
+    ("capacityReservations", "capacity_reservations", r"cr-[0-9a-f]+"),
+    ("placementGroups", "placement_groups", r"pg-[0-9a-f]+"),
+)
+
+
+def _bound_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
+    """Of what EC2NodeClasses in a cluster may name."""
+    if not cluster.reads_cluster:
+        for written, field in _ONLY_LIVE:
+            if getattr(cluster, field):
+                yield written, "bounds the manifests of a cluster: it is only for `manifests: cluster`"
+        return
+    namespace, _, name = cluster.karpenter_lease.partition("/")
+    if not (namespace and name):
+        yield "karpenterLease", f"{cluster.karpenter_lease!r} is not NAMESPACE/NAME of a Lease"
+    for written, field, pattern in _BOUND_IDS:
+        for item in getattr(cluster, field):
+            if not re.fullmatch(pattern, item):
+                yield written, f"{item!r} is not {pattern}"
 
 
 def _vpc_problems(vpc: VpcConfig) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from shiplap.manifests.files.loading import Manifest, check_object
+from shiplap.manifests.validation.manifest_check import Manifest, check_object
 
 Object = dict[str, Any]
 

@@ -11,6 +11,7 @@ from infra.settings import ClusterDocument, InstallConfig, read
 from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings, Settings
 
 INSTALL = Path(__file__).parent / "install"
@@ -63,6 +64,8 @@ def test_settings_survive_the_layer() -> None:
 def test_every_field_of_cluster_settings_can_be_written() -> None:
     """A setting that cannot be written would silently keep its default."""
     elsewhere = {"region", "install", "network"}  # of the whole install, and of `vpc`
+    elsewhere |= {"live_manifests", "allowed"}  # of `manifests: cluster`, and the lists beside it
+    elsewhere |= {"suspended", "unsettled_pools"}  # found out by the functions
     assert set(ClusterSettings.__struct_fields__) - elsewhere <= set(ClusterDocument.__struct_fields__)
 
 
@@ -365,3 +368,75 @@ def test_more_than_one_document(folder: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"does not exist; write it as docs/deployment\.md shows"):
         read(tmp_path / "shiplap.yaml")
+
+
+LIVE = """\
+region: eu-west-1
+clusters:
+  - name: edge
+    manifests: cluster
+    nodeRoles: [node, shiplap-node-edge]
+    instanceProfiles: [own]
+    imageParameters: [/images/node]
+    volumeKeys: [alias/volumes]
+    subnets: [subnet-0123abcd]
+    securityGroups: [sg-0123abcd]
+    imageOwners: ['111111111111']
+"""
+
+
+class TestManifestsOfTheCluster:
+    def test_the_functions_read_them_and_know_what_may_be_named(self, folder: Path) -> None:
+        settings = written(folder, LIVE).settings().cluster("edge")
+
+        assert settings.live_manifests
+        assert settings.manifests.node_pools == ()
+        assert settings.karpenter_lease == "kube-system/karpenter-leader-election"
+        assert settings.allowed == AllowedResources(
+            node_roles=("node", "shiplap-node-edge"),
+            instance_profiles=("own",),
+            image_parameters=("/images/node",),
+            volume_keys=("alias/volumes",),
+            subnets=("subnet-0123abcd",),
+            security_groups=("sg-0123abcd",),
+            image_owners=("111111111111",),
+        )
+
+    def test_the_stack_knows_what_launches_will_need(self, folder: Path) -> None:
+        (cluster,) = written(folder, LIVE).clusters
+
+        assert cluster.roles_in_manifests == {"node", "shiplap-node-edge"}
+        assert cluster.has_own_node_role
+        assert cluster.image_parameters == {"images/node"}
+        assert cluster.volume_keys == {"alias/volumes"}
+
+    def test_a_folder_of_that_name_is_not_passed_over(self, folder: Path) -> None:
+        (folder / "cluster").mkdir()
+        error = refusal(folder, LIVE)
+
+        assert error.field == "clusters[0].manifests"
+        assert "write ./cluster" in error.reason
+
+    def test_bounds_are_not_for_files(self, folder: Path) -> None:
+        error = refusal(folder, WRITTEN + "    instanceProfiles: [own]\n")
+
+        assert error.field == "clusters[0].instanceProfiles"
+        assert "only for `manifests: cluster`" in error.reason
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("subnets", "[vpc-1]"),
+            ("securityGroups", "[default]"),
+            ("imageOwners", "[me]"),
+            ("volumeSnapshots", "[vol-1]"),
+            ("capacityReservations", "[mine]"),
+            ("placementGroups", "[mine]"),
+            ("karpenterLease", "karpenter-leader-election"),
+        ],
+    )
+    def test_bounds_are_ids(self, folder: Path, field: str, value: str) -> None:
+        lines = [line for line in LIVE.splitlines() if not line.strip().startswith(f"{field}:")]
+        error = refusal(folder, "\n".join([*lines, f"    {field}: {value}", ""]))
+
+        assert error.field == f"clusters[0].{field}"

@@ -19,6 +19,11 @@ class Resource(msgspec.Struct, frozen=True):
     fields: frozenset[str] = _ANY
 
     @property
+    def is_custom(self) -> bool:
+        """Whether a CRD defines it: then the server counts how often its spec has changed."""
+        return self.group.startswith(("karpenter.", "autoscaling.x-k8s.io"))
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -72,6 +77,10 @@ RESOURCES = {
         Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, True),
         Resource("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", False, True),
         Resource("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass", False, True),
+        Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", has_status=True),
+        Resource("", "v1", "podtemplates", "PodTemplate"),
+        Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, True),
     )
 }
 """By plural name, as it stands in a URL."""

@@ -30,7 +30,15 @@ Typed = TypeVar("Typed", bound=msgspec.Struct)
 _KEPT_LISTS = 256
 """Paged lists that are remembered at a time; the oldest expires first."""
 
-_IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_IDENTITY = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 
 class ObjectList(msgspec.Struct, frozen=True):
@@ -113,6 +121,8 @@ class ApiServer:
             key = _key(metadata.get("namespace", ""), name)
             if key in self._objects[plural]:
                 raise ObjectConflict(f'{plural} "{name}" already exists', status=409)
+            if resource.is_custom:
+                metadata["generation"] = 1
             item = {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
             if plural == "pods":
                 item = stored_pods.defaulted(item, self._now())
@@ -333,6 +343,8 @@ class ApiServer:
                 result.pop("status", None)
                 if "status" in current:
                     result["status"] = current["status"]
+            if RESOURCES[plural].is_custom and result.get("spec") != current.get("spec"):
+                result["metadata"]["generation"] = metadata["generation"] + 1
         if plural == "pods" and result["spec"].get("nodeName") != current["spec"].get("nodeName"):
             raise ClusterError("spec.nodeName: Forbidden: pods are assigned by their binding", status=422)
         if plural == "pods" and stored_pods.nominated_too_late(current, result):

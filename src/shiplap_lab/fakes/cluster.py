@@ -13,11 +13,12 @@ import msgspec
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.compact_pods import merged_pods
-from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, RawObject, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.related_objects import (
     SCALABLE_PLURALS,
     CSINode,
+    Lease,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -42,7 +43,7 @@ from shiplap.kubernetes.request_bodies import (
     pods_on,
     registration_patch,
 )
-from shiplap.ports import KnownPods, WatchEvent
+from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.api_server.mirror import Mirror
 from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
@@ -67,7 +68,8 @@ Typed = TypeVar(
     | ReplicaSet
     | StatefulSet
     | ReplicationController
-    | Scalable,
+    | Scalable
+    | CustomObject,
 )
 
 _PENDING = ListOptions(field_selector=PENDING_PODS)
@@ -77,10 +79,11 @@ _MIRRORED = (EVERYTHING, _PENDING, _BOUND, _SCALE_UPS)
 """Lists that come again and again; a mirror is kept of each."""
 
 _PAGE = 500
-_WATCHED: dict[str, tuple[str, type[Pod | Node], ListOptions]] = {
+_WATCHED: dict[str, tuple[str, type[Pod | Node | CustomObject], ListOptions]] = {
     "pods": ("pods", Pod, _PENDING),
     "bound": ("pods", Pod, _BOUND),
     "nodes": ("nodes", Node, EVERYTHING),
+    **{kind: (kind, CustomObject, EVERYTHING) for kind in MANIFEST_KINDS},
 }
 
 
@@ -167,13 +170,45 @@ class FakeCluster:
         for start in range(0, max(len(pods), 1), _PAGE):
             yield pods[start : start + _PAGE], version
 
-    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
-        """Pending pods or all nodes, and the version they stand for."""
+    def list_for_watch(self, kind: str) -> tuple[Listed, str]:
+        """Pending pods, all nodes or all manifests of a kind, and the version they stand for."""
         with self._faults.effect("cluster.list_for_watch"):
             version = self.server.resource_version
             if kind == "pods":
                 return self._list(kind, Pod, _PENDING), version
+            if kind in MANIFEST_KINDS:
+                return self._list(kind, CustomObject), version
             return self._list(kind, Node), version
+
+    def manifest_objects(self) -> ManifestObjects:
+        """The objects that may be manifests, as JSON."""
+        with self._faults.effect("cluster.manifest_objects"):
+            buffers = self._objects("capacitybuffers")
+            named = any(buffer["spec"].get("podTemplateRef") is not None for buffer in buffers)
+            return ManifestObjects(
+                node_pools=self._objects("nodepools"),
+                node_classes=self._objects("ec2nodeclasses"),
+                node_overlays=self._objects("nodeoverlays"),
+                capacity_buffers=buffers,
+                pod_templates=self._objects("podtemplates") if named else (),
+            )
+
+    def ending_definitions(self) -> tuple[str, ...]:
+        """CRDs that are being deleted."""
+        with self._faults.effect("cluster.ending_definitions"):
+            stored = self.server.list("customresourcedefinitions", EVERYTHING).items
+            return tuple(item["metadata"]["name"] for item in stored if item["metadata"].get("deletionTimestamp"))
+
+    def lease(self, namespace: str, name: str) -> Lease | None:
+        """A Lease, None if there is none."""
+        with self._faults.effect("cluster.lease"):
+            try:
+                return msgspec.convert(self.server.get("leases", name, namespace), Lease)
+            except ObjectNotFound:
+                return None
+
+    def _objects(self, plural: str) -> tuple[RawObject, ...]:
+        return tuple(self.server.list(plural, EVERYTHING).items)
 
     def patch_node(
         self,

@@ -223,7 +223,7 @@ class FakeCompute:
                 del self.templates[key]
             return len(doomed)
 
-    def name(self, claim: NodeClaim) -> None:
+    def name(self, claim: NodeClaim, *, keeps_name: bool = False) -> None:  # noqa: ARG002 - names are not modelled
         """Tag a claim's instance as its own."""
         with self._faults.effect("compute.name"):
             found = self._instances.get(claim.instance_id)

@@ -18,6 +18,7 @@ from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
+from shiplap.manifests.live_manifests import LiveManifests
 from shiplap.ports import PILOT_LEASE_S
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -58,6 +59,22 @@ class FakeStatus:
     def save(self, status: InstallStatus) -> None:
         with self.faults.effect("status.save"):
             self._status = status
+
+
+class FakeManifests:
+    """A ManifestStore."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._kept: dict[str, LiveManifests] = {}
+
+    def load(self, cluster: str) -> LiveManifests:
+        with self.faults.effect("manifests.load"):
+            return self._kept.get(cluster, LiveManifests())
+
+    def save(self, cluster: str, manifests: LiveManifests) -> None:
+        with self.faults.effect("manifests.save"):
+            self._kept[cluster] = manifests
 
 
 class FakeDryRuns:

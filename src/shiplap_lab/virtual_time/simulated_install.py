@@ -16,7 +16,15 @@ from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
 from shiplap_lab.fakes.state import FakeJoins
-from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeDryRuns, FakeMemory, FakeRecorder, FakeStatus
+from shiplap_lab.fakes.stores import (
+    FakeCapacity,
+    FakeCatalog,
+    FakeDryRuns,
+    FakeManifests,
+    FakeMemory,
+    FakeRecorder,
+    FakeStatus,
+)
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
@@ -62,7 +70,7 @@ class SimulatedInstall:
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
         loop, faults, _, _, meter = self.stage
-        joins, dry_runs = FakeJoins(faults), FakeDryRuns(faults)
+        joins, dry_runs, manifests = FakeJoins(faults), FakeDryRuns(faults), FakeManifests(faults)
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
             self.contexts[name] = FlowContext(
@@ -81,6 +89,7 @@ class SimulatedInstall:
                 joins=joins,
                 status=self.status,
                 dry_runs=dry_runs,
+                manifests=manifests,
             )
 
 

@@ -26,7 +26,7 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
 from shiplap.kubernetes.related_objects import SCALABLE_PLURALS, ScalableName, attached_volumes
-from shiplap.ports import ClusterApi, WatchEvent
+from shiplap.ports import MANIFEST_KINDS, ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
@@ -47,12 +47,14 @@ CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 """What every claim has to say."""
 
-RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
+DOCS = Path(__file__).parents[3] / "docs"
+RBAC = (DOCS / "rbac.yaml", DOCS / "rbac-cluster-manifests.yaml")
 
 
 def shiplap_rules() -> tuple[PolicyRule, ...]:
-    role = next(doc for doc in yaml.safe_load_all(RBAC.read_text()) if doc["kind"] == "ClusterRole")
-    return msgspec.convert(role["rules"], tuple[PolicyRule, ...])
+    documents = [doc for path in RBAC for doc in yaml.safe_load_all(path.read_text())]
+    rules = [rule for doc in documents if doc["kind"] == "ClusterRole" for rule in doc["rules"]]
+    return msgspec.convert(rules, tuple[PolicyRule, ...])
 
 
 def no_sleep(seconds: float) -> None:
@@ -767,6 +769,14 @@ class TestHttp:
         for kind in ("pods", "nodes"):
             next(api.watch(kind, "1", 1.0))
             api.list_for_watch(kind)
+        for kind in MANIFEST_KINDS:
+            list(api.watch(kind, api.list_for_watch(kind)[1], 0.1))
+        server.create("capacitybuffers", {"metadata": {"name": "b"}, "spec": {"podTemplateRef": {"name": "t"}}})
+        api.manifest_objects()
+        api.lease("kube-system", "karpenter-leader-election")
+        for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
+            server.create("customresourcedefinitions", {"metadata": {"name": name}})
+        api.ending_definitions()
         api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
         api.nominate(view.pods[0], "n1")
         api.pods_on("n1")
@@ -787,3 +797,76 @@ class TestHttp:
             for resource in rule.resources
         }
         assert set(http.seen) == granted
+
+
+NODE_POOL_SPEC = {
+    "template": {
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [],
+        }
+    }
+}
+NODE_CLASS_SPEC = {
+    "role": "node",
+    "amiSelectorTerms": [{"alias": "al2023@latest"}],
+    "subnetSelectorTerms": [{"id": "subnet-0123abcd"}],
+    "securityGroupSelectorTerms": [{"id": "sg-0123abcd"}],
+}
+
+
+class TestManifests:
+    def test_objects_are_told_with_their_kinds(self, api: ClusterApi, server: Server) -> None:
+        server.create("nodepools", {"metadata": {"name": "general"}, "spec": NODE_POOL_SPEC})
+        server.create("ec2nodeclasses", {"metadata": {"name": "default"}, "spec": NODE_CLASS_SPEC})
+        objects = api.manifest_objects()
+        assert [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in objects.all()] == [
+            ("karpenter.sh/v1", "NodePool", "general"),
+            ("karpenter.k8s.aws/v1", "EC2NodeClass", "default"),
+        ]
+        assert objects.node_pools[0]["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "default"
+
+    def test_pod_templates_are_read_for_buffers_that_name_them(self, api: ClusterApi, server: Server) -> None:
+        server.create("podtemplates", {"metadata": {"name": "small"}, "template": template("small")})
+        assert api.manifest_objects().pod_templates == ()
+        named = {"podTemplateRef": {"name": "small"}, "replicas": 2}
+        server.create("capacitybuffers", {"metadata": {"name": "warm"}, "spec": named})
+        objects = api.manifest_objects()
+        assert [each["metadata"]["name"] for each in objects.capacity_buffers] == ["warm"]
+        assert [(each["kind"], each["metadata"]["name"]) for each in objects.pod_templates] == [
+            ("PodTemplate", "small")
+        ]
+
+    def test_an_edit_is_watched_and_raises_the_generation(self, api: ClusterApi, server: Server) -> None:
+        server.create("nodepools", {"metadata": {"name": "general"}, "spec": NODE_POOL_SPEC})
+        listed, version = api.list_for_watch("nodepools")
+        assert [item.metadata.name for item in listed] == ["general"]
+        server.patch("nodepools", "general", {"spec": {"weight": 7}})
+        server.patch("nodepools", "general", {"status": {"nodes": 3}}, subresource="status")
+        server.delete("nodepools", "general")
+        events = [each for each in api.watch("nodepools", version, 2.0) if each.type != "BOOKMARK"]
+        first = listed[0].metadata.generation
+        assert [(each.type, each.object.metadata.generation - first) for each in events][:2] == [
+            ("MODIFIED", 1),
+            ("MODIFIED", 1),
+        ]
+        assert events[-1].type == "DELETED"
+
+    def test_a_lease(self, api: ClusterApi, server: Server) -> None:
+        name = "karpenter-leader-election"
+        assert api.lease("kube-system", name) is None
+        spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        server.create("leases", {"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})
+        lease = api.lease("kube-system", name)
+        assert lease is not None
+        assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("one", 15)
+
+    def test_definitions_that_end(self, api: ClusterApi, server: Server) -> None:
+        if isinstance(server, ApiServer):
+            for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
+                metadata = {"name": name, "finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}
+                server.create("customresourcedefinitions", {"metadata": metadata})
+        assert api.ending_definitions() == ()
+        if isinstance(server, ApiServer):  # the definitions of a real server are shared by all tests
+            server.delete("customresourcedefinitions", "nodepools.karpenter.sh")
+            assert api.ending_definitions() == ("nodepools.karpenter.sh",)

@@ -11,7 +11,7 @@ from shiplap.flows.catalog.refresh import refresh
 from shiplap.flows.messages import NodeSeen, PodsPending
 from shiplap.flows.watch.watch import hints_of, watch
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta, Pod
+from shiplap.kubernetes.objects import CustomObject, Node, NodeSpec, ObjectMeta, Pod
 from shiplap.ports import CatalogSource
 from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog
@@ -104,6 +104,17 @@ def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
     assert told[0].id == f"{CLUSTER}/pods/10"
     assert told[1:] == [NodeSeen(CLUSTER, "ip-1", "aws:///z/i-1", stage.clock.now())] * 2
     assert [event.detail_type for event in stage.bus.events] == ["PodPending", "NodeJoined", "NodeReady"]
+
+
+def test_edits_of_manifests_become_one_hint() -> None:
+    stage = Stage()
+    edited = tuple(
+        CustomObject(ObjectMeta(name, resource_version=version)) for name, version in (("a", "9"), ("b", "10"))
+    )
+    stage.bus.publish(hints_of(CLUSTER, ChangeBatch(manifests=edited), stage.clock.now()))
+    (hint,) = stage.told()
+    assert isinstance(hint, PodsPending)
+    assert (hint.id, hint.pods, hint.reason) == (f"{CLUSTER}/manifests/10", (), "ManifestsChanged")
 
 
 def test_watching_ends_at_its_deadline() -> None:

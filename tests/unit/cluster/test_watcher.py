@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import msgspec
 import pytest
 
-from shiplap.cluster.watcher import KINDS, ChangeBatch, KindWatch, Tracker, change_batches, is_unschedulable, poll_once
+from shiplap.cluster.watcher import (
+    KINDS,
+    ChangeBatch,
+    KindWatch,
+    ListedObjects,
+    Tracker,
+    change_batches,
+    is_unschedulable,
+    poll_once,
+)
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
-from shiplap.kubernetes.objects import Pod
-from shiplap.ports import Clock, ClusterApi
+from shiplap.kubernetes.objects import CustomObject, Pod
+from shiplap.ports import Clock, ClusterApi, WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
@@ -223,3 +233,99 @@ class TestBatches:
 
         with pytest.raises(type(error)):
             list(self.iterate(Refusing(server), FakeClock(1000.0), self.pausing()))
+
+
+def edited(name: str, *, generation: int = 1, version: str = "1", **metadata: object) -> WatchEvent:
+    about = {"name": name, "uid": f"uid-{name}", "generation": generation, "resourceVersion": version, **metadata}
+    return WatchEvent("MODIFIED", msgspec.convert({"kind": "NodePool", "metadata": about}, CustomObject), version)
+
+
+class TestManifests:
+    def tracker(self, *names: str) -> Tracker:
+        tracker = Tracker()
+        objects = tuple(edited(name).object for name in names)
+        tracker.see(ListedObjects("nodepools", objects))
+        return tracker
+
+    def names(self, tracker: Tracker) -> list[str]:
+        return [item.metadata.name for item in tracker.take().manifests]
+
+    def test_the_first_list_tells_nothing(self) -> None:
+        assert self.names(self.tracker("a", "b")) == []
+
+    def test_an_edit_is_told_once_and_a_status_never(self) -> None:
+        tracker = self.tracker("a", "b")
+        tracker.see(edited("a", version="2"))
+        tracker.see(edited("b", version="3", annotations={"karpenter.sh/nodepool-hash": "1"}))
+        assert self.names(tracker) == []
+        tracker.see(edited("a", generation=2, version="4"))
+        tracker.see(edited("a", generation=2, version="5"))
+        assert self.names(tracker) == ["a"]
+        assert self.names(tracker) == []
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            {"annotations": {"shiplap.dev/spot-premium": "1"}},
+            {"labels": {"team": "a"}},
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        ],
+        ids=["annotation", "label", "deletion"],
+    )
+    def test_what_users_write_beside_the_spec_is_an_edit(self, metadata: dict) -> None:
+        tracker = self.tracker("a")
+        tracker.see(edited("a", **metadata))
+        assert self.names(tracker) == ["a"]
+
+    def test_new_and_deleted_objects_are_told(self) -> None:
+        tracker = self.tracker("a")
+        tracker.see(edited("new"))
+        tracker.see(msgspec.structs.replace(edited("a"), type="DELETED"))
+        assert self.names(tracker) == ["a", "new"]
+
+    def test_a_later_list_tells_what_changed_meanwhile(self) -> None:
+        tracker = self.tracker("a", "b")
+        tracker.see(ListedObjects("nodepools", (edited("a", generation=5).object, edited("b").object)))
+        assert self.names(tracker) == ["a"]
+
+    def test_edits_are_told_at_most_once_a_second(self) -> None:
+        server = ApiServer(FakeClock())
+        server.create("nodepools", {"metadata": {"name": "a"}, "spec": {"weight": 0}})
+        clock = Ticking(0.01)
+        writes = iter(range(1, 200))
+
+        def pause(_: float) -> None:
+            time.sleep(0.001)
+            server.patch("nodepools", "a", {"spec": {"weight": next(writes, 999)}})
+
+        told = [
+            clock.now()
+            for batch in change_batches(
+                FakeCluster(server), clock=clock, deadline_at=clock.now() + 10, pause=pause, manifests=True
+            )
+            if batch.manifests
+        ]
+        assert len(told) >= 3
+        assert all(later - earlier >= 0.9 for earlier, later in pairwise(told[:-1]))  # the last ends the iteration
+
+    def test_manifests_that_cannot_be_watched_stop_no_other_watch(self) -> None:
+        class Without(FakeCluster):
+            def list_for_watch(self, kind: str) -> tuple:
+                if kind not in KINDS:
+                    raise ClusterDenied("no role for manifests", status=403)
+                return super().list_for_watch(kind)
+
+        server = ApiServer(FakeClock())
+        server.create("pods", pod("p"))
+        running = change_batches(
+            Without(server),
+            clock=FakeClock(1000.0),
+            deadline_at=1100.0,
+            pause=lambda _: time.sleep(0.001),
+            gather_s=0.0,
+            manifests=True,
+        )
+        assert shown(next(running)) == (["p"], [], [])
+        server.create("pods", pod("second"))
+        assert shown(next(running)) == (["second"], [], [])
+        running.close()

@@ -13,12 +13,17 @@ import msgspec
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
+from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.scheduler_config import PodTopologySpread
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
+
+
+KARPENTER_LEASE = "kube-system/karpenter-leader-election"
+"""Namespace and name of the Lease that a Karpenter installed by its chart's defaults holds."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,6 +48,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
     `install` names whom its instances belong to: another install of the account may serve a cluster of the same name.
+    With `live_manifests` the manifests are those of the cluster's API server, `allowed` bounds what its EC2NodeClasses
+    may name, and nothing is launched while `karpenter_lease` (namespace/name) is held. Flows then replace `manifests`
+    by what they have read (`flows.live_manifests`), `suspended` by why nothing is launched and no node disrupted for
+    now, and `unsettled_pools` by the names of NodePools that no node drifts by yet.
     `network` names the network group whose functions serve the cluster: they alone reach its API server.
     """
 
@@ -57,6 +66,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kubernetes_version: str = ""
     service_cidr: str = ""
     manifests: Manifests = Manifests()
+    live_manifests: bool = False
+    allowed: AllowedResources = AllowedResources()
+    karpenter_lease: str = KARPENTER_LEASE
+    suspended: str = ""
+    unsettled_pools: tuple[str, ...] = ()
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
     prefix_delegation: str = "auto"

@@ -16,6 +16,7 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
+from shiplap.manifests.live_manifests import LiveManifests
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
@@ -34,6 +35,7 @@ RECORDS_PREFIX = "records/"
 STATUS_KEY = "status/clusters.json"
 MEMORY_PREFIX = "memory/"
 REHEARSALS_PREFIX = "rehearsals/"
+MANIFESTS_PREFIX = "manifests/"
 CLUSTERS_PREFIX = "clusters/"
 
 _DAY_S = 24 * 3600
@@ -113,6 +115,29 @@ class BucketDryRuns:
     def save(self, cluster: str, rehearsals: DryRuns) -> None:
         document = msgspec.json.encode(rehearsals, order="deterministic")
         _write(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
+
+
+class BucketManifests:
+    """A ManifestStore: `manifests/<cluster>.json`."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def load(self, cluster: str) -> LiveManifests:
+        key = f"{MANIFESTS_PREFIX}{cluster}.json"
+        document = _find(self._client, self._bucket, key)
+        if document is None:
+            return LiveManifests()
+        try:
+            return msgspec.json.decode(document, type=LiveManifests)
+        except msgspec.DecodeError as error:
+            _LOG.warning("manifests cannot be read: %s", error, extra={"cluster": cluster, "key": key})
+            return LiveManifests()
+
+    def save(self, cluster: str, manifests: LiveManifests) -> None:
+        document = msgspec.json.encode(manifests, order="deterministic")
+        _write(self._client, self._bucket, f"{MANIFESTS_PREFIX}{cluster}.json", document)
 
 
 class BucketMemory:

@@ -13,12 +13,13 @@ import msgspec
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.compact_pods import merged_pods
-from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, Taint
+from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, RawObject, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.reading import Page, Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     SCALABLE_PLURALS,
     CSINode,
+    Lease,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -46,7 +47,7 @@ from shiplap.kubernetes.request_bodies import (
     pods_on,
     registration_patch,
 )
-from shiplap.ports import KnownPods, WatchEvent
+from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _LOG = logging.getLogger(__name__)
@@ -57,10 +58,18 @@ _MOST_NAMED = 20
 
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
+_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+_NODE_CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
+_OVERLAYS = "/apis/karpenter.sh/v1alpha1/nodeoverlays"
+_BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+_POD_TEMPLATES = "/api/v1/podtemplates"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_ESSENTIAL_DEFINITIONS = ("ec2nodeclasses.karpenter.k8s.aws", "nodepools.karpenter.sh")
 _WATCHED: dict[str, tuple[str, str]] = {
     "pods": (_PODS, PENDING_PODS),
     "bound": (_PODS, BOUND_PODS),
     "nodes": (_NODES, ""),
+    **{path.rpartition("/")[2]: (path, "") for path in (_NODE_POOLS, _NODE_CLASSES, _OVERLAYS, _BUFFERS)},
 }
 
 Item = TypeVar(
@@ -81,6 +90,10 @@ Item = TypeVar(
     StatefulSet,
     ReplicationController,
     Scalable,
+    Lease,
+    CustomObject,
+    dict[str, Any],
+    "_Definition",
 )
 Decoded = TypeVar("Decoded")
 
@@ -122,6 +135,18 @@ _READ_REPLICATION_CONTROLLERS = Reader(ReplicationController)
 _FRAME = msgspec.json.Decoder(_WatchLine)
 _MARKER = msgspec.json.Decoder(_VersionOrError)
 _READ_SCALABLES = Reader(Scalable)
+_READ_LEASES = Reader(Lease)
+_READ_CUSTOM_OBJECTS = Reader(CustomObject)
+_READ_RAW: Reader[dict[str, Any]] = Reader(dict[str, Any], "object")
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    """A CRD, as far as it tells that it is being deleted."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_READ_DEFINITIONS = Reader(_Definition, "CustomResourceDefinition")
 
 
 class KubernetesClient:
@@ -186,11 +211,14 @@ class KubernetesClient:
         """Unfinished pods of one node, sorted by namespace and name."""
         return self._list(_READ_PODS, _PODS, pods_on(node)).items
 
-    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
-        """Pending pods or all nodes, and the version they stand for."""
+    def list_for_watch(self, kind: str) -> tuple[Listed, str]:
+        """Pending pods, all nodes or all manifests of a kind, and the version they stand for."""
         if kind == "pods":
             pods = self._list(_READ_PODS, _PODS, PENDING_PODS)
             return pods.items, pods.version
+        if kind in MANIFEST_KINDS:
+            objects = self._list(_READ_CUSTOM_OBJECTS, _WATCHED[kind][0])
+            return objects.items, objects.version
         nodes = self._list(_READ_NODES, _NODES)
         return nodes.items, nodes.version
 
@@ -215,6 +243,48 @@ class KubernetesClient:
             event = _watch_event(kind, line, version)
             version = event.resource_version
             yield event
+
+    def manifest_objects(self) -> ManifestObjects:
+        """The objects that may be manifests, as JSON. Raises ObjectNotFound where a CRD is missing."""
+        buffers = self._objects_if_defined(_BUFFERS)
+        return ManifestObjects(
+            node_pools=self._objects(_NODE_POOLS),
+            node_classes=self._objects(_NODE_CLASSES),
+            node_overlays=self._objects_if_defined(_OVERLAYS),
+            capacity_buffers=buffers,
+            pod_templates=self._objects(_POD_TEMPLATES) if any(map(_names_pod_template, buffers)) else (),
+        )
+
+    def ending_definitions(self) -> tuple[str, ...]:
+        """CRDs of NodePools and EC2NodeClasses that are being deleted."""
+        ending = []
+        for name in _ESSENTIAL_DEFINITIONS:
+            path = f"{_DEFINITIONS}/{name}"
+            if _one(_READ_DEFINITIONS, self._transport.get(path), path).metadata.deletion_timestamp:
+                ending.append(name)
+        return tuple(ending)
+
+    def lease(self, namespace: str, name: str) -> Lease | None:
+        """A Lease, None if there is none."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        try:
+            return _one(_READ_LEASES, self._transport.get(path), path)
+        except ObjectNotFound:
+            return None
+
+    def _objects(self, path: str) -> tuple[RawObject, ...]:
+        """Objects of a kind, each with its kind and version: items of a list come without."""
+        body = self._list(_READ_RAW, path)
+        group_version, plural = path.removeprefix("/apis/").removeprefix("/api/").rsplit("/", 1)
+        implied = {"apiVersion": group_version, "kind": _KIND_OF_PLURAL[plural]}
+        return tuple({**implied, **item} for item in body.items)
+
+    def _objects_if_defined(self, path: str) -> tuple[RawObject, ...]:
+        """The same; none where the CRD is not installed."""
+        try:
+            return self._objects(path)
+        except ObjectNotFound:
+            return ()
 
     def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
         """Unfinished pods that have a node, page by page, with their version. Raises ResourceVersionGone half way."""
@@ -369,13 +439,17 @@ def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
     if frame.type == "BOOKMARK":
         version = _decode(_MARKER, frame.object, what).metadata.resource_version
         metadata = ObjectMeta(resource_version=version)
-        return WatchEvent(frame.type, Node(metadata) if kind == "nodes" else Pod(metadata), version)
-    return _change_of(frame, _READ_NODES if kind == "nodes" else _READ_PODS, before)
+        return WatchEvent(frame.type, _WATCHED_TYPES.get(kind, CustomObject)(metadata), version)
+    return _change_of(kind, frame, before)
 
 
-def _change_of(frame: _WatchLine, reader: Reader[Node] | Reader[Pod], before: str) -> WatchEvent:
+_WATCHED_TYPES: dict[str, type[Pod | Node]] = {"pods": Pod, "bound": Pod, "nodes": Node}
+_WATCH_READERS: dict[str, Reader[Any]] = {"pods": _READ_PODS, "bound": _READ_PODS, "nodes": _READ_NODES}
+
+
+def _change_of(kind: str, frame: _WatchLine, before: str) -> WatchEvent:
     """A change; an unreadable object without a stand-in counts as deleted."""
-    read = reader.one(frame.object)
+    read = _WATCH_READERS.get(kind, _READ_CUSTOM_OBJECTS).one(frame.object)
     about = read.unreadable
     if about is not None:
         _LOG.warning("set aside: %s", about.text)
@@ -383,8 +457,22 @@ def _change_of(frame: _WatchLine, reader: Reader[Node] | Reader[Pod], before: st
         version = read.item.metadata.resource_version or before
         return WatchEvent(frame.type, read.item, version, about.text if about is not None else "")
     identity = ObjectMeta() if about is None else ObjectMeta(name=about.name, namespace=about.namespace, uid=about.uid)
-    kind = Node if reader is _READ_NODES else Pod
-    return WatchEvent("DELETED", kind(identity), _version_of(frame.object) or before, about.text if about else "")
+    gone = _WATCHED_TYPES.get(kind, CustomObject)(identity)
+    return WatchEvent("DELETED", gone, _version_of(frame.object) or before, about.text if about else "")
+
+
+_KIND_OF_PLURAL = {
+    "nodepools": "NodePool",
+    "ec2nodeclasses": "EC2NodeClass",
+    "nodeoverlays": "NodeOverlay",
+    "capacitybuffers": "CapacityBuffer",
+    "podtemplates": "PodTemplate",
+}
+
+
+def _names_pod_template(buffer: RawObject) -> bool:
+    spec = buffer.get("spec")
+    return isinstance(spec, Mapping) and spec.get("podTemplateRef") is not None
 
 
 def _version_of(item: msgspec.Raw) -> str:

@@ -69,7 +69,7 @@ def endpoint_transport(
     if scheme not in ("http", "https"):
         raise InvalidInput(source, f"{found.endpoint!r} is not an http or https URL", field="endpoint")
     tls = {"ssl_context": _tls(found.certificate_authority, source)} if scheme == "https" else {}
-    pool = urllib3.connection_from_url(found.endpoint, maxsize=4, socket_options=KEPT_ALIVE, **tls)
+    pool = urllib3.connection_from_url(found.endpoint, maxsize=8, socket_options=KEPT_ALIVE, **tls)
     token = _token(settings, credentials, clock)
     return Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
 

@@ -6,6 +6,7 @@ beyond the iteration, and a broken watch simply begins again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -13,10 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
-from shiplap.errors import ClusterDenied, ClusterUnreachable, ResourceVersionGone, TooManyRequests
+from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
-from shiplap.ports import Clock, ClusterApi, WatchEvent
+from shiplap.kubernetes.objects import TERMINAL_PHASES, CustomObject, Node, Pod
+from shiplap.ports import MANIFEST_KINDS, Clock, ClusterApi, Listed, WatchEvent
+
+_LOG = logging.getLogger(__name__)
 
 KINDS = ("nodes", "pods")
 
@@ -26,30 +29,41 @@ _WINDOW_S = 60.0
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, *(8 * (30.0,)))
 """Before each new try after a failure; as many failures in a row are borne: a control plane is replaced in minutes."""
 
+_BORNE = (ClusterUnreachable, ClusterDenied, TooManyRequests)
 _DENIALS = 5
 """As many in a row are borne; missing permissions are for people to fix."""
+
+_WITHOUT_MANIFESTS_S = 30.0
+"""Pause of a watch of manifests after any failure, in seconds: a CRD may be missing. Pods are watched all the same."""
+
+MANIFESTS_S = 1.0
+"""Edits of manifests are told of at most so often, in seconds."""
 
 GATHER_S = 0.02
 """How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
 
 class ChangeBatch(msgspec.Struct, frozen=True):
-    """Changes: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name."""
+    """Changes: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name.
+
+    `manifests` are those that users have created, edited or deleted.
+    """
 
     pods: tuple[Pod, ...] = ()
     joined: tuple[Node, ...] = ()
     ready: tuple[Node, ...] = ()
+    manifests: tuple[CustomObject, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self.pods or self.joined or self.ready)
+        return bool(self.pods or self.joined or self.ready or self.manifests)
 
 
 class ListedObjects(msgspec.Struct, frozen=True):
-    """All pending pods or all nodes, at the start of a watch or when it had to begin again."""
+    """All pending pods, all nodes or all manifests of a kind, at the start of a watch or when it had to begin again."""
 
     kind: str
-    objects: tuple[Pod, ...] | tuple[Node, ...]
+    objects: Listed
 
 
 Observed = ListedObjects | WatchEvent
@@ -68,38 +82,49 @@ class Tracker:
         self._pods: dict[str, Pod] = {}
         self._joined: dict[str, Node] = {}
         self._ready: dict[str, Node] = {}
+        self._manifests = ManifestTracker()
 
     def see(self, seen: Observed) -> None:
         """Take note of a list or a change."""
         if isinstance(seen, ListedObjects):
-            if seen.kind == "pods":
+            if seen.kind in MANIFEST_KINDS:
+                self._manifests.see_list(seen)
+            elif seen.kind == "pods":
                 self._list_pods(seen.objects)
             else:
                 self._list_nodes(seen.objects)
         elif seen.type != "BOOKMARK":
             if isinstance(seen.object, Pod):
                 self._see_pod(seen.object, gone=seen.type == "DELETED")
+            elif isinstance(seen.object, CustomObject):
+                self._manifests.see(seen.object, gone=seen.type == "DELETED")
             else:
                 self._see_node(seen.object, gone=seen.type == "DELETED")
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` would return anything."""
+        """Whether `take` would return anything but manifests."""
         return bool(self._pods or self._joined or self._ready)
 
-    def take(self) -> ChangeBatch:
+    @property
+    def has_manifests(self) -> bool:
+        """Whether manifests have changed."""
+        return self._manifests.has_news
+
+    def take(self, *, with_manifests: bool = True) -> ChangeBatch:
         """The changes since the last call."""
-        batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready))
+        manifests = self._manifests.take() if with_manifests else ()
+        batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready), manifests)
         self._pods, self._joined, self._ready = {}, {}, {}
         return batch
 
-    def _list_pods(self, pods: Sequence[Pod | Node]) -> None:
+    def _list_pods(self, pods: Sequence[Pod | Node | CustomObject]) -> None:
         self._unschedulable &= {pod.metadata.uid for pod in pods}
         for pod in pods:
             if isinstance(pod, Pod):
                 self._see_pod(pod, gone=False)
 
-    def _list_nodes(self, nodes: Sequence[Pod | Node]) -> None:
+    def _list_nodes(self, nodes: Sequence[Pod | Node | CustomObject]) -> None:
         listed = [node for node in nodes if isinstance(node, Node)]
         if self._nodes is None:
             self._nodes = {node.metadata.uid: _is_ready(node) for node in listed if not _is_unfinished(node)}
@@ -129,6 +154,52 @@ class Tracker:
         if ready and not known.get(uid):
             self._ready[uid] = node
         known[uid] = ready
+
+
+class ManifestTracker:
+    """Which manifests their users have changed: what a controller writes into a status is no change."""
+
+    def __init__(self) -> None:
+        self._listed: set[str] = set()
+        self._known: dict[str, tuple[object, ...]] = {}
+        self._changed: dict[str, CustomObject] = {}
+
+    def see_list(self, seen: ListedObjects) -> None:
+        """All of a kind. The first list changes nothing: whoever decides has read them by itself."""
+        objects = [item for item in seen.objects if isinstance(item, CustomObject)]
+        if seen.kind in self._listed:
+            for item in objects:
+                self.see(item, gone=False)
+        self._listed.add(seen.kind)
+        self._known |= {item.metadata.uid: _written(item) for item in objects}
+
+    def see(self, item: CustomObject, *, gone: bool) -> None:
+        """One object as it is now."""
+        uid = item.metadata.uid
+        if gone:
+            self._known.pop(uid, None)
+        elif self._known.get(uid) == _written(item):
+            return
+        else:
+            self._known[uid] = _written(item)
+        self._changed[uid] = item
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would return anything."""
+        return bool(self._changed)
+
+    def take(self) -> tuple[CustomObject, ...]:
+        """What has changed since the last call, sorted by name."""
+        changed, self._changed = self._changed, {}
+        return tuple(sorted(changed.values(), key=lambda item: (item.kind, item.metadata.name, item.metadata.uid)))
+
+
+def _written(item: CustomObject) -> tuple[object, ...]:
+    """What a user has written: the API server raises the generation with every change of the spec."""
+    metadata = item.metadata
+    notes = {key: value for key, value in metadata.annotations.items() if not key.startswith("karpenter.")}
+    return metadata.generation, sorted(notes.items()), sorted(metadata.labels.items()), metadata.deletion_timestamp
 
 
 class KindWatch:
@@ -174,11 +245,13 @@ def change_batches(
     gather_s: float = GATHER_S,
     established: Callable[[], None] | None = None,
     retired: Event | None = None,
+    manifests: bool = False,
 ) -> Iterator[ChangeBatch]:
     """Changes as they happen, until `deadline_at` (epoch seconds) or `retired`.
 
-    Every change within `gather_s` seconds of a first change is part of its batch. Lost connections and throttling
-    are borne for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
+    Every change within `gather_s` seconds of a first change is part of its batch. With `manifests`, users' edits of
+    them are watched as well; they are told of at most once in MANIFESTS_S. Lost connections and throttling are borne
+    for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
     the start.
 
     Raises:
@@ -186,17 +259,20 @@ def change_batches(
     """
     queue: Queue[Observed | Exception] = Queue()
     stop = Event()
-    for kind in KINDS:
+    for kind in (*KINDS, *(MANIFEST_KINDS if manifests else ())):
         arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
         Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
     tracker = Tracker()
     due_at = deadline_at
+    manifests_at = 0.0
     unseen = set(KINDS)
     try:
         while (now := clock.now()) < deadline_at and not (retired is not None and retired.is_set()):
             if now >= due_at:
-                due_at = deadline_at
-                if batch := tracker.take():  # empty when a pod was bound meanwhile
+                batch = tracker.take(with_manifests=now >= manifests_at)
+                manifests_at = now + MANIFESTS_S if batch.manifests else manifests_at
+                due_at = min(deadline_at, manifests_at) if tracker.has_manifests else deadline_at
+                if batch:  # empty when a pod was bound meanwhile
                     yield batch
             try:
                 seen = queue.get(timeout=max(0.001, min(1.0, due_at - now)))
@@ -207,6 +283,8 @@ def change_batches(
             tracker.see(seen)
             if tracker.has_news and due_at == deadline_at:
                 due_at = min(deadline_at, clock.now() + gather_s)
+            if tracker.has_manifests:
+                due_at = min(due_at, max(manifests_at, clock.now() + gather_s))
             if unseen and isinstance(seen, ListedObjects):
                 unseen.discard(seen.kind)
                 if not unseen and established is not None:
@@ -234,7 +312,14 @@ def _read(
                     return
                 queue.put(seen)
                 failures = 0
-        except (ClusterUnreachable, ClusterDenied, TooManyRequests) as error:
+        except ClusterError as error:
+            if watch.kind in MANIFEST_KINDS:  # the sweep reads manifests, and says what is wrong with reading them
+                _LOG.info("%s are not watched: %s", watch.kind, error)
+                pause(_WITHOUT_MANIFESTS_S)
+                continue
+            if not isinstance(error, _BORNE):
+                queue.put(error)
+                return
             # An API server that has just started denies everything until it has read its roles.
             if failures == (_DENIALS if isinstance(error, ClusterDenied) else len(_PAUSES_S)):
                 queue.put(error)

@@ -228,6 +228,8 @@ class _Decider:
             expires_s = seconds_or_never(item.expire_after)
             if expires_s is not None and self.now - item.born_at > expires_s:
                 found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
+            elif name in self.snapshot.unsettled_pools:
+                continue
             elif why := drift_reason(item, self.market, expected[name], self.now) or item.history.said_to_drift:
                 found[item.name] = (Reason.DRIFTED, why)
         return found

@@ -73,7 +73,8 @@ class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_default
     """All inputs of one disruption decision.
 
     `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
-    under way have taken, as nodes to remove or as replacements.
+    under way have taken, as nodes to remove or as replacements. `unsettled_pools` names NodePools whose spec may still
+    be taken back: their nodes do not drift yet.
     """
 
     scheduling: Snapshot
@@ -81,3 +82,4 @@ class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_default
     histories: tuple[NodeHistory, ...] = ()
     busy: frozenset[str] = frozenset()
     settings: DisruptionSettings = DisruptionSettings()
+    unsettled_pools: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, LaunchedInstance, NodeClaim
 from shiplap.ports import Instance, Move
 from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
+from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -117,14 +118,16 @@ def fail_claims(
     return failed
 
 
-def name_instances(claims: Sequence[NodeClaim], context: FlowContext) -> None:
+def name_instances(claims: Sequence[NodeClaim], settings: ClusterSettings, context: FlowContext) -> None:
     """Tag instances that were launched together as their claims', as many as EC2 may be asked for at once.
 
-    People read these tags; Shiplap does not need them, so whatever is refused is left for the next sweep.
+    People read these tags; Shiplap does not need them, so whatever is refused is left for the next sweep. A Name that
+    the EC2NodeClass gives its instances stays.
     """
+    named = {item.metadata.name for item in settings.manifests.node_classes if "Name" in item.spec.tags}
     for claim in claims[:MOST_NAMES]:
         try:
-            context.compute.name(claim)
+            context.compute.name(claim, keeps_name=claim.plan.node_class in named)
         except AwsError as error:
             context.meter.count("InstancesNotNamed")
             _LOG.warning("instances are named later: %s", error, extra={**facts(claim), "code": error.code})

@@ -217,6 +217,7 @@ class Install:
             "status": self._status,
             "dry_runs": self._dry_runs,
             "snapshots": self._snapshots,
+            "manifests": self._manifests,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
@@ -279,6 +280,11 @@ class Install:
         from shiplap.aws.bucket import BucketSnapshots  # noqa: PLC0415
 
         return BucketSnapshots(client("s3"), self._names.bucket)
+
+    def _manifests(self) -> object:
+        from shiplap.aws.bucket import BucketManifests  # noqa: PLC0415
+
+        return BucketManifests(client("s3"), self._names.bucket)
 
     def _joins(self) -> object:
         from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415

@@ -25,6 +25,9 @@ UNSCHEDULABLE = "Unschedulable"
 TURN_MISSED = "TurnMissed"
 """Why a cluster is told of again for which an invocation had no time left: it is to be swept."""
 
+MANIFESTS_CHANGED = "ManifestsChanged"
+"""Why pods may get nodes now that could not before: somebody has edited a NodePool, say."""
+
 MOST_PODS = 500
 """Pods named in one event: an entry of the bus may hold 256 KB, and the rest is found by looking."""
 

@@ -244,7 +244,7 @@ def needs_sweep(settings: ClusterSettings, context: FlowContext, idle: IdleClust
     """
     from shiplap.scheduling.supply.templates import may_launch_without_pods  # noqa: PLC0415 - only who plans needs numpy
 
-    if settings.paused:
+    if settings.paused or settings.live_manifests:  # their manifests are read at least every minute
         return True
     waiting = context.cluster.pending_pods(most=1)
     return bool(waiting) or may_launch_without_pods(settings.manifests) or not idle.holds(settings.name, context)

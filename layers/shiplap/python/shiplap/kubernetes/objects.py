@@ -8,6 +8,7 @@ API server writes as null when unset (in pod templates and events) are None ther
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -38,6 +39,17 @@ class ObjectMeta(ApiObject, frozen=True):
     deletion_timestamp: str = ""
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
+
+
+RawObject = Mapping[str, Any]
+"""An object of the API as JSON."""
+
+
+class CustomObject(ApiObject, frozen=True):
+    """As much of an object of any kind as shows that somebody has edited or deleted it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    kind: str = ""
 
 
 class LabelSelectorRequirement(ApiObject, frozen=True):

@@ -22,6 +22,7 @@ from shiplap.kubernetes.objects import (
     PodTemplateSpec,
     Volume,
 )
+from shiplap.kubernetes.timestamps import epoch
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label every namespace carries: its name."""
@@ -207,6 +208,28 @@ class CSINode(ApiObject, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
+
+
+class LeaseSpec(ApiObject, frozen=True):
+    holder_identity: str | None = ""
+    lease_duration_seconds: int | None = 0
+    renew_time: str | None = ""
+
+
+class Lease(ApiObject, frozen=True):
+    """Who of several processes leads; the leader renews it every few seconds."""
+
+    metadata: ObjectIdentity = ObjectIdentity()
+    spec: LeaseSpec = LeaseSpec()
+
+    def is_fresh(self, now: float, margin_s: float) -> bool:
+        """Whether it was renewed so lately that its holder may still be at work, or a successor about to take over.
+
+        Raises:
+            ValueError: its time cannot be read.
+        """
+        renewed = self.spec.renew_time
+        return bool(renewed) and now < epoch(renewed or "") + (self.spec.lease_duration_seconds or 0) + margin_s
 
 
 class VolumeAttachmentSource(ApiObject, frozen=True):

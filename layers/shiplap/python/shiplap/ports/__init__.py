@@ -6,7 +6,7 @@ tests/integration/contracts. Adapters translate and decide nothing. They raise o
 
 from __future__ import annotations
 
-from shiplap.ports.cluster import ClusterApi, KnownPods, WatchEvent
+from shiplap.ports.cluster import MANIFEST_KINDS, ClusterApi, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.ports.compute import (
     Compute,
     FleetOverride,
@@ -65,6 +65,7 @@ from shiplap.ports.stores import (
     FlightRecorder,
     FlightRecords,
     KnownCapacity,
+    ManifestStore,
     MemoryStore,
     SnapshotStore,
     StatusStore,
@@ -80,6 +81,7 @@ __all__ = [
     "FUTILE_FOR_S",
     "INSTALL_DIMENSION",
     "LONGEST_DELAY_S",
+    "MANIFEST_KINDS",
     "METRICS_NAMESPACE",
     "MISSED_FOR_S",
     "PILOT_LEASE_S",
@@ -107,6 +109,9 @@ __all__ = [
     "JoinLog",
     "KnownCapacity",
     "KnownPods",
+    "Listed",
+    "ManifestObjects",
+    "ManifestStore",
     "MemoryStore",
     "Meter",
     "Move",

@@ -7,9 +7,15 @@ from typing import Protocol
 
 import msgspec
 
-from shiplap.kubernetes.objects import Event, Node, Pod, Taint
+from shiplap.kubernetes.objects import CustomObject, Event, Node, Pod, RawObject, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.related_objects import PersistentVolumeClaim, Scalable, ScalableName, VolumeAttachment
+from shiplap.kubernetes.related_objects import (
+    Lease,
+    PersistentVolumeClaim,
+    Scalable,
+    ScalableName,
+    VolumeAttachment,
+)
 from shiplap.scheduling.model.snapshot import ClusterView
 
 
@@ -21,9 +27,30 @@ class WatchEvent(msgspec.Struct, frozen=True):
     """
 
     type: str
-    object: Pod | Node
+    object: Pod | Node | CustomObject
     resource_version: str
     unreadable: str = ""
+
+
+Listed = tuple[Pod, ...] | tuple[Node, ...] | tuple[CustomObject, ...]
+
+MANIFEST_KINDS = ("nodepools", "ec2nodeclasses", "nodeoverlays", "capacitybuffers")
+"""The kinds of manifests that can be watched."""
+
+
+class ManifestObjects(msgspec.Struct, frozen=True):
+    """The objects of a cluster that may be manifests, as its API server lists them."""
+
+    node_pools: tuple[RawObject, ...] = ()
+    node_classes: tuple[RawObject, ...] = ()
+    node_overlays: tuple[RawObject, ...] = ()
+    capacity_buffers: tuple[RawObject, ...] = ()
+    pod_templates: tuple[RawObject, ...] = ()
+
+    def all(self) -> Iterator[RawObject]:
+        """Every object, kind by kind."""
+        yield from (*self.node_pools, *self.node_classes, *self.node_overlays, *self.capacity_buffers)
+        yield from self.pod_templates
 
 
 KnownPods = Callable[[int, str], Sequence[Pod] | None]
@@ -70,7 +97,8 @@ class ClusterApi(Protocol):
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
         """Changes since a resourceVersion; ends at the timeout. Raises ResourceVersionGone.
 
-        `kind` is `pods` (those without a node), `nodes` or `bound` (unfinished pods that have one).
+        `kind` is `pods` (those without a node), `nodes`, `bound` (unfinished pods that have one), or one of
+        MANIFEST_KINDS.
         """
         ...
 
@@ -81,8 +109,23 @@ class ClusterApi(Protocol):
         """
         ...
 
-    def list_for_watch(self, kind: str) -> tuple[tuple[Pod, ...] | tuple[Node, ...], str]:
-        """Pending `pods` or all `nodes`, with the resourceVersion to watch from."""
+    def list_for_watch(self, kind: str) -> tuple[Listed, str]:
+        """Pending `pods`, all `nodes` or all of one of MANIFEST_KINDS, with the resourceVersion to watch from."""
+        ...
+
+    def manifest_objects(self) -> ManifestObjects:
+        """NodePools, EC2NodeClasses, NodeOverlays, CapacityBuffers, and PodTemplates if buffers name any.
+
+        Raises ObjectNotFound where the CRD of NodePools or EC2NodeClasses is missing; the other CRDs may be.
+        """
+        ...
+
+    def ending_definitions(self) -> tuple[str, ...]:
+        """Names of the CRDs of NodePools and EC2NodeClasses that are being deleted, with all their objects; sorted."""
+        ...
+
+    def lease(self, namespace: str, name: str) -> Lease | None:
+        """A Lease; None if there is none."""
         ...
 
     def patch_node(

@@ -215,8 +215,11 @@ class Compute(Protocol):
         """
         ...
 
-    def name(self, claim: NodeClaim) -> None:
-        """Tag a claim's instance, launched together with others, as its own; already gone is not an error."""
+    def name(self, claim: NodeClaim, *, keeps_name: bool = False) -> None:
+        """Tag a claim's instance, launched together with others, as its own; already gone is not an error.
+
+        With `keeps_name` its tag `Name` stays: the EC2NodeClass gives it one.
+        """
         ...
 
     def terminate(self, cluster: str, *instance_ids: str) -> None:

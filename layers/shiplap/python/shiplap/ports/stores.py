@@ -11,6 +11,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
+from shiplap.manifests.live_manifests import LiveManifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -75,6 +76,21 @@ class StatusStore(Protocol):
         ...
 
     def save(self, status: InstallStatus) -> None:
+        """Raises StoreError."""
+        ...
+
+
+class ManifestStore(Protocol):
+    """The manifests of clusters as they were last read from their API servers, in the bucket.
+
+    Functions that reach no API server decide on them.
+    """
+
+    def load(self, cluster: str) -> LiveManifests:
+        """Empty when there is nothing, or nothing that can be read: the cluster has it. Raises StoreError."""
+        ...
+
+    def save(self, cluster: str, manifests: LiveManifests) -> None:
         """Raises StoreError."""
         ...
 

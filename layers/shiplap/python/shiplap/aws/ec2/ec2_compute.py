@@ -111,8 +111,6 @@ class Ec2Compute:
         self._clock = clock
         self._sleep = sleep
         self._install = settings.install
-        classes = settings.manifests.node_classes
-        self._named_by_user = {item.metadata.name for item in classes if tags.NAME in item.spec.tags}
         self._neighbours: dict[str, dict[str, int]] = {}
         self._templates = LaunchTemplates(ec2)
         self._sweep_at = 0.0
@@ -316,14 +314,14 @@ class Ec2Compute:
         self._sweep_at = now + _TEMPLATE_SWEEP_S
         return sweep_templates(self._ec2, cluster, now, self._install)
 
-    def name(self, claim: NodeClaim) -> None:
-        """Tag a claim's instance as its own; one that is gone by now is no error. A Name that the user gave is kept.
+    def name(self, claim: NodeClaim, *, keeps_name: bool = False) -> None:
+        """Tag a claim's instance as its own; one that is gone by now is no error. A Name that it has may be kept.
 
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
         own = {tags.NODE_CLAIM: claim.name}
-        if claim.plan.node_class not in self._named_by_user:
+        if not keeps_name:
             own[tags.NAME] = claim.name
         try:
             self._ec2.create_tags(Resources=[claim.instance_id], Tags=tags.written(own))

@@ -40,11 +40,14 @@ class AmiResolver:
         ssm: Callable[[], SSMClient],
         clock: Callable[[], float],
         parameters: ExpiringCache[dict[str, str]],
+        owners: Sequence[str] = (),
     ) -> None:
+        """`owners` bounds whose images are taken: ids of accounts, `self` or `amazon`; anybody's where it is empty."""
         self._ec2 = ec2
         self._ssm = ssm
         self._clock = clock
         self._parameters = parameters
+        self._allowed_owners = tuple(owners)
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[Ami, ...]:
         """All AMIs of the node class in order of preference.
@@ -113,13 +116,23 @@ class AmiResolver:
         return self._images([{"Name": "image-id", "Values": wanted}], ()) if wanted else []
 
     def _images(self, filters: list[FilterTypeDef], owners: Sequence[str]) -> list[ImageTypeDef]:
-        request: dict[str, Any] = {"Owners": list(owners)} if owners else {}
+        of_owners = self._of_allowed(owners)
+        if self._allowed_owners and not of_owners:
+            return []
+        request: dict[str, Any] = {"Owners": list(of_owners)} if of_owners else {}
         available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
         with aws_errors("describe images"):
             pages = self._ec2.get_paginator("describe_images").paginate(
                 Filters=[*filters, available], IncludeDeprecated=True, **request
             )
             return [image for page in pages for image in page["Images"]]
+
+    def _of_allowed(self, owners: Sequence[str]) -> Sequence[str]:
+        """The owners that are asked for and allowed; all allowed ones where an EC2NodeClass names none."""
+        if not self._allowed_owners:
+            return owners
+        is_named = bool(owners) and owners != _DEFAULT_OWNERS
+        return [name for name in self._allowed_owners if not is_named or name in owners]
 
 
 def ordered_amis(amis: Iterable[Ami]) -> tuple[Ami, ...]:

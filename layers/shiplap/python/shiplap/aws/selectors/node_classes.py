@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -24,6 +24,7 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     Subnet,
 )
 from shiplap.instances.readiness import nodeclass_status
+from shiplap.manifests.allowed_resources import outside
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.settings import ClusterSettings
 
@@ -57,7 +58,7 @@ class NodeClassResolver:
         self._eks = eks
         self._iam = iam
         self._parameters: ExpiringCache[dict[str, str]] = ExpiringCache(_PARAMETERS_S, clock)
-        self._images = AmiResolver(ec2, ssm, clock, self._parameters)
+        self._images = AmiResolver(ec2, ssm, clock, self._parameters, settings.allowed.image_owners)
         self._control_plane: ExpiringCache[ControlPlane] = ExpiringCache(_CONTROL_PLANE_S, clock)
         self._amis: ExpiringCache[tuple[Ami, ...]] = ExpiringCache(_SELECTORS_S, clock)
         self._subnets: ExpiringCache[tuple[Subnet, ...]] = ExpiringCache(_SELECTORS_S, clock)
@@ -136,18 +137,25 @@ class NodeClassResolver:
             ),
             problems,
         )
+        bounds = self._settings.allowed
+        subnets = _bounded(subnets, bounds.subnets, nodeclass_status.SUBNETS, problems)
+        groups = _bounded(groups, bounds.security_groups, nodeclass_status.SECURITY_GROUPS, problems)
+        placements = _bounded(
+            (placement,) if placement else (), bounds.placement_groups, nodeclass_status.PLACEMENT_GROUP, problems
+        )
         os = FAMILIES[family].os if family else "linux"
         reserved = self._reservations.get(
             _key(name, spec.capacity_reservation_selector_terms, os),
             lambda: capacity_reservations.capacity_reservations(self._ec2, node_class, os),
         )
+        reserved = _bounded(reserved, bounds.capacity_reservations, nodeclass_status.CAPACITY_RESERVATIONS, problems)
         return ResolvedNodeClass(
             name=name,
             family=family,
             amis=amis or (),
-            subnets=subnets or (),
-            security_groups=tuple(group.id for group in groups or ()),
-            security_group_names=tuple(group.name for group in groups or ()),
+            subnets=subnets,
+            security_groups=tuple(group.id for group in groups),
+            security_group_names=tuple(group.name for group in groups),
             instance_profile=self._instance_profile(node_class),
             cluster_endpoint=plane.endpoint,
             cluster_ca=plane.ca,
@@ -155,7 +163,7 @@ class NodeClassResolver:
             cluster_dns=plane.dns,
             kubernetes_version=plane.version,
             capacity_reservations=reserved,
-            placement_group=placement,
+            placement_group=placements[0] if placements else None,
             problems=tuple(problems),
         )
 
@@ -179,6 +187,22 @@ def _part(condition: str, fetch: Callable[[], _Found], problems: list[NodeClassP
     except NodeClassNotReady as error:
         problems.append(NodeClassProblem(condition, error.code, str(error)))
         return None
+
+
+_Selected = TypeVar("_Selected", Subnet, SecurityGroup, CapacityReservation, PlacementGroup)
+
+
+def _bounded(
+    selected: Sequence[_Selected] | None, allowed: Sequence[str], condition: str, problems: list[NodeClassProblem]
+) -> tuple[_Selected, ...]:
+    """What a selector matches, none of it if there is anything among it that the cluster may not use."""
+    matched = tuple(selected or ())
+    refused = outside([each.id for each in matched], allowed)
+    if not refused:
+        return matched
+    text = f"selects {', '.join(refused)}, which shiplap.yaml does not allow in this cluster"
+    problems.append(NodeClassProblem(condition, "NotAllowed", text))
+    return ()
 
 
 def _key(name: str, terms: object, version: str = "") -> bytes:

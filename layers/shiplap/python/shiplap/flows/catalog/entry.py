@@ -9,6 +9,7 @@ from typing import Any
 
 from shiplap.flows.catalog.refresh import inspect_all, refresh
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
+from shiplap.flows.live_manifests import stored_settings
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
@@ -23,5 +24,6 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             fresh = event.get("kind") != "inspect"
             known[region] = refresh(install.catalog_source(region), store, install.meter) if fresh else store.load()
         contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
-        inspect_all(contexts, known, install.status)
+        current = [(stored_settings(cluster, context), context) for cluster, context in contexts]
+        inspect_all(current, known, install.status)
         return {region: len(catalog.types) for region, catalog in known.items()}

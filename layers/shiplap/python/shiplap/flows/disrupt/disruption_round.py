@@ -104,6 +104,8 @@ class _Round:
             self._context.meter.count("InvocationsPaused")
             _LOG.info("paused", extra={"cluster": self._settings.name})
             return DisruptionReport()
+        if self._settings.suspended:
+            return DisruptionReport()
         self._remove_leftover_taints(self._advance(self._commands))
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
@@ -247,6 +249,7 @@ class _Round:
             histories=histories,
             busy=busy,
             settings=self._settings.disruption,
+            unsettled_pools=self._settings.unsettled_pools,
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)

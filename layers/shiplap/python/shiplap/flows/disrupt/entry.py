@@ -12,6 +12,7 @@ from shiplap.errors import UnknownCluster
 from shiplap.flows import batch, claim_events
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
+from shiplap.flows.live_manifests import KnownManifests, listed_settings
 from shiplap.flows.turns import IdleClusters, Turns, needs_disruption
 from shiplap.settings import ClusterSettings
 
@@ -36,6 +37,7 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
     for one.
     """
     clock, idle, last = install.clock, install.warm.of(IdleClusters), install.warm.of(LastDecisions)
+    known = install.warm.of(KnownManifests)
     done: Counter[str] = Counter()
     now = clock.now()
     turns = Turns(
@@ -47,7 +49,9 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
     )
 
     def flow(cluster: ClusterSettings) -> None:
-        report = disrupt(cluster, install.context(cluster), install.memory, decision_of=last.of[cluster.name])
+        ports = install.context(cluster)
+        current = listed_settings(cluster, ports, known)
+        report = disrupt(current, ports, install.memory, decision_of=last.of[cluster.name])
         done.update(begun=len(report.begun), done=len(report.done), undone=len(report.undone))
 
     def hand_on(cluster: ClusterSettings, _since: float) -> None:

@@ -14,6 +14,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
+from shiplap.flows.live_manifests import stored_settings
 from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
 from shiplap.manifests import shiplap_annotations
@@ -76,7 +77,8 @@ def interrupt(
             meter.count("UnknownClusters")
             _LOG.warning("dropped: %s", error, extra=facts(claim))
             continue
-        handle_notice(claim.name, notice, cluster, context_of(cluster))
+        context = context_of(cluster)
+        handle_notice(claim.name, notice, stored_settings(cluster, context), context)
 
 
 def handle_notice(name: str, notice: Notice, settings: ClusterSettings, context: FlowContext) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from shiplap.flows import batch
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.lifecycle.lifecycle import visit_claims
+from shiplap.flows.live_manifests import stored_settings
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Due, Turns, check_answers
 from shiplap.settings import ClusterSettings
@@ -24,7 +25,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         return check_answers(install.context(due.cluster))
 
     def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
-        visit_claims(cluster, hints, install.context(cluster))
+        ports = install.context(cluster)
+        visit_claims(stored_settings(cluster, ports), hints, ports)
         return ""
 
     with install.reporting(context.aws_request_id):

@@ -7,6 +7,7 @@ from typing import Any
 
 from shiplap.flows import batch, claim_events
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
+from shiplap.flows.live_manifests import KnownManifests, listed_settings
 from shiplap.flows.messages import TURN_MISSED, PodsPending, Sweep, for_schedule
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, check_answers, needs_sweep
@@ -31,6 +32,7 @@ class SweepTimes:
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, Any]:
     """A batch of SQS records in, the messages to deliver again out."""
     clock, idle, swept = install.clock, install.warm.of(IdleClusters), install.warm.of(SweepTimes)
+    known = install.warm.of(KnownManifests)
     deadline = clock.now() + context.get_remaining_time_in_millis() / 1000
 
     def probe(due: Due) -> bool:
@@ -44,7 +46,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         if any(isinstance(hint, Sweep) for hint in hints):
             swept.note(cluster.name, clock.now())
         ports = install.context(cluster)
-        return schedule(cluster, hints, ports, owner=context.aws_request_id, deadline=until).unfinished
+        current = listed_settings(cluster, ports, known, keep=True)
+        return schedule(current, hints, ports, owner=context.aws_request_id, deadline=until).unfinished
 
     def hand_on(cluster: ClusterSettings, since: float) -> None:
         """By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those."""

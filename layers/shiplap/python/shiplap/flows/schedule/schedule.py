@@ -39,9 +39,10 @@ from shiplap.flows.schedule.launch_trials import dry_run_launches
 from shiplap.flows.schedule.resume import orphans, resume
 from shiplap.flows.sweep.sweep import sweep
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -112,7 +113,7 @@ def schedule(
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
     run = _Run(settings, attempt, origin, context, sweeping=sweeping)
     report = run.until_done(named=_named_pods(hints))
-    if sweeping and not report.unfinished:
+    if sweeping and not report.unfinished and not settings.suspended:
         dry_run_launches(settings, context, deadline=deadline)
     return report
 
@@ -367,6 +368,10 @@ class _Run:
 
     def _round(self, inputs: DecisionInputs) -> bool:
         """Resume what was begun, else plan and launch; whether nothing is left for another round."""
+        if self._settings.suspended:
+            reason = f"nothing is launched now: {self._settings.suspended}"
+            self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
+            return True
         inputs = self._without_held_pods(inputs)
         orphaned = self._orphaned(inputs)
         if not orphaned and not inputs.has_pending_pods and not may_launch_without_pods(self._settings.manifests):
@@ -521,10 +526,15 @@ class _Run:
             "scheduled",
             extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
         )
-        name_instances(self._results.unnamed, self._context)  # here and below, so that no launch waits for it
+        # Here and below, so that no launch waits for it.
+        name_instances(self._results.unnamed, self._settings, self._context)
         if self._unschedulable:
             publish_unschedulable(self._settings.name, self._unschedulable, self._context)
         return report
+
+
+def _reference(pod: Pod) -> PodReference:
+    return PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 def _strategies(pools: Sequence[NodePool]) -> dict[str, str]:

@@ -85,7 +85,8 @@ def sweep(
     """
     cluster = _SweptCluster(settings, nodes, context, types_for, inputs)
     for chore in CHORES:
-        chore(cluster)
+        if not (settings.suspended and chore in _ENDING_NODES):
+            chore(cluster)
     return cluster.refusals
 
 
@@ -179,7 +180,7 @@ def _overdue(claim: NodeClaim, alive: set[str], now: float) -> str:
 def name_untagged_instances(cluster: _SweptCluster) -> None:
     """Tag instances that were launched together with the names of their claims."""
     owners = (cluster.owners.of(instance) for instance in cluster.instances if not instance.claim)
-    name_instances([claim for claim in owners if claim is not None], cluster.context)
+    name_instances([claim for claim in owners if claim is not None], cluster.settings, cluster.context)
 
 
 def correct_networks(cluster: _SweptCluster) -> None:
@@ -258,3 +259,6 @@ CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     record_pods_refused,
 )
 """What a sweep does, in this order. Timers come before what may fail for one kind of objects."""
+
+_ENDING_NODES = (leave_capacity_blocks, repair)
+"""What is left out while a cluster is suspended: nothing could take the place of these nodes."""

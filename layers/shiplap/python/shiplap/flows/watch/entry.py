@@ -33,4 +33,6 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
                 install.meter.count("UnknownClusters")
                 _LOG.warning("dropped: %s", error)
         pods = PodMemory(most_pods(install.memory_mib, len(contexts)))
-        return {"told": watch_all(contexts, deadline=install.clock.now() + lasts_s, pause=install.pause, room=pods)}
+        live = [name for name in contexts if install.served.cluster(name).live_manifests]
+        deadline = install.clock.now() + lasts_s
+        return {"told": watch_all(contexts, deadline=deadline, pause=install.pause, room=pods, live=live)}

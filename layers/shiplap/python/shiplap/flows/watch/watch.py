@@ -7,7 +7,7 @@ then there is nothing left to do for it. Without a successor it goes on until it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Event, Thread
 
 from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper
@@ -15,8 +15,8 @@ from shiplap.cluster.watcher import ChangeBatch, change_batches
 from shiplap.errors import ClustersNotServed, ShiplapError
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
-from shiplap.flows.messages import UNSCHEDULABLE
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
+from shiplap.kubernetes.objects import CustomObject, Node, Pod
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import BusEvent
 
@@ -42,6 +42,7 @@ def watch_all(
     deadline: float,
     pause: Callable[[float], None],
     room: PodMemory | None = None,
+    live: Collection[str] = (),
 ) -> int:
     """Watch clusters side by side, each in threads of its own, so that none waits for another.
 
@@ -50,6 +51,7 @@ def watch_all(
         deadline: epoch seconds.
         pause: waits seconds.
         room: how many pods there is memory for, of all clusters together.
+        live: names of clusters whose manifests are watched, too.
 
     Returns:
         How many events were told.
@@ -57,7 +59,10 @@ def watch_all(
     Raises:
         ClustersNotServed: at the end, if the watch of some cluster had to be given up at least once.
     """
-    watches = [_Watch(name, context, deadline, pause, room) for name, context in sorted(contexts.items())]
+    watches = [
+        _Watch(name, context, deadline, pause, room, manifests=name in live)
+        for name, context in sorted(contexts.items())
+    ]
     threads = [Thread(target=watch.run, name=f"watch-{watch.cluster}", daemon=True) for watch in watches]
     for watch, thread in zip(watches, threads, strict=True):
         thread.start()
@@ -80,12 +85,15 @@ class _Watch:
         deadline: float,
         pause: Callable[[float], None],
         room: PodMemory | None,
+        *,
+        manifests: bool,
     ) -> None:
         self.cluster = cluster
         self.told = 0
         self.given_up = False
         self.established = Event()
         self._context, self._deadline, self._pause, self._room = context, deadline, pause, room
+        self._manifests = manifests
 
     def run(self) -> None:
         """The body of its thread."""
@@ -116,6 +124,7 @@ class _Watch:
             pause=self._pause,
             room=self._room,
             established=self.established,
+            manifests=self._manifests,
         )
 
 
@@ -127,6 +136,7 @@ def watch(
     pause: Callable[[float], None],
     room: PodMemory | None = None,
     established: Event | None = None,
+    manifests: bool = False,
 ) -> int:
     """Publish hints and keep the cluster's compact snapshot, until the deadline or until a successor has taken over.
 
@@ -137,6 +147,7 @@ def watch(
         pause: waits between tries of a broken connection, seconds.
         room: how many pods there is memory for; of a cluster that does not fit no snapshot is kept.
         established: is set once it is known what was there at the start.
+        manifests: whether they are watched, too.
 
     Returns:
         How many events were told.
@@ -150,7 +161,7 @@ def watch(
         keeper = SnapshotKeeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
-        return _publish_hints(cluster, context, deadline, pause, keeper, established or Event())
+        return _publish_hints(cluster, context, deadline, pause, keeper, established or Event(), manifests=manifests)
     finally:
         stop.set()
         for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
@@ -164,6 +175,8 @@ def _publish_hints(
     pause: Callable[[float], None],
     keeper: SnapshotKeeper | None,
     established: Event,
+    *,
+    manifests: bool,
 ) -> int:
     told = 0
 
@@ -179,6 +192,7 @@ def _publish_hints(
         pause=pause,
         established=begun,
         retired=keeper.retired if keeper is not None else None,
+        manifests=manifests,
     ):
         hints = hints_of(cluster, batch, context.clock.now())
         context.publish(*hints)
@@ -190,6 +204,7 @@ def _publish_hints(
                 "pods": len(batch.pods),
                 "joined": [node.metadata.name for node in batch.joined],
                 "ready": [node.metadata.name for node in batch.ready],
+                **({"manifests": [item.metadata.name for item in batch.manifests]} if batch.manifests else {}),
             },
         )
     return told
@@ -201,13 +216,17 @@ def most_pods(memory_mib: int, clusters: int = 1) -> int:
 
 
 def hints_of(cluster: str, batch: ChangeBatch, now: float) -> list[BusEvent]:
-    """One event for all pods of a batch, and one for every node that joined or became ready."""
+    """One event for all pods of a batch, one for all manifests, and one for every node that joined or became ready."""
     hints = []
     if batch.pods:
         pods = [PodReference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in batch.pods]
         newest = max(batch.pods, key=lambda pod: (len(_version(pod)), _version(pod)))
         event_id = f"{cluster}/pods/{_version(newest)}"
         hints.append(claim_events.pods_pending(cluster, pods, UNSCHEDULABLE, now, event_id=event_id, source="watch"))
+    if batch.manifests:
+        newest_edit = max(map(_version, batch.manifests), key=lambda version: (len(version), version))
+        event_id = f"{cluster}/manifests/{newest_edit}"
+        hints.append(claim_events.pods_pending(cluster, (), MANIFESTS_CHANGED, now, event_id=event_id, source="watch"))
     hints += [_of_node(cluster, node, now, ready=False) for node in batch.joined]
     hints += [_of_node(cluster, node, now, ready=True) for node in batch.ready]
     return hints
@@ -220,5 +239,5 @@ def _of_node(cluster: str, node: Node, now: float, *, ready: bool) -> BusEvent:
     )
 
 
-def _version(item: Pod | Node) -> str:
+def _version(item: Pod | Node | CustomObject) -> str:
     return item.metadata.resource_version

@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.manifests.custom_resources import (
-    CapacityBuffer,
-    EC2NodeClass,
-    Manifests,
-    NodeOverlay,
-    NodePool,
-    PodTemplate,
-)
-from shiplap.manifests.decoding import Problem, decode, field_name
+from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, NodePool, PodTemplate
+from shiplap.manifests.decoding import Problem, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_file
-from shiplap.manifests.validation import buffer_rules, nodeclass_rules, nodeoverlay_rules, nodepool_rules
-
-Manifest = NodePool | EC2NodeClass | NodeOverlay | CapacityBuffer | PodTemplate
-BUFFERS = "autoscaling.x-k8s.io"
-
-
-_Rules = Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    """`admission` is what an API server refuses beyond the shape, `usability` what it accepts and is wrong."""
-
-    version: str
-    type: type[Manifest]
-    admission: _Rules
-    usability: _Rules
-
-
-_KINDS = {
-    ("karpenter.sh", "NodePool"): _Kind("v1", NodePool, nodepool_rules.admission_problems, nodepool_rules.problems_of),
-    ("karpenter.k8s.aws", "EC2NodeClass"): _Kind(
-        "v1", EC2NodeClass, nodeclass_rules.admission_problems, nodeclass_rules.problems_of
-    ),
-    ("karpenter.sh", "NodeOverlay"): _Kind(
-        "v1alpha1", NodeOverlay, nodeoverlay_rules.admission_problems, nodeoverlay_rules.problems_of
-    ),
-    (BUFFERS, "CapacityBuffer"): _Kind(
-        "v1beta1", CapacityBuffer, buffer_rules.admission_problems, buffer_rules.problems_of
-    ),
-    ("", "PodTemplate"): _Kind(
-        "v1", PodTemplate, buffer_rules.template_admission_problems, buffer_rules.template_problems
-    ),
-}
-_GROUPS = frozenset(group for group, _ in _KINDS if group)
+from shiplap.manifests.validation import nodepool_rules
+from shiplap.manifests.validation.manifest_check import (
+    MANIFEST_GROUPS,
+    Manifest,
+    check_object,
+    group_and_version,
+    is_manifest_kind,
+    sorted_manifests,
+)
 
 
 class ManifestReport(msgspec.Struct, frozen=True):
@@ -131,54 +98,18 @@ def check_documents(documents: Sequence[Document], replacing: Sequence[Document]
     ]
     located.sort(key=lambda item: (item[0], item[1].line))
     return ManifestReport(
-        manifests=_sorted(manifest for _, manifest in found),
+        manifests=sorted_manifests(manifest for _, manifest in found),
         problems=tuple(problem for _, problem in located),
         checked=len(ours),
         skipped=len(documents) - len(ours),
     )
 
 
-def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem], list[Problem]]:
-    """A manifest by itself: typed, what an API server with upstream's CRDs refuses, and what it accepts and is wrong.
-
-    There is no manifest where a field has the wrong type or is missing.
-    """
-    missing = [field for field in ("apiVersion", "kind") if not isinstance(data.get(field), str)]
-    if missing:
-        return None, [((field,), "required field is missing or not text") for field in missing], []
-    group, version = _group_and_version(data)
-    kind = _KINDS.get((group, data["kind"]))
-    if kind is None:
-        readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
-        return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}")], []
-    if version != kind.version:
-        return None, [(("apiVersion",), f"{group}/{version} is not read; write it as {group}/{kind.version}")], []
-    manifest, refused = decode(data, kind.type)
-    if manifest is None:
-        return None, refused, []
-    refused = _first_of_each_place([*refused, *kind.admission(manifest, data)])
-    both = _first_of_each_place([*refused, *kind.usability(manifest, data)])
-    return manifest, refused, both[len(refused) :]
-
-
-def _first_of_each_place(problems: Iterable[Problem]) -> list[Problem]:
-    first: dict[tuple[str | int, ...], Problem] = {}
-    for problem in problems:
-        first.setdefault(problem[0], problem)
-    return list(first.values())
-
-
-def _group_and_version(data: Mapping[str, Any]) -> tuple[str, str]:
-    api_version = data.get("apiVersion")
-    group, _, version = api_version.rpartition("/") if isinstance(api_version, str) else ("", "", "")
-    return group, version
-
-
 def _is_foreign(document: Document) -> bool:
     """An object that other tools read; one that does not say what it is, is not foreign but wrong."""
     said = all(isinstance(document.data.get(field), str) and document.data[field] for field in ("apiVersion", "kind"))
-    group = _group_and_version(document.data)[0]
-    return said and group not in _GROUPS and (group, document.data["kind"]) not in _KINDS
+    group = group_and_version(document.data)[0]
+    return said and group not in MANIFEST_GROUPS and not is_manifest_kind(group, document.data["kind"])
 
 
 def _transition_problems(manifest: Manifest, before: Manifest | None) -> Iterator[Problem]:
@@ -222,14 +153,3 @@ def _missing_node_classes(
                     document,
                     (path, f"there is no EC2NodeClass {name!r} among the manifests: {', '.join(sorted(known))}"),
                 )
-
-
-def _sorted(manifests: Iterable[Manifest]) -> Manifests:
-    by_name = sorted(manifests, key=lambda manifest: (manifest.metadata.name, manifest.metadata.namespace))
-    return Manifests(
-        node_pools=tuple(manifest for manifest in by_name if isinstance(manifest, NodePool)),
-        node_classes=tuple(manifest for manifest in by_name if isinstance(manifest, EC2NodeClass)),
-        node_overlays=tuple(manifest for manifest in by_name if isinstance(manifest, NodeOverlay)),
-        capacity_buffers=tuple(manifest for manifest in by_name if isinstance(manifest, CapacityBuffer)),
-        pod_templates=tuple(manifest for manifest in by_name if isinstance(manifest, PodTemplate)),
-    )

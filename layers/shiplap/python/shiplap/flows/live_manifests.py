@@ -1,0 +1,148 @@
+"""The settings of a cluster whose manifests are those of its API server, with the manifests as they are now.
+
+Nothing that cannot be read is taken for deleted: where the lists fail, are empty, or their CRDs are being deleted,
+nothing is launched and no node is disrupted until they can be read again. The same holds while Karpenter holds its
+lease, because it launches for the same pods. What was read is kept in the bucket, for functions that reach no API
+server.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shiplap.errors import ClusterError
+from shiplap.flows.context import FlowContext
+from shiplap.kubernetes.objects import RawObject
+from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from shiplap.manifests.validation.live_objects import CheckedManifest
+
+_LOG = logging.getLogger(__name__)
+
+LEASE_MARGIN_S = 60.0
+"""For how long after its end a lease still counts, in seconds: a Karpenter that is being replaced takes it again."""
+
+STORED_S = 60.0
+"""How long a process trusts what it knows of the bucket, in seconds: other processes write there, too."""
+
+_NODE_POOL = "NodePool"
+
+
+class KnownManifests:
+    """What a process remembers of the manifests of clusters: most are the same in the next invocation."""
+
+    def __init__(self) -> None:
+        self._checked: dict[str, dict[tuple[str, str], CheckedManifest]] = {}
+        self._stored: dict[str, tuple[float, LiveManifests]] = {}
+
+    def read(self, settings: ClusterSettings, context: FlowContext) -> LiveManifests:
+        """The manifests as the API server has them; each version of an object is checked once. Raises ClusterError."""
+        from shiplap.manifests.validation.live_objects import (  # noqa: PLC0415 - only for live manifests
+            check_live_object,
+            live_manifests,
+            own_objects,
+        )
+
+        before = self._checked.get(settings.name, {})
+        checked: dict[tuple[str, str], CheckedManifest] = {}
+        for item in own_objects(context.cluster.manifest_objects().all()):
+            key = _version_of(item)
+            checked[key] = before.get(key) or check_live_object(item, settings.allowed)
+        self._checked[settings.name] = checked
+        return live_manifests(checked.values())
+
+    def with_ages(self, live: LiveManifests, settings: ClusterSettings, context: FlowContext) -> LiveManifests:
+        """The same with the time since when each object says what it says; written to the bucket if that is news.
+
+        Raises:
+            StoreError: the bucket cannot be read or written.
+        """
+        assert context.manifests is not None  # noqa: S101 - whoever keeps manifests has the store
+        now = context.clock.now()
+        known_at, stored = self._stored.get(settings.name, (float("-inf"), LiveManifests()))
+        if now >= known_at + STORED_S or not live.says_the_same(stored):
+            stored = context.manifests.load(settings.name)
+            if not live.says_the_same(stored):
+                stored = live.with_ages(stored, now)
+                context.manifests.save(settings.name, stored)
+            self._stored[settings.name] = (now, stored)
+        return live.with_ages(stored, now)
+
+
+def listed_settings(
+    settings: ClusterSettings, context: FlowContext, known: KnownManifests, *, keep: bool = False
+) -> ClusterSettings:
+    """The settings with the manifests that the cluster has now, or with a `suspended` and those it had last.
+
+    Args:
+        settings: the cluster as it was deployed; without live manifests it is returned as it is.
+        context: `cluster` and `manifests` are used.
+        known: what this process remembers.
+        keep: whether what was read is to be written to the bucket.
+
+    Raises:
+        StoreError: the bucket cannot be read or written.
+    """
+    if not settings.live_manifests:
+        return settings
+    try:
+        live = known.read(settings, context)
+        reason = _suspension(live, settings, context)
+    except ClusterError as error:
+        return _suspended(stored_settings(settings, context), f"manifests cannot be read: {error}", context)
+    now = context.clock.now()
+    aged = known.with_ages(live, settings, context) if keep else live.with_ages(_stored(settings, context), now)
+    for refused in live.refused:
+        context.meter.count("ManifestsRefused")
+        _LOG.warning(
+            "%s %s is not used: %s", refused.kind, refused.name, refused.reasons[0], extra={"cluster": settings.name}
+        )
+    current = replace(settings, manifests=live.manifests, unsettled_pools=aged.unsettled_pools(now))
+    return _suspended(current, reason, context) if reason else current
+
+
+def stored_settings(settings: ClusterSettings, context: FlowContext) -> ClusterSettings:
+    """The settings with the manifests that were read last. Raises StoreError."""
+    if not settings.live_manifests:
+        return settings
+    return replace(settings, manifests=_stored(settings, context).manifests)
+
+
+def _stored(settings: ClusterSettings, context: FlowContext) -> LiveManifests:
+    return context.manifests.load(settings.name) if context.manifests is not None else LiveManifests()
+
+
+def _suspended(settings: ClusterSettings, reason: str, context: FlowContext) -> ClusterSettings:
+    context.meter.count("ClustersSuspended")
+    _LOG.warning("nothing is launched and no node is disrupted: %s", reason, extra={"cluster": settings.name})
+    return replace(settings, suspended=reason)
+
+
+def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowContext) -> str:
+    """Why nothing is to be launched or disrupted by these manifests; empty if nothing speaks against it."""
+    there_are_pools = any(item.kind == _NODE_POOL and not item.is_deleted for item in live.observed)
+    if not there_are_pools or any(item.is_deleted for item in live.observed):
+        ending = context.cluster.ending_definitions()
+        if ending:
+            return f"CRDs are being deleted: {', '.join(ending)}"
+    if not there_are_pools:
+        return "the cluster has no NodePool of EC2NodeClasses"
+    namespace, _, name = settings.karpenter_lease.partition("/")
+    lease = context.cluster.lease(namespace, name)
+    try:
+        held = lease is not None and lease.is_fresh(context.clock.now(), LEASE_MARGIN_S)
+    except ValueError as error:
+        return f"the lease {settings.karpenter_lease} cannot be read: {error}"
+    holder = lease.spec.holder_identity if lease is not None else ""
+    return f"Karpenter holds the lease {settings.karpenter_lease}: {holder or 'nobody'}" if held else ""
+
+
+def _version_of(item: RawObject) -> tuple[str, str]:
+    metadata = item.get("metadata")
+    about = metadata if isinstance(metadata, dict) else {}
+    return str(about.get("uid", "")), str(about.get("resourceVersion", ""))

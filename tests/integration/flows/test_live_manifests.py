@@ -1,0 +1,321 @@
+"""Manifests that are read from the cluster: edits decide at once, and what cannot be read stops everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.errors import ClusterDenied, ClusterUnreachable, ObjectNotFound, StoreError
+from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
+from shiplap.flows.live_manifests import LEASE_MARGIN_S, KnownManifests, listed_settings, stored_settings
+from shiplap.flows.messages import PodsPending, Sweep
+from shiplap.flows.schedule.schedule import ScheduleReport
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.allowed_resources import AllowedResources
+from shiplap.manifests.live_manifests import SETTLED_S, LiveManifests
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.settings import ClusterSettings
+from shiplap_lab.fakes.stores import FakeManifests, FakeMemory
+from tests.integration.flows.stage import FLEX_FIRST, Stage
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS
+
+AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+LEASE = "karpenter-leader-election"
+
+
+class LiveStage(Stage):
+    """A stage whose NodePools and EC2NodeClass are objects of its API server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = FakeManifests(self.faults)
+        self.context = replace(self.context, manifests=self.store)
+        self.deployed: ClusterSettings = replace(
+            self.settings,
+            manifests=type(self.settings.manifests)(),
+            live_manifests=True,
+            allowed=AllowedResources(node_roles=("node",)),
+        )
+        self.known = KnownManifests()
+        self.memory = FakeMemory()
+        self.server.create("ec2nodeclasses", EC2_NODE_CLASS)
+        for pool in FLEX_FIRST:
+            self.server.create("nodepools", written(pool))
+
+    def read(self, *, keep: bool = True) -> ClusterSettings:
+        """What an invocation decides with."""
+        self.settings = listed_settings(self.deployed, self.context, self.known, keep=keep)
+        return self.settings
+
+    def schedule(self, *hints: PodsPending | Sweep, **options: Any) -> ScheduleReport:
+        self.read()
+        return super().schedule(*hints, **options)
+
+    def disrupt(self) -> DisruptionReport:
+        return disrupt(self.read(keep=False), self.context, self.memory)
+
+    def edit(self, pool: str, **spec: Any) -> None:
+        self.server.patch("nodepools", pool, {"spec": spec})
+
+    def pools(self) -> list[str]:
+        return [pool.metadata.name for pool in self.read().manifests.node_pools]
+
+
+def written(pool: msgspec.Struct) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pool))
+    body["spec"]["template"]["spec"]["nodeClassRef"] = {
+        "group": "karpenter.k8s.aws",
+        "kind": "EC2NodeClass",
+        "name": "default",
+    }
+    if not body["spec"].get("weight"):
+        body["spec"].pop("weight", None)
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", **body}
+
+
+def lease(renewed_at: float, holder: str = "karpenter-abc") -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": rfc3339(renewed_at)}
+    return {"metadata": {"name": LEASE, "namespace": "kube-system"}, "spec": spec}
+
+
+@pytest.fixture
+def stage() -> LiveStage:
+    return LiveStage()
+
+
+class TestReading:
+    def test_pods_get_nodes_from_what_the_cluster_says(self, stage: LiveStage) -> None:
+        stage.add_pods(3)
+        stage.play_on()
+        assert {claim.plan.node_pool for claim in stage.claims()} == {"flex"}
+
+    def test_an_edit_counts_in_the_next_invocation(self, stage: LiveStage) -> None:
+        stage.edit("fallback", weight=90)
+        stage.add_pods(1)
+        stage.schedule()
+        assert [claim.plan.node_pool for claim in stage.claims()] == ["fallback"]
+
+    def test_a_wrong_pool_stops_itself_only(self, stage: LiveStage) -> None:
+        rule = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["many", "few"], "minValues": 3}
+        stage.server.patch("nodepools", "flex", {"spec": {"template": {"spec": {"requirements": [rule]}}}})
+        stage.add_pods(1)
+        stage.schedule()
+        assert [claim.plan.node_pool for claim in stage.claims()] == ["fallback"]
+        assert stage.meter.counts["ManifestsRefused"] >= 1
+
+    def test_a_node_class_with_another_clusters_role_launches_nothing(self, stage: LiveStage) -> None:
+        stage.server.patch("ec2nodeclasses", "default", {"spec": {"role": "other-cluster-node"}})
+        stage.add_pods(1)
+        assert stage.schedule().launched == ()
+        assert stage.claims() == ()
+        assert stage.compute.alive() == ()
+
+    def test_pools_of_other_providers_are_not_ours(self, stage: LiveStage) -> None:
+        for name in ("general-purpose", "system"):
+            body = written(FLEX_FIRST[0])
+            body["metadata"]["name"] = name
+            body["spec"]["template"]["spec"]["nodeClassRef"] = AUTO_MODE
+            stage.server.create("nodepools", body)
+        assert stage.pools() == ["fallback", "flex"]
+        assert "ManifestsRefused" not in stage.meter.counts
+
+    def test_a_pool_that_is_being_deleted_launches_nothing(self, stage: LiveStage) -> None:
+        stage.server.patch("nodepools", "flex", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+        stage.server.delete("nodepools", "flex")
+        stage.add_pods(1)
+        stage.schedule()
+        assert [claim.plan.node_pool for claim in stage.claims()] == ["fallback"]
+
+    def test_each_version_of_an_object_is_checked_once(self, stage: LiveStage, monkeypatch: pytest.MonkeyPatch) -> None:
+        from shiplap.manifests.validation import live_objects  # noqa: PLC0415 - only here
+
+        checked: list[str] = []
+        check = live_objects.check_live_object
+        monkeypatch.setattr(
+            live_objects,
+            "check_live_object",
+            lambda item, allowed: checked.append(item["metadata"]["name"]) or check(item, allowed),
+        )
+        for _ in range(3):
+            stage.read()
+        stage.edit("flex", weight=3)
+        stage.read()
+        assert checked == ["fallback", "flex", "default", "flex"]
+
+
+UNREADABLE: Mapping[str, Exception] = {
+    "denied": ClusterDenied("forbidden", status=403),
+    "away": ClusterUnreachable("no answer", status=503),
+    "without CRDs": ObjectNotFound("the server could not find the requested resource", status=404),
+}
+
+
+class TestSuspension:
+    """Nothing is launched, nothing ends."""
+
+    def serve(self, stage: LiveStage) -> None:
+        stage.add_pods(2)
+        stage.play_on()
+
+    def minutes(self, stage: LiveStage, number: int = 10) -> Sequence[str]:
+        reasons = []
+        for _ in range(number):
+            stage.clock.advance(60)
+            stage.sweep()
+            reasons.append(stage.settings.suspended)
+            stage.attend(*stage.due())
+            report = stage.disrupt()
+            assert (report.begun, report.proposed) == ((), 0)
+        return reasons
+
+    def assert_suspended(self, stage: LiveStage, reason: str) -> None:
+        nodes = {instance.id for instance in stage.compute.alive()}
+        stage.add_pods(1, cpu="6", prefix="late")
+        reasons = self.minutes(stage)
+        assert all(reason in each for each in reasons)
+        assert {instance.id for instance in stage.compute.alive()} == nodes
+        assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
+        assert stage.meter.counts["ClustersSuspended"] == 20
+        (event,) = [each for each in stage.server.list("events").items if each["involvedObject"]["name"] == "late-000"]
+        assert "nothing is launched now" in event["message"]
+
+    @pytest.mark.parametrize("error", UNREADABLE.values(), ids=UNREADABLE)
+    def test_a_list_that_fails(self, stage: LiveStage, error: Exception) -> None:
+        self.serve(stage)
+        for number in range(1, 40):
+            stage.faults.on("before", "cluster.manifest_objects", error, nth=number)
+        self.assert_suspended(stage, "manifests cannot be read: ")
+
+    def test_pools_that_are_suddenly_absent(self, stage: LiveStage) -> None:
+        self.serve(stage)
+        for pool in ("flex", "fallback"):
+            stage.server.delete("nodepools", pool)
+        self.assert_suspended(stage, "has no NodePool")
+
+    def test_a_definition_that_ends(self, stage: LiveStage) -> None:
+        self.serve(stage)
+        name = "nodepools.karpenter.sh"
+        finalizers = ["customresourcecleanup.apiextensions.k8s.io"]
+        stage.server.create("customresourcedefinitions", {"metadata": {"name": name, "finalizers": finalizers}})
+        stage.server.delete("customresourcedefinitions", name)
+        stage.server.delete("nodepools", "flex")
+        stage.server.patch("nodepools", "fallback", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+        stage.server.delete("nodepools", "fallback")
+        self.assert_suspended(stage, f"CRDs are being deleted: {name}")
+
+    def test_one_pool_that_is_absent_ends_none_of_its_nodes(self, stage: LiveStage) -> None:
+        self.serve(stage)
+        stage.server.delete("nodepools", "flex")
+        nodes = {instance.id for instance in stage.compute.alive()}
+        self.minutes(stage, 90)
+        assert {instance.id for instance in stage.compute.alive()} == nodes
+
+    def test_everything_goes_on_when_they_can_be_read_again(self, stage: LiveStage) -> None:
+        self.serve(stage)
+        stage.faults.on("before", "cluster.manifest_objects", ClusterDenied("forbidden", status=403))
+        stage.add_pods(1, cpu="6", prefix="late")
+        assert stage.sweep().launched == ()
+        assert stage.sweep().launched != ()
+
+    def test_other_functions_decide_on_what_was_read_last(self, stage: LiveStage) -> None:
+        stage.read()
+        stage.faults.on("before", "cluster.manifest_objects", ClusterDenied("forbidden", status=403))
+        last = stored_settings(stage.deployed, stage.context)
+        assert [pool.metadata.name for pool in last.manifests.node_pools] == ["fallback", "flex"]
+        assert stored_settings(replace(stage.deployed, live_manifests=False), stage.context).manifests.node_pools == ()
+
+    def test_a_bucket_that_fails_fails_the_invocation(self, stage: LiveStage) -> None:
+        stage.faults.on("before", "manifests.load", StoreError("no bucket"))
+        with pytest.raises(StoreError):
+            stage.read()
+
+
+class TestLease:
+    def test_nothing_is_launched_while_karpenter_holds_it(self, stage: LiveStage) -> None:
+        stage.server.create("leases", lease(stage.clock.now()))
+        stage.add_pods(1)
+        assert stage.schedule().launched == ()
+        assert "Karpenter holds the lease kube-system/karpenter-leader-election: karpenter-abc" in (
+            stage.settings.suspended
+        )
+        assert stage.claims() == ()
+
+    def test_a_claim_that_was_planned_is_not_resumed(self, stage: LiveStage) -> None:
+        stage.add_pods(1)
+        stage.read()
+        assert stage.dies(lambda: self.die_after_commit(stage))
+        assert [claim.state for claim in stage.claims()] == [ClaimState.PLANNED]
+        stage.server.create("leases", lease(stage.clock.now() + 3600))
+        stage.clock.advance(600)
+        stage.sweep()
+        assert [claim.state for claim in stage.claims()] == [ClaimState.PLANNED]
+        assert stage.compute.alive() == ()
+
+    def die_after_commit(self, stage: LiveStage) -> None:
+        from shiplap_lab.fakes.faults import Crash  # noqa: PLC0415 - only here
+
+        stage.faults.on("after", "state.commit", Crash("died"))
+        stage.schedule()
+
+    @pytest.mark.parametrize(("margin_s", "launched"), [(-1.0, 0), (1.0, 1)])
+    def test_it_counts_for_a_minute_after_its_end(self, stage: LiveStage, margin_s: float, launched: int) -> None:
+        stage.server.create("leases", lease(stage.clock.now(), holder=""))
+        stage.add_pods(1)
+        stage.clock.advance(15 + LEASE_MARGIN_S + margin_s)
+        assert len(stage.schedule().launched) == launched
+
+    def test_a_lease_of_another_name_is_not_karpenters(self, stage: LiveStage) -> None:
+        stage.server.create("leases", lease(stage.clock.now()))
+        stage.deployed = replace(stage.deployed, karpenter_lease="karpenter/karpenter-leader-election")
+        stage.add_pods(1)
+        assert len(stage.schedule().launched) == 1
+
+    def test_a_lease_that_cannot_be_read_counts_as_held(self, stage: LiveStage) -> None:
+        body = lease(0.0)
+        body["spec"]["renewTime"] = "yesterday"
+        stage.server.create("leases", body)
+        stage.add_pods(1)
+        assert stage.schedule().launched == ()
+
+
+class TestDrift:
+    def test_nodes_drift_by_a_spec_that_has_stood_for_a_minute(self, stage: LiveStage) -> None:
+        stage.add_pods(2)
+        stage.play_on()
+        stage.clock.advance(3600)
+        stage.sweep()
+        labels = {"metadata": {"labels": {"team": "a"}}}
+        stage.edit("flex", template=labels)
+        stage.sweep()
+        assert stage.read(keep=False).unsettled_pools == ("flex",)
+        assert stage.disrupt().proposed == 0
+        stage.clock.advance(SETTLED_S)
+        stage.sweep()
+        assert stage.read(keep=False).unsettled_pools == ()
+        assert stage.disrupt().proposed == 1
+
+    def test_a_spec_that_is_taken_back_in_time_drifts_nobody(self, stage: LiveStage) -> None:
+        stage.add_pods(2)
+        stage.play_on()
+        for minute in range(20):
+            stage.clock.advance(30)
+            stage.edit("flex", template={"metadata": {"labels": {"team": "a"} if minute % 2 else {"team": None}}})
+            stage.sweep()
+            assert stage.disrupt().proposed == 0
+
+    def test_what_no_schedule_function_has_seen_drifts_nobody(self, stage: LiveStage) -> None:
+        assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
+
+    def test_another_process_may_have_written_the_bucket(self, stage: LiveStage) -> None:
+        """This process must not take its memory for what the bucket holds."""
+        stage.read()
+        stage.clock.advance(600)
+        stage.store.save(stage.name, LiveManifests())
+        stage.read()
+        assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
+        stage.clock.advance(SETTLED_S)
+        assert stage.read(keep=False).unsettled_pools == ()
