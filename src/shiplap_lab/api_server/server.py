@@ -39,6 +39,14 @@ _IDENTITY = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 
 class ObjectList(msgspec.Struct, frozen=True):
