@@ -56,10 +56,12 @@ class Alarms(Construct):
         functions: Mapping[str, lambda_.Function],
         queues: Mapping[str, WorkQueue],
         topic_arn: str,
+        has_live_manifests: bool,
     ) -> None:
         super().__init__(scope, id_)
         topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
-        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install)):
+        of_manifests = _of_manifests(install) if has_live_manifests else ()
+        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install), *of_manifests):
             made = cloudwatch.Alarm(
                 self,
                 alarm.name,
@@ -105,6 +107,12 @@ def _of_functions(functions: Mapping[str, lambda_.Function]) -> Iterator[Alarm]:
         yield Alarm(f"{name}-recursion", "recursion", says, dropped, 0)
 
 
+def _of_manifests(install: str) -> Iterator[Alarm]:
+    says = "Nothing is launched and no node is disrupted in a cluster, because its manifests cannot be relied on."
+    suspended = own(install, "ClustersSuspended").with_(period=Duration.minutes(5))
+    yield Alarm("clusters-suspended", "suspended-clusters", says, suspended, 0, periods=2)
+
+
 def _of_nodes(install: str) -> Iterator[Alarm]:
     five = Duration.minutes(5)
     yield Alarm(
@@ -116,9 +124,6 @@ def _of_nodes(install: str) -> Iterator[Alarm]:
         periods=3,
         missing=cloudwatch.TreatMissingData.MISSING,
     )
-    says = "Nothing is launched and no node is disrupted in a cluster, because its manifests cannot be relied on."
-    suspended = own(install, "ClustersSuspended").with_(period=five)
-    yield Alarm("clusters-suspended", "suspended-clusters", says, suspended, 0, periods=2)
     says = "Nothing can be launched from an EC2NodeClass."
     not_ready = own(install, "NodeClassNotReady").with_(period=five)
     yield Alarm("nodeclass-not-ready", "nodeclass-not-ready", says, not_ready, 0, periods=3)

@@ -83,6 +83,7 @@ class Shiplap(Construct):
             functions=watched,
             queues=self.queues,
             topic_arn=document.alarm_topic,
+            has_live_manifests=any(cluster.document.reads_cluster for cluster in install.clusters),
         )
 
     def _network(self, name: str, install: InstallConfig, common: Common) -> NetworkGroup:

@@ -230,7 +230,7 @@ def test_a_users_own_name_is_kept_when_claims_get_theirs(ground: Ground) -> None
     named = ground.node_class(tags={"Name": "worker"})
     ground.compute = ground.region.compute(manifests=Manifests(node_classes=(named,)))
     first, second = ground.launch(node_class=named, beside=("default-2",)).instances
-    ground.compute.name(of_instance("default-1", "default", first.id))
+    ground.compute.name(of_instance("default-1", "default", first.id), keeps_name=True)
     ground.compute.name(of_instance("default-2", "plain", second.id))
     tagged = {item.id: (item.tags["Name"], item.tags["shiplap.dev/nodeclaim"]) for item in ground.instances()}
     assert tagged == {first.id: ("worker", "default-1"), second.id: ("default-2", "default-2")}

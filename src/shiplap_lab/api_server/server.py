@@ -39,14 +39,6 @@ _IDENTITY = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-    "name",
-    "namespace",
-    "uid",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
 
 
 class ObjectList(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `install` names whom its instances belong to: another install of the account may serve a cluster of the same name.
     With `live_manifests` the manifests are those of the cluster's API server, `allowed` bounds what its EC2NodeClasses
     may name, and nothing is launched while `karpenter_lease` (namespace/name) is held. Flows then replace `manifests`
-    by what they have read (`flows.live_manifests`), `suspended` by why nothing is launched and no node disrupted for
+    by what they have read (`flows.live_settings`), `suspended` by why nothing is launched and no node disrupted for
     now, and `unsettled_pools` by the names of NodePools that no node drifts by yet.
     `network` names the network group whose functions serve the cluster: they alone reach its API server.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 from shiplap.flows.catalog.refresh import inspect_all, refresh
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
-from shiplap.flows.live_manifests import stored_settings
+from shiplap.flows.live_settings import stored_settings
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:

@@ -12,7 +12,7 @@ from shiplap.errors import UnknownCluster
 from shiplap.flows import batch, claim_events
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
-from shiplap.flows.live_manifests import KnownManifests, listed_settings
+from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.turns import IdleClusters, Turns, needs_disruption
 from shiplap.settings import ClusterSettings
 

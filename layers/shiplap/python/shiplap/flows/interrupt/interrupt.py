@@ -14,7 +14,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
-from shiplap.flows.live_manifests import stored_settings
+from shiplap.flows.live_settings import stored_settings
 from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
 from shiplap.manifests import shiplap_annotations

@@ -8,7 +8,7 @@ from typing import Any
 from shiplap.flows import batch
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.lifecycle.lifecycle import visit_claims
-from shiplap.flows.live_manifests import stored_settings
+from shiplap.flows.live_settings import stored_settings
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
 from shiplap.flows.turns import Due, Turns, check_answers
 from shiplap.settings import ClusterSettings

@@ -204,7 +204,7 @@ def _publish_hints(
                 "pods": len(batch.pods),
                 "joined": [node.metadata.name for node in batch.joined],
                 "ready": [node.metadata.name for node in batch.ready],
-                **({"manifests": [item.metadata.name for item in batch.manifests]} if batch.manifests else {}),
+                "manifests": [item.metadata.name for item in batch.manifests],
             },
         )
     return told

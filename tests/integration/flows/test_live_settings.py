@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import ClusterDenied, ClusterUnreachable, ObjectNotFound, StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
-from shiplap.flows.live_manifests import LEASE_MARGIN_S, KnownManifests, listed_settings, stored_settings
+from shiplap.flows.live_settings import LEASE_MARGIN_S, KnownManifests, listed_settings, stored_settings
 from shiplap.flows.messages import PodsPending, Sweep
 from shiplap.flows.schedule.schedule import ScheduleReport
 from shiplap.kubernetes.timestamps import rfc3339
