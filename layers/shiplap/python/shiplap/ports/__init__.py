@@ -1,6 +1,6 @@
-"""Layer 3: the protocols that flows use and adapters implement.
+"""The protocols that flows use and adapters implement.
 
-Each port has an adapter (layer 4) and an in-memory fake (`shiplap_lab.fakes`). Both pass the same contract tests under
+Each port has an adapter and an in-memory fake (`shiplap_lab.fakes`). Both pass the same contract tests under
 tests/integration/contracts. Adapters translate and decide nothing. They raise only `shiplap.errors`.
 """
 

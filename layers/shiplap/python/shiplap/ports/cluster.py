@@ -1,4 +1,4 @@
-"""The Kubernetes API of one cluster, as the flows see it."""
+"""The port to the Kubernetes API of one cluster."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from shiplap.scheduling.model.snapshot import ClusterView
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object carries only the resourceVersion.
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK; a bookmark's object has only the resourceVersion.
 
-    `unreadable` says why the object could not be read. Then it stands in the place of one that must not be lost sight
-    of, or is DELETED: as if it were not there.
+    `unreadable` says why the object cannot be read. `object` is then a placeholder for one that must stay in view, or
+    `type` is DELETED, as if the object did not exist.
     """
 
     type: str
@@ -39,7 +39,7 @@ MANIFEST_KINDS = ("nodepools", "ec2nodeclasses", "nodeoverlays", "capacitybuffer
 
 
 class ManifestObjects(msgspec.Struct, frozen=True):
-    """The objects of a cluster that may be manifests, as its API server lists them."""
+    """Objects of a cluster that may be manifests, as its API server lists them."""
 
     node_pools: tuple[RawObject, ...] = ()
     node_classes: tuple[RawObject, ...] = ()
@@ -48,14 +48,13 @@ class ManifestObjects(msgspec.Struct, frozen=True):
     pod_templates: tuple[RawObject, ...] = ()
 
     def all(self) -> Iterator[RawObject]:
-        """Every object, kind by kind."""
+        """Yield all objects, kind by kind."""
         yield from (*self.node_pools, *self.node_classes, *self.node_overlays, *self.capacity_buffers)
         yield from self.pod_templates
 
 
 KnownPods = Callable[[int, str], Sequence[Pod] | None]
-"""The bound pods, if they need not be listed: asked with how many nodes there are and a version to have caught up with.
-"""
+"""Returns the bound pods, or None if they must be listed. Takes the number of nodes and the version to be reached."""
 
 
 class ClusterApi(Protocol):
@@ -64,24 +63,23 @@ class ClusterApi(Protocol):
     def view(
         self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
     ) -> ClusterView:
-        """Everything a scheduling decision reads; pending pods and nodes are listed fresh, in pages.
+        """Read all inputs of a scheduling decision; pending pods and nodes are listed fresh, in pages.
 
-        Bound pods are listed unless `known` tells them. It is asked last, so that a pod that is bound meanwhile can be
-        found among them; what it tells of a pod that is listed as pending under its name is older and counts for
-        nothing.
+        Bound pods are listed unless `known` returns them. `known` is called last, so that it includes pods bound in the
+        meantime. Its older state of a pod that is listed as pending is ignored.
 
-        Storage objects are listed only for pods with claims that need a node: pending ones, and those of nodes that are
-        being deleted or `leaving` (names of nodes, or of the claims that became them). Namespaces are listed only if a
-        pod selects them by their labels, Services and controllers only for `workloads`.
+        Storage objects are listed only for pods with claims that need a node: pending pods, and pods of nodes that are
+        being deleted or `leaving` (names of nodes or of their claims). Namespaces are listed only if a pod selects them
+        by their labels, Services and controllers only for `workloads`.
         """
         ...
 
     def pending_pods(self, most: int = 0) -> tuple[Pod, ...]:
-        """Pods without a node, listed fresh (fieldSelector `spec.nodeName=`); only the first `most` of them, if set."""
+        """List pods without a node (fieldSelector `spec.nodeName=`); only the first `most` of them, if set."""
         ...
 
     def pending_pod(self, namespace: str, name: str) -> Pod | None:
-        """One pod, read fresh; None if it has a node, has finished or is gone."""
+        """Read one pod; None if it has a node, has finished or does not exist."""
         ...
 
     def nodes(self) -> tuple[Node, ...]: ...
@@ -91,41 +89,41 @@ class ClusterApi(Protocol):
         ...
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
-        """Unfinished pods bound to a node, listed fresh, sorted by namespace and name."""
+        """List unfinished pods bound to a node, sorted by namespace and name."""
         ...
 
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
-        """Changes since a resourceVersion; ends at the timeout. Raises ResourceVersionGone.
+        """Yield changes since a resourceVersion until the timeout. Raises ResourceVersionGone.
 
-        `kind` is `pods` (those without a node), `nodes`, `bound` (unfinished pods that have one), or one of
+        `kind` is `pods` (pods without a node), `nodes`, `bound` (unfinished pods with a node), or one of
         MANIFEST_KINDS.
         """
         ...
 
     def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
-        """Unfinished pods that have a node, in pages, each with the resourceVersion that all of them stand for.
+        """Yield pages of unfinished pods with a node; each page comes with the resourceVersion of the whole list.
 
-        Raises ResourceVersionGone when the server forgets the list half way: what was yielded is worth nothing then.
+        Raises ResourceVersionGone when the server drops the list half way: the pages yielded so far are invalid then.
         """
         ...
 
     def list_for_watch(self, kind: str) -> tuple[Listed, str]:
-        """Pending `pods`, all `nodes` or all of one of MANIFEST_KINDS, with the resourceVersion to watch from."""
+        """List pending `pods`, `nodes` or objects of one of MANIFEST_KINDS, with the resourceVersion to watch from."""
         ...
 
     def manifest_objects(self) -> ManifestObjects:
-        """NodePools, EC2NodeClasses, NodeOverlays, CapacityBuffers, and PodTemplates if buffers name any.
+        """List NodePools, EC2NodeClasses, NodeOverlays, CapacityBuffers, and PodTemplates if buffers name any.
 
-        Raises ObjectNotFound where the CRD of NodePools or EC2NodeClasses is missing; the other CRDs may be.
+        Raises ObjectNotFound if the CRD of NodePools or EC2NodeClasses is missing; the other CRDs are optional.
         """
         ...
 
     def ending_definitions(self) -> tuple[str, ...]:
-        """Names of the CRDs of NodePools and EC2NodeClasses that are being deleted, with all their objects; sorted."""
+        """Return names of the CRDs of NodePools and EC2NodeClasses that are being deleted; sorted."""
         ...
 
     def lease(self, namespace: str, name: str) -> Lease | None:
-        """A Lease; None if there is none."""
+        """Read a Lease; None if there is none."""
         ...
 
     def patch_node(
@@ -137,9 +135,9 @@ class ClusterApi(Protocol):
         taints: Sequence[Taint],
         resource_version: str,
     ) -> Node:
-        """Merge labels (None takes one away) and annotations and replace the taints; the node as it is then.
+        """Merge labels (None removes one) and annotations and replace the taints; returns the new node.
 
-        Refused with ObjectConflict if the node changed.
+        Raises ObjectConflict if the node changed.
         """
         ...
 
@@ -148,47 +146,47 @@ class ClusterApi(Protocol):
         ...
 
     def bind(self, pod: Pod, node: str) -> None:
-        """Assign a pod to a node in the scheduler's place; nothing checks whether it fits.
+        """Bind a pod to a node instead of kube-scheduler; nothing checks whether it fits.
 
-        Raises ObjectNotFound, ObjectConflict when the pod has a node already or was recreated under its name.
+        Raises ObjectNotFound; ObjectConflict when the pod has a node or was recreated under its name.
         """
         ...
 
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
-        """Ask for a pod to be deleted, with its own grace period unless one is given, as far as PDBs allow it.
+        """Evict a pod with its own grace period, unless one is given.
 
-        Raises TooManyRequests when a PodDisruptionBudget forbids it now, ObjectNotFound, ObjectConflict when the pod
+        Raises TooManyRequests when a PodDisruptionBudget forbids it now; ObjectNotFound; ObjectConflict when the pod
         was recreated under its name.
         """
         ...
 
     def delete_pod(self, pod: Pod, grace_s: int) -> None:
-        """Delete a pod whatever its PodDisruptionBudgets say; one that is ending already gets no more than `grace_s`.
+        """Delete a pod regardless of PodDisruptionBudgets; a pod that is ending gets at most `grace_s` more.
 
-        Raises ObjectNotFound, ObjectConflict when the pod was recreated under its name.
+        Raises ObjectNotFound; ObjectConflict when the pod was recreated under its name.
         """
         ...
 
     def delete_node(self, node: Node) -> None:
-        """Remove a Node object. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
+        """Delete a Node object. Raises ObjectNotFound; ObjectConflict when it was recreated under its name."""
         ...
 
     def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
-        """Which volumes are attached to which nodes, of the whole cluster."""
+        """List the attachments of volumes to nodes in the whole cluster."""
         ...
 
     def volume_claims(self) -> tuple[PersistentVolumeClaim, ...]:
-        """All PersistentVolumeClaims, sorted by namespace and name."""
+        """List PersistentVolumeClaims, sorted by namespace and name."""
         ...
 
     def disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        """All PodDisruptionBudgets, sorted by namespace and name."""
+        """List PodDisruptionBudgets, sorted by namespace and name."""
         ...
 
     def scalables(self, names: Iterable[ScalableName]) -> tuple[Scalable, ...]:
-        """These workloads in the order given, as far as they exist."""
+        """Read these workloads, in the given order, if they exist."""
         ...
 
     def publish(self, event: Event) -> None:
-        """Write a Kubernetes Event; failures to do so are never worth failing a flow, so callers log and go on."""
+        """Write a Kubernetes Event. Callers log a failure and continue: no flow fails because of it."""
         ...

@@ -1,4 +1,4 @@
-"""EC2 as far as launching, finding and ending nodes goes, and what it says of their health."""
+"""The ports to EC2: instances are launched, found and ended, and their health is read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from shiplap.manifests.nodeclaim import NodeClaim
 class FleetOverride(msgspec.Struct, frozen=True, order=True):
     """One offering a fleet may take. `price` in USD per hour orders prioritized strategies.
 
-    `kubelet_values` is what expressions in the kubelet settings come to on this type, `fabric_adapters` how many
-    elastic fabric adapters the instance gets, `reservation` the id of the capacity reservation to launch into.
+    `kubelet_values` are the values of expressions in the kubelet settings on this type. `fabric_adapters` counts the
+    instance's elastic fabric adapters. `reservation` is the id of the capacity reservation to launch into.
     """
 
     price: float
@@ -32,11 +32,11 @@ class FleetOverride(msgspec.Struct, frozen=True, order=True):
 
 
 class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Launch an instance for each of some claims that want the same.
+    """Requests an instance for each of several claims with equal plans.
 
-    `token` makes repeats return the same instances. `count` is how many are asked for: more than there are claims when
-    a launch is repeated of which some claims have got their instance already; 0 stands for one per claim.
-    `strategy` is the NodePool's own for choosing among the overrides (see `own_annotations`), empty for the usual one.
+    A repetition with the same `token` returns the same instances. `count` is the number of instances, 0 for one per
+    claim. It exceeds the number of claims when a launch is repeated and some of its claims have their instance already.
+    `strategy` is the NodePool's own allocation strategy (see `shiplap_annotations`), empty for the default.
     """
 
     claims: tuple[NodeClaim, ...]
@@ -50,27 +50,27 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claim(self) -> NodeClaim:
-        """Any of the claims: in what a fleet is told they are equal."""
+        """Any of the claims: the fleet request is the same for all."""
         return self.claims[0]
 
     @property
     def group(self) -> str:
-        """The id of the placement group that is launched into, empty without one."""
+        """The id of the placement group to launch into, empty without one."""
         return self.resolved.group
 
     @property
     def wanted(self) -> int:
-        """How many instances are asked for."""
+        """The number of instances requested."""
         return self.count or len(self.claims)
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An EC2 instance. `state` as EC2 names it; `claim`, `launch`, `cluster`, `node_pool` and `install` come from its
-    tags; `install` is empty on instances that are older than that tag.
+    """An EC2 instance. `state` has EC2's names; `claim`, `launch`, `cluster`, `node_pool` and `install` come from its
+    tags. `install` is empty on instances that are older than that tag.
 
-    `launch` is the token of the launch that made it. `claim` is empty for as long as nobody has tagged an instance that
-    was launched together with others; which claim has it is written in the claim. `subnet`, `security_groups` (sorted)
-    and `reservation`, in which it runs now, are ids, empty where they are not known or there is none.
+    `launch` is the token of its launch. `claim` is empty until an instance that was launched together with others is
+    tagged; the claim itself names its instance. `subnet`, `security_groups` (sorted) and `reservation` (where it runs
+    now) are ids, empty if unknown or absent.
     """
 
     id: str
@@ -93,7 +93,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def tagged(self) -> str:
-        """What its tags say whose it is: its claim, or the launch that made it."""
+        """The claim, or else the launch, that its tags name."""
         return self.claim or self.launch
 
     @property
@@ -107,10 +107,10 @@ _VCPU_QUOTAS = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "
 class OfferingFailure(msgspec.Struct, frozen=True, order=True):
     """An offering EC2 refused. `kind`: capacity, subnet, quota, configuration, throttled, transient or unknown.
 
-    `subnet` is the id of the one that has no addresses left, `group` that of the placement group that was launched
-    into, `reservation` that of the capacity reservation: another one of the same type may well have room. The instance
-    type and the capacity type are `*` when the group is full in the zone. `node_class` is the name under which an
-    EC2NodeClass is left alone, see `readiness/joins.py`, when it is to blame.
+    `subnet` is the id of the subnet without free addresses, `group` that of the placement group and `reservation` that
+    of the capacity reservation of the launch: others of the same type may have capacity. Instance type and capacity
+    type are `*` when the group is full in the zone. `node_class` is set when the EC2NodeClass is the cause; it is the
+    name under which the EC2NodeClass backs off (see `readiness/joins.py`).
     """
 
     instance_type: str
@@ -126,10 +126,9 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """What is left alone: an offering as (type, zone, capacity type), or more than one.
+        """The offerings that back off: (type, zone, capacity type), where `*` means any.
 
-        In the place of the type may stand a subnet, a reservation, an EC2NodeClass, or a quota that many types share;
-        `*` means any.
+        Instead of a type it may name a subnet, a reservation, an EC2NodeClass, or a quota that many types share.
         """
         if self.node_class:
             return self.node_class, ANY, ANY
@@ -142,95 +141,95 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
 
 
 class FleetResult(msgspec.Struct, frozen=True):
-    """The instances, by id; as many as were asked for, or fewer and why. Failures may accompany a success."""
+    """The instances, by id, and the reasons why there are fewer than requested. Both may be present."""
 
     instances: tuple[Instance, ...] = ()
     failures: tuple[OfferingFailure, ...] = ()
 
     @property
     def instance(self) -> Instance | None:
-        """The first one, for those who asked for one."""
+        """The first instance, for requests of one."""
         return self.instances[0] if self.instances else None
 
 
 class Compute(Protocol):
-    """EC2, as far as launching and ending nodes goes."""
+    """Launches, finds and ends instances in EC2."""
 
     def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
-        """Answer the selectors; `fresh` believes nothing that was answered before.
+        """Resolve the selectors; `fresh` ignores cached answers.
 
         Raises NodeClassNotReady, AwsThrottled, AwsError.
         """
         ...
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
-        """Answer what can be answered; the rest is in its `problems`. Raises AwsThrottled, AwsError."""
+        """Resolve what can be resolved; `problems` has the rest. Raises AwsThrottled, AwsError."""
         ...
 
     def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
-        """Why EC2 would not allow what is requested, None when it would; nothing is launched.
+        """Return why EC2 would refuse the request, None if it would not; nothing is launched.
 
         Raises NodeClassNotReady, AwsThrottled, AwsError.
         """
         ...
 
     def launch(self, request: FleetRequest) -> FleetResult:
-        """One instant fleet; all claims of a request are of one cluster and NodePool.
+        """Create one instant fleet; all claims of a request belong to one cluster and NodePool.
 
         Raises AwsThrottled, NodeClassNotReady, AwsError.
         """
         ...
 
     def instances(self, cluster: str) -> tuple[Instance, ...]:
-        """Instances tagged as ours for this cluster that are not terminated; none of another install."""
+        """List this install's instances of a cluster that are not terminated."""
         ...
 
     def other_installs(self, cluster: str) -> dict[str, int]:
-        """How many instances other installs have in this cluster, by install, as `instances` saw it last."""
+        """Count the instances of other installs in a cluster, by install, as of the last `instances`."""
         ...
 
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
-        """The instances of a launch, by tag, unless terminated; sorted by id. New ones show with a delay."""
+        """List a launch's instances by tag, unless terminated; sorted by id. New ones appear with a delay."""
         ...
 
     def instance(self, cluster: str, instance_id: str) -> Instance | None:
-        """An instance of ours, unless terminated."""
+        """Read an instance of ours, unless terminated."""
         ...
 
     def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
-        """Why a claim's instance has ended or is ending; None while it runs, or when that is not known (any more).
+        """Return why a claim's instance has ended or is ending; None while it runs, or when EC2 does not say.
 
-        Its kind is `transient` when the like may be launched again. Raises AwsThrottled, AwsError.
+        The kind is `transient` when the same may be launched again. Raises AwsThrottled, AwsError.
         """
         ...
 
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
-        """The AMI of each of these instances that exists, whoever launched it. Raises AwsThrottled, AwsError."""
+        """Return the AMI of each existing instance, ours or not. Raises AwsThrottled, AwsError."""
         ...
 
     def sweep_templates(self, cluster: str) -> int:
-        """Delete launch templates of a cluster that nothing has used for a day; returns how many.
+        """Delete a cluster's launch templates that were unused for a day; returns how many.
 
-        At most once an hour; in between nothing is asked for.
+        Does nothing if the last sweep was less than an hour ago.
         """
         ...
 
     def name(self, claim: NodeClaim, *, keeps_name: bool = False) -> None:
-        """Tag a claim's instance, launched together with others, as its own; already gone is not an error.
+        """Tag an instance that was launched together with others with its claim; a missing one is no error.
 
-        With `keeps_name` its tag `Name` stays: the EC2NodeClass gives it one.
+        With `keeps_name` the tag `Name` stays: the EC2NodeClass sets it.
         """
         ...
 
     def terminate(self, cluster: str, *instance_ids: str) -> None:
-        """End those instances that are ours; already gone is not an error. One that cannot be ended stops no other."""
+        """End instances of ours; a missing one is no error. A failure for one does not stop the others."""
         ...
 
 
 class InstanceProblem(msgspec.Struct, frozen=True, order=True):
-    """What EC2 says is wrong with an instance, or planned for it. `kind`: instance, system or event.
+    """A failed status check or a scheduled event of an instance. `kind`: instance, system or event.
 
-    `since` and, of an event, `due_at` in epoch seconds, 0 when it is not told.
+    `since` and, of an event, `due_at` are epoch seconds, 0 if unknown.
     """
 
     instance_id: str
@@ -240,15 +239,15 @@ class InstanceProblem(msgspec.Struct, frozen=True, order=True):
 
 
 class HealthSource(Protocol):
-    """What AWS says about instances and zones only when it is asked: no event tells of it."""
+    """Health of instances and zones that AWS reports on request only, not by events."""
 
     def ailing(self) -> tuple[InstanceProblem, ...]:
-        """Running instances of the account with failed status checks or scheduled events, sorted; ours and others'.
+        """List the account's running instances with failed status checks or scheduled events, sorted.
 
         Raises AwsThrottled, AwsError.
         """
         ...
 
     def shifted_zones(self) -> frozenset[str]:
-        """Ids of the zones that traffic of the cluster is shifted away from now. Raises AwsThrottled, AwsError."""
+        """Return ids of zones that traffic is shifted away from now. Raises AwsThrottled, AwsError."""
         ...

@@ -1,4 +1,4 @@
-"""Time, events, timers, metrics and dead letters."""
+"""The ports to time, the event bus, timers, metrics and dead letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_DELAY_S = 900
 
 
 class Clock(Protocol):
-    """Time, so that nothing below the handlers reads a clock."""
+    """The time; nothing below the handlers reads a clock."""
 
     def now(self) -> float:
         """Epoch seconds."""
@@ -29,13 +29,13 @@ class BusEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 class EventBus(Protocol):
     def publish(self, events: Sequence[BusEvent]) -> None:
-        """Raises StoreError when any event was not accepted."""
+        """Raises StoreError if an event is not accepted."""
         ...
 
 
 class Timers(Protocol):
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
-        """Have the lifecycle function look at a claim again after the delay, at most LONGEST_DELAY_S."""
+        """Make the lifecycle function visit a claim after the delay, at most LONGEST_DELAY_S."""
         ...
 
 
@@ -48,18 +48,18 @@ INSTALL_DIMENSION = "install"
 
 
 class Meter(Protocol):
-    """Counts and measures. A name with other dimensions is a metric of its own, and each is paid for by the hour."""
+    """Counts and measures. Each name with its dimensions is a metric of its own, which costs by the hour."""
 
     def count(
         self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
     ) -> None:
-        """Add a value to a metric; `dimensions` are those it has beside the install's, at most cluster, pool, tier."""
+        """Add a value to a metric; beside the install, `dimensions` are at most cluster, pool and tier."""
         ...
 
 
 class DeadLetters(Protocol):
-    """Where messages go that nobody can read, at once and with the reason, instead of after every retry."""
+    """Receives malformed messages at once, with the reason, instead of after all retries."""
 
     def send(self, body: str, reason: str) -> None:
-        """Keep a malformed message as it came. Raises StoreError."""
+        """Keep a malformed message unchanged. Raises StoreError."""
         ...

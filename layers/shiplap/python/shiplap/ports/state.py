@@ -1,4 +1,4 @@
-"""Table `state`: the epoch, claims, commands, what EC2 refused, and what launches have taken of what is counted."""
+"""The port to table `state`: epoch, claims, commands, unavailable offerings, and addresses that launches take."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from shiplap.manifests.stored_form import StoredForm
 from shiplap.ports.compute import OfferingFailure
 
 COMMIT_GROUP = 99
-"""Claims one transaction can hold beside the epoch: DynamoDB allows 100 actions."""
+"""Claims in one transaction beside the epoch: DynamoDB allows 100 actions."""
 
 
 COMMIT_BYTES = 3_000_000
-"""Encoded claims one transaction can hold: DynamoDB takes 4 MB, and names, keys and later changes need some of it."""
+"""Bytes of encoded claims in one transaction: DynamoDB takes 4 MB; names, keys and later changes need some of it."""
 
 
 CLAIM_BYTES = 380_000
-"""Bytes a stored claim may have: an item of DynamoDB holds 400 KiB, and keys and later changes need some of it."""
+"""Bytes of a stored claim: an item of DynamoDB holds 400 KiB; keys and later changes need some of it."""
 
 _PLAIN_BYTES = 300_000
 """A longer claim is stored compressed. Shorter ones stay text, which people and older versions read."""
 
 CLAIM_FORM = StoredForm(NodeClaim, always=("schema",))
-"""The flat form of stored claims. An item without `schema` was written before that field existed, in schema 1."""
+"""The flat form of stored claims. An item without `schema` is older than that field: its schema is 1."""
 
 COMMAND_FORM = StoredForm(DisruptionCommand, always=("schema",))
 """The form of stored commands."""
@@ -47,7 +47,7 @@ _COMMANDS = msgspec.json.Decoder(COMMAND_FORM.flat_type)
 
 
 def written_claim(claim: NodeClaim) -> str | bytes:
-    """A claim as it is stored: flat JSON, or compressed JSON where that is long."""
+    """Encode a claim for the table: flat JSON, compressed if it is long."""
     document = msgspec.json.encode(CLAIM_FORM.flat(claim))
     return zlib.compress(document, 9) if len(document) > _PLAIN_BYTES else document.decode()
 
@@ -56,13 +56,13 @@ def read_claim(stored: str | bytes) -> NodeClaim:
     """The inverse of `written_claim`, also for items of other releases.
 
     Raises:
-        msgspec.DecodeError, zlib.error: it is no claim.
+        msgspec.DecodeError, zlib.error: not a claim.
     """
     return CLAIM_FORM.nested(_CLAIMS.decode(stored if isinstance(stored, str) else zlib.decompress(stored)))
 
 
 def written_command(command: DisruptionCommand) -> str:
-    """A command as it is stored: flat JSON."""
+    """Encode a command for the table: flat JSON."""
     return msgspec.json.encode(COMMAND_FORM.flat(command)).decode()
 
 
@@ -77,21 +77,21 @@ def can_be_stored(claim: NodeClaim) -> bool:
 
 
 MISSED_FOR_S = 30 * 24 * 3600
-"""How long a pod is remembered as one whose node turned out too small, in seconds."""
+"""Seconds for which a pod counts as missed: its node was too small."""
 
 
 REFUSED_FOR_S = 7 * 24 * 3600
-"""How long it is remembered that nodes were launched for a pod in vain, in seconds."""
+"""Seconds for which futile launches for a pod are remembered."""
 
 
 ADDRESSES_S = 60
-"""How long addresses of a launch are counted apart, in seconds: until describing a subnet must show them."""
+"""Seconds for which a launch reserves addresses: after that, DescribeSubnets includes them."""
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An offering not to try before `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h.
+    """An offering that backs off until `until` (epoch seconds); `failures` in a row lengthen the wait, 3 min to 1 h.
 
-    It may stand for more than one, see `OfferingFailure.scope`. Known to all clusters of the account.
+    It may stand for several (see `OfferingFailure.scope`). All clusters of the account share it.
     """
 
     instance_type: str
@@ -103,7 +103,7 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def after(cls, known: UnavailableOffering | None, failure: OfferingFailure, now: float) -> UnavailableOffering:
-        """What is known once `failure` was seen at `now`; `known` itself while that still rests."""
+        """The state after `failure` at `now`; `known` itself while that still backs off."""
         if known is not None and now < known.until:
             return known
         past = (known.failures, known.until) if known is not None else (0, 0.0)
@@ -113,32 +113,32 @@ class UnavailableOffering(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """What is left alone; see `OfferingFailure.scope`."""
+        """The offerings that back off; see `OfferingFailure.scope`."""
         return self.instance_type, self.zone, self.capacity_type
 
     def relieved(self) -> UnavailableOffering:
-        """What is known once it has given an instance again: one failure less, so that twice as much may be asked."""
+        """The state after a successful launch: one failure less, so that the next launch may be twice as large."""
         return msgspec.structs.replace(self, failures=max(self.failures - 1, 0))
 
     def is_recovering(self, now: float) -> bool:
-        """Whether it rests no more, but its failures are not forgotten yet."""
+        """Whether the back-off is over and its failures still count."""
         return self.until <= now < remembered_until(self.failures, self.until) and self.failures > 0
 
 
 FUTILE_FOR_S = 3600.0
-"""How long it is remembered that a node was launched in vain, in seconds after its claim was created."""
+"""Seconds after a claim's creation for which its futile launch is remembered."""
 
 
 PROVEN_FOR_S = 14 * 24 * 3600
-"""How long it is remembered that a node ran pods of a kind, in seconds after it was last noted."""
+"""Seconds after the last note for which a kind of pods counts as proven."""
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """Nodes that were launched for a pod and that it does not run on: the newest claims by name, and when it was noted.
+    """Nodes that were launched for a pod and that it does not run on: the newest claims by name, noted `at`.
 
-    `tries` counts how often nodes were launched in vain for pods like it, up to this one; those launched together count
-    once. `launched_at` is when the youngest of the claims was created. Times are epoch seconds. `like` is equal for
-    pods alike. Items written before these fields existed lack them.
+    `tries` counts futile launches for pods of its kind, up to this one; claims launched together count once.
+    `launched_at` is when the youngest claim was created. Times are epoch seconds. `like` is equal for pods of one kind.
+    Older items lack these fields.
     """
 
     claims: tuple[str, ...] = ()
@@ -149,17 +149,17 @@ class Refusals(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """How many tries there were."""
+        """The number of tries."""
         return self.tries or len(self.claims)
 
 
 class DecisionState(msgspec.Struct, frozen=True):
-    """What the store knows when a decision starts, read after the epoch.
+    """The stored inputs of a decision, read after the epoch.
 
-    `recovering` offerings rest no more, but failed not long ago. `addresses` are those that launches in flight will
-    take from each subnet, by its id; `reserved` the instances they will take of each capacity reservation, by token.
-    `refused` holds pods by uid, `futile` the claims of nodes in vain with the time they were created, `proven` the
-    kinds of pods that nodes were seen to run with the time that was last noted.
+    `recovering` offerings may be tried again and failed recently. `addresses` counts what launches in flight take from
+    each subnet id, `reserved` the instances that they take from each capacity reservation, by token. `refused` holds
+    pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
+    run to the time of the last note.
     """
 
     epoch: int
@@ -175,7 +175,7 @@ class DecisionState(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A claim on its way to a state."""
+    """A change of a claim to a state."""
 
     claim: NodeClaim
     to: ClaimState
@@ -183,11 +183,11 @@ class Move(msgspec.Struct, frozen=True):
 
 
 Taken = Mapping[str, tuple[int, float]]
-"""Instances of a capacity reservation and the epoch second until which they count, by the token of a launch."""
+"""Number of instances of a capacity reservation and the epoch second until which they count, by launch token."""
 
 
 def taken_now(taken: Mapping[str, Taken], now: float) -> dict[str, dict[str, int]]:
-    """What still counts, by reservation and token, sorted."""
+    """The numbers that still count, by reservation and token, sorted."""
     counted = {
         name: {token: number for token, (number, until) in sorted(taken[name].items()) if until > now and number}
         for name in sorted(taken)
@@ -196,7 +196,7 @@ def taken_now(taken: Mapping[str, Taken], now: float) -> dict[str, dict[str, int
 
 
 def may_take(taken: Taken, token: str, count: int, available: int, now: float) -> int:
-    """How many of a reservation's instances a launch may take."""
+    """The number of a reservation's instances that a launch may take."""
     others = sum(number for other, (number, until) in taken.items() if other != token and until > now)
     return max(min(count, available - others), 0)
 
@@ -210,7 +210,7 @@ def total_addresses(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]
 
 
 def check_together(moves: Sequence[Move]) -> None:
-    """Moves can be one transaction: each claim once, and not too many. Raises ConditionFailed."""
+    """Check that moves fit one transaction: each claim once, at most COMMIT_GROUP. Raises ConditionFailed."""
     if len(moves) > COMMIT_GROUP or len({(move.claim.cluster, move.claim.name) for move in moves}) < len(moves):
         raise ConditionFailed(f"{len(moves)} moves cannot be made together")
 
@@ -219,38 +219,38 @@ class StateStore(Protocol):
     """Table `state`: the epoch, claims, unavailable offerings and the launch ledger. All writes are conditional."""
 
     def read(self, cluster: str, now: float) -> DecisionState:
-        """The epoch first, then unsettled claims, offerings unavailable at `now` and missed pods; consistent reads.
+        """Read the epoch, then unsettled claims, offerings unavailable at `now` and missed pods, consistently.
 
-        Everything is sorted by name. A cluster never written to is at epoch 0.
+        Everything is sorted by name. A new cluster is at epoch 0.
         """
         ...
 
     def epoch(self, cluster: str) -> int:
-        """The epoch alone, a consistent read of one item: as long as it stands, no claim and no command was added."""
+        """Read the epoch alone, consistently: while it is the same, no claim and no command was added."""
         ...
 
     def commit(
         self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
     ) -> int:
-        """Write commands and Planned claims exactly as given and advance the epoch, atomically in groups of at most 99.
+        """Write commands and Planned claims unchanged and advance the epoch, atomically in groups of at most 99.
 
         Commands come first. Returns the new epoch; without anything to write the epoch stays. The claims are also the
-        launch ledger: how many nodes were launched for a pod is how many claims list it.
+        launch ledger: the number of nodes launched for a pod is the number of claims that list it.
 
         Raises:
-            EpochMoved: somebody decided meanwhile. Groups written before stay and are resumed as theirs.
+            EpochMoved: another decision was committed. Groups written before stay and are resumed by others.
             ConditionFailed: a claim is not Planned, or a name is taken.
         """
         ...
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
-        """The disruption commands that are not over, sorted by name; consistent."""
+        """Read disruption commands that are not over, sorted by name, consistently."""
         ...
 
     def advance_command(
         self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
     ) -> DisruptionCommand:
-        """Move a command to a state if it is unchanged since it was read (see `disruption.progress.advanced`).
+        """Move a command to a state if it is unchanged since it was read; see `disruption.progress.advanced`.
 
         Raises ConditionFailed.
         """
@@ -259,93 +259,93 @@ class StateStore(Protocol):
     def claim(self, cluster: str, name: str) -> NodeClaim | None: ...
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
-        """By the index on instance ids; the index may lag behind a launch by a moment."""
+        """Find a claim by instance id; the index may lag behind a launch."""
         ...
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        """All claims that are not Gone, sorted by name; Failed ones as long as they are remembered."""
+        """Read claims that are not Gone, sorted by name; Failed ones until they expire."""
         ...
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
-        """Move a claim to a state if it is unchanged since it was read (see `nodeclaim.moved`); returns it as written.
+        """Move a claim to a state if it is unchanged since it was read (see `advanced_claim`); returns the written one.
 
-        `changed_at` belongs among the changes where the state does, for an ended claim is forgotten by it.
+        Changes of the state include `changed_at`: an ended claim expires by it.
         Raises ConditionFailed.
         """
         ...
 
     def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
-        """Move claims together: all of them, or none if any has changed since it was read.
+        """Move all claims together, or none if any has changed since it was read.
 
         At most COMMIT_GROUP claims of at most COMMIT_BYTES. Raises ConditionFailed.
         """
         ...
 
     def adopt(self, claim: NodeClaim) -> bool:
-        """Write a claim, in whichever state, if there is none of its name; whether it was written.
+        """Write a claim in any state if its name is free; returns whether it was written.
 
-        The epoch stays: the claim's node is in service, and decisions see it with or without a claim.
+        The epoch stays: the node is in service, and decisions see it with or without a claim.
         """
         ...
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
-        """Remember for the whole account that offerings failed; their waits double while failures repeat.
+        """Note failed offerings for the whole account; waits double while failures repeat.
 
-        Returns what is known then, once for each `scope` of the failures, sorted. What is already unavailable at `now`
-        is left as it is (see `instances.unavailability`).
+        Returns the new state once for each `scope` of the failures, sorted. Offerings that are unavailable at `now`
+        stay unchanged (see `instances.offerings.unavailability`).
         """
         ...
 
     def relieve(self, offering: UnavailableOffering) -> None:
-        """Remember that an offering which had failed gave an instance; does nothing if it has changed since."""
+        """Note that a failed offering gave an instance; does nothing if it has changed since it was read."""
         ...
 
     def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
-        """Count a capacity reservation's instances as taken by a launch for ADDRESSES_S seconds; how many it may take.
+        """Reserve a capacity reservation's instances for a launch for ADDRESSES_S seconds; returns the number granted.
 
-        Never more than `available`, as EC2 described it a moment ago, less what other launches have taken meanwhile.
-        Again for a token replaces what it took.
+        At most `available`, as EC2 has just described it, less what other launches take. A second call for a token
+        replaces the first.
         """
         ...
 
     def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
-        """Count addresses per subnet id as taken by a launch, for ADDRESSES_S seconds; again for a token replaces."""
+        """Reserve addresses by subnet id for a launch for ADDRESSES_S seconds; a second call replaces the first."""
         ...
 
     def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
-        """Remember pods whose node turned out too small, for 30 days."""
+        """Note pods whose node was too small, for MISSED_FOR_S."""
         ...
 
     def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
-        """Remember for REFUSED_FOR_S that a pod does not run on nodes of its own; what is newer stays as it is."""
+        """Note for REFUSED_FOR_S that a pod does not run on nodes launched for it; a newer note stays."""
         ...
 
     def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
-        """Remember claims of nodes in vain by name, until FUTILE_FOR_S after they were created."""
+        """Note futile claims by name, until FUTILE_FOR_S after their creation."""
         ...
 
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
-        """Remember for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven`."""
+        """Note for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven`."""
         ...
 
 
 class JoinLog(Protocol):
-    """How instances of a cluster become nodes: times by NodePool, successes and failures by AMI and type."""
+    """The history of instances that become nodes: times by NodePool, successes and failures by AMI and type."""
 
     def read(self, cluster: str) -> JoinHistory:
-        """Everything known, sorted by name."""
+        """Read everything, sorted by name."""
         ...
 
     def joined(
         self, cluster: str, pool: str, ami: str, instance_type: str, seconds: Sequence[float], now: float
     ) -> None:
-        """Nodes were registered, each so many seconds after its launch."""
+        """Add nodes that were registered, each `seconds` after its launch."""
         ...
 
     def initialized(self, cluster: str, pool: str, seconds: Sequence[float], now: float) -> None:
-        """Nodes were complete, each so many seconds after its registration."""
+        """Add nodes that were initialized, each `seconds` after its registration."""
         ...
 
     def failed(self, cluster: str, ami: str, instance_type: str, launched_at: float, now: float) -> None:
-        """An instance did not become a complete node in time."""
+        """Add an instance that did not become an initialized node in time."""
         ...

@@ -1,4 +1,4 @@
-"""What is kept outside table `state`: learned capacity, the catalogue, statuses, memory, recorded decisions."""
+"""The ports to stores beside table `state`: learned capacity, catalogue, statuses, memory, recorded decisions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 
 PILOT_LEASE_S = 15 * 60
-"""How long the right to explore an unverified estimate is held without a sign of life, in seconds."""
+"""Seconds after which the right to explore an unverified estimate lapses if it is not renewed."""
 
 
 class KnownCapacity(Protocol):
-    """What a decision reads of table `capacity`."""
+    """The part of table `capacity` that decisions read."""
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
-        """Everything known about these AMIs; consistent."""
+        """Read all entries of these AMIs, consistently."""
         ...
 
     def pilots(self, amis: Sequence[str], now: float) -> frozenset[str]:
-        """`ami/instance type#kubelet hash` keys that are being explored."""
+        """Return keys `ami/instance type#kubelet hash` that are being explored."""
         ...
 
 
@@ -37,11 +37,11 @@ class CapacityStore(KnownCapacity, Protocol):
     def all(self) -> tuple[LearnedCapacity, ...]: ...
 
     def observe(self, observation: Observation) -> LearnedCapacity:
-        """Add an observation; concurrent observers lose nothing."""
+        """Add an observation; concurrent writes are merged."""
         ...
 
     def merge(self, entry: LearnedCapacity) -> LearnedCapacity:
-        """Add everything an exported entry holds, its smallest amounts included; nothing is written if all is known."""
+        """Add all content of an exported entry, with its smallest amounts; writes nothing if all is known."""
         ...
 
     def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
@@ -49,9 +49,9 @@ class CapacityStore(KnownCapacity, Protocol):
         ...
 
     def acquire_pilot(self, ami: str, instance_type: str, kubelet_hash: str, holder: str, now: float) -> bool:
-        """Claim the right to launch the one node that relies on an unverified estimate; False if another holds it.
+        """Acquire the right to launch the one node that relies on an unverified estimate; False if another has it.
 
-        Re-acquiring as the same holder succeeds. A lease lapses after 15 minutes.
+        The holder may acquire it again. A lease lapses after 15 minutes.
         """
         ...
 
@@ -69,7 +69,7 @@ class CatalogStore(Protocol):
 
 
 class StatusStore(Protocol):
-    """What is known of the clusters' EC2NodeClasses and NodePools, in the bucket."""
+    """The status of the clusters' EC2NodeClasses and NodePools, in the bucket."""
 
     def load(self) -> InstallStatus:
         """Empty before the first inspection. Raises StoreError."""
@@ -81,13 +81,13 @@ class StatusStore(Protocol):
 
 
 class ManifestStore(Protocol):
-    """The manifests of clusters as they were last read from their API servers, in the bucket.
+    """The manifests of clusters as last read from their API servers, in the bucket.
 
-    Functions that reach no API server decide on them.
+    Functions without access to the API server use them.
     """
 
     def load(self, cluster: str) -> LiveManifests:
-        """Empty when there is nothing, or nothing that can be read: the cluster has it. Raises StoreError."""
+        """Empty if absent or unreadable: the cluster has them. Raises StoreError."""
         ...
 
     def save(self, cluster: str, manifests: LiveManifests) -> None:
@@ -96,10 +96,10 @@ class ManifestStore(Protocol):
 
 
 class DryRunStore(Protocol):
-    """What EC2 said to launches that were only tried out, by cluster, in the bucket."""
+    """EC2's answers to dry runs of launches, by cluster, in the bucket."""
 
     def load(self, cluster: str) -> DryRuns:
-        """Empty when there is nothing, or nothing that can be read: then it is tried out again. Raises StoreError."""
+        """Empty if absent or unreadable: the dry runs are repeated then. Raises StoreError."""
         ...
 
     def save(self, cluster: str, rehearsals: DryRuns) -> None:
@@ -108,10 +108,10 @@ class DryRunStore(Protocol):
 
 
 class MemoryStore(Protocol):
-    """What the disrupt function remembers of each cluster, written by it alone."""
+    """The disrupt function's memory of each cluster; no other function writes it."""
 
     def load(self, cluster: str) -> DecisionMemory:
-        """Empty when there is nothing, or nothing that can be read: memory is only patience. Raises StoreError."""
+        """Empty if absent or unreadable: waits start again then. Raises StoreError."""
         ...
 
     def save(self, cluster: str, memory: DecisionMemory) -> None:
@@ -122,47 +122,47 @@ class MemoryStore(Protocol):
 class SnapshotStore(Protocol):
     """The compact snapshot of each cluster's bound pods (`kubernetes.compact_pods`), in the bucket.
 
-    Its keeper is the watch function; who keeps it since when is told with it, so that one that has a successor stops.
+    The watch function keeps it. `kept_since` identifies the keeper, so that a replaced keeper stops.
     """
 
     def load(self, cluster: str) -> bytes | None:
-        """The document last saved, as it is; None when there is none. Raises StoreError."""
+        """Read the last document; None if there is none. Raises StoreError."""
         ...
 
     def save(self, cluster: str, document: bytes, kept_since: float) -> None:
-        """Replace the document. `kept_since` is when its keeper began, epoch seconds. Raises StoreError."""
+        """Replace the document. `kept_since` is when its keeper began, in epoch seconds. Raises StoreError."""
         ...
 
     def kept_since(self, cluster: str) -> float:
-        """When the keeper of the document last saved began; 0 when there is none. Raises StoreError."""
+        """Return when the last document's keeper began; 0 if there is none. Raises StoreError."""
         ...
 
 
 class CatalogSource(Protocol):
-    """Where the catalogue comes from: EC2's types and offerings, its spot prices, the Pricing API."""
+    """Makes the catalogue of EC2's types, offerings and spot prices and of the Pricing API."""
 
     def fetch(self, previous: Catalog | None) -> Catalog:
-        """A fresh catalogue; prices that cannot be had are kept from `previous`. Raises AwsThrottled, AwsError."""
+        """Fetch a catalogue; unavailable prices are taken from `previous`. Raises AwsThrottled, AwsError."""
         ...
 
 
 class FlightRecorder(Protocol):
     def record(self, snapshot: Snapshot, plan: Plan) -> str:
-        """Store a decision; returns its record id. The same decision recorded twice is one record."""
+        """Store a decision; returns its record id. Equal decisions have one record."""
         ...
 
     def record_disruption(self, snapshot: DisruptionSnapshot, decision: Decision) -> str:
-        """As `record`, of a decision that begins commands."""
+        """As `record`, for a decision that begins commands."""
         ...
 
 
 class FlightRecords(Protocol):
-    """The recorded decisions, for those who look back."""
+    """Reads recorded decisions."""
 
     def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
-        """Ids of a cluster's records between two epoch seconds, both included, oldest first. Raises StoreError."""
+        """List ids of a cluster's records from `first_at` to `last_at` inclusive, oldest first. Raises StoreError."""
         ...
 
     def document(self, record_id: str) -> bytes:
-        """A record as it was written. Raises StoreError when there is none of this id."""
+        """Read a stored record. Raises StoreError if there is none of this id."""
         ...
