@@ -37,7 +37,7 @@ def commands() -> tuple[CliCommand, ...]:
     from shiplap_cli.main import COMMANDS, application  # noqa: PLC0415 - main imports this module when it is asked to
 
     return tuple(
-        found for name in COMMANDS for found in _callable_commands(name, typer.main.get_command(application(name)))
+        command for name in COMMANDS for command in _callable_commands(name, typer.main.get_command(application(name)))
     )
 
 

@@ -40,11 +40,11 @@ def _bash_script(found: Sequence[CliCommand], *, zsh: bool) -> str:
     """A bash function; zsh understands it by bashcompinit. What is no option completes to files."""
     cases = [f"    {pattern}) words={shlex.quote(words)} ;;" for pattern, words in _words_after(found)]
     values = [
-        f"    {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(item.choices))} ;;"
+        f"    {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(parameter.choices))} ;;"
         for command in found
-        for item in command.parameters
-        if item.choices
-        for name in item.names
+        for parameter in command.parameters
+        if parameter.choices
+        for name in parameter.names
     ]
     lines = [
         *(["autoload -U +X bashcompinit && bashcompinit"] if zsh else []),
@@ -81,7 +81,7 @@ def _words_after(found: Sequence[CliCommand]) -> list[tuple[str, str]]:
 
 
 def _options(command: CliCommand) -> list[str]:
-    return [*(name for item in command.parameters for name in item.names), "--help"]
+    return [*(name for parameter in command.parameters for name in parameter.names), "--help"]
 
 
 def _fish_script(found: Sequence[CliCommand]) -> str:
@@ -101,20 +101,20 @@ def _fish_script(found: Sequence[CliCommand]) -> str:
                 f"complete -c shiplap -f -n {condition} -a {second} -d {_quoted(command.help.partition(chr(10))[0])}"
             )
             seen = f"{seen}; and __fish_seen_subcommand_from {second}"
-        lines += [line for item in command.parameters for line in _fish_option(seen, item)]
+        lines += [line for parameter in command.parameters for line in _fish_option(seen, parameter)]
     return "\n".join(lines) + "\n"
 
 
-def _fish_option(seen: str, item: Parameter) -> list[str]:
+def _fish_option(seen: str, parameter: Parameter) -> list[str]:
     words = [f"complete -c shiplap -n {_quoted(seen)}"]
-    words += [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in item.names]
-    if not item.names:
+    words += [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in parameter.names]
+    if not parameter.names:
         return []
-    if item.choices:
-        words.append(f"-x -a {_quoted(' '.join(item.choices))}")
-    elif item.kind:
+    if parameter.choices:
+        words.append(f"-x -a {_quoted(' '.join(parameter.choices))}")
+    elif parameter.kind:
         words.append("-r")
-    return [" ".join([*words, f"-d {_quoted(item.help)}"])]
+    return [" ".join([*words, f"-d {_quoted(parameter.help)}"])]
 
 
 def _quoted(text: str) -> str:

@@ -312,8 +312,8 @@ def _read_decision(record: str, sources: Sources, options: HistoryOptions) -> _D
         return _Decision(inputs.snapshot, plan(inputs.snapshot), caveat_lines(inputs), inputs)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
-    _, found = open_record(record, lambda: find_install(bucket="", stack=options.stack or STACK, dev=options.dev))
-    if isinstance(found.record, SchedulingRecord):
-        return _Decision(found.record.snapshot, found.record.plan)
-    unlike = "is a decision to disrupt nodes" if found.outline.kind == "disrupt" else found.problem
+    _, recorded = open_record(record, lambda: find_install(bucket="", stack=options.stack or STACK, dev=options.dev))
+    if isinstance(recorded.record, SchedulingRecord):
+        return _Decision(recorded.record.snapshot, recorded.record.plan)
+    unlike = "is a decision to disrupt nodes" if recorded.outline.kind == "disrupt" else recorded.problem
     raise InvalidInput(record, f"{unlike}; `shiplap replay {record}` shows what it holds")

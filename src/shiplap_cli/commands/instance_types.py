@@ -89,11 +89,11 @@ def instance_types(
 def _node_class(path: Path | None) -> EC2NodeClass:
     if path is None:
         return EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(ami_family="AL2023"))
-    found = load_manifests([path]).node_classes
-    if len(found) != 1:
-        names = ", ".join(node_class.metadata.name for node_class in found) or "none"
-        raise InvalidInput(str(path), f"expected exactly one EC2NodeClass, found {len(found)} ({names})")
-    return found[0]
+    node_classes = load_manifests([path]).node_classes
+    if len(node_classes) != 1:
+        names = ", ".join(node_class.metadata.name for node_class in node_classes) or "none"
+        raise InvalidInput(str(path), f"expected exactly one EC2NodeClass, found {len(node_classes)} ({names})")
+    return node_classes[0]
 
 
 def _version(text: str) -> str:

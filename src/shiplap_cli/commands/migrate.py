@@ -69,18 +69,20 @@ def migrate(
 
         documents += documents_of(cluster, region)
     naming = Naming(suffix, taint)
-    found = translate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
+    migration = translate(documents, naming, cluster=cluster, folder=str(to or "manifests"))
     cost = None
     if cluster_state:
-        found = msgspec.structs.replace(found, findings=(*found.findings, *_habits(cluster_state, found)))
+        migration = msgspec.structs.replace(
+            migration, findings=(*migration.findings, *_habits(cluster_state, migration))
+        )
         cost = _migration_cost(documents, naming, cluster_state, region)
     if to is not None:
-        _write(to, found, cost)
-    emit(_document(found, cost), output, lambda: migration_page(found, cost, to))
-    return 1 if counts_by_match(found.findings)["not mapped"] or (cost is not None and cost.left_out) else 0
+        _write(to, migration, cost)
+    emit(_document(migration, cost), output, lambda: migration_page(migration, cost, to))
+    return 1 if counts_by_match(migration.findings)["not mapped"] or (cost is not None and cost.left_out) else 0
 
 
-def _habits(paths: Sequence[Path], found: Migration) -> tuple[MigrationFinding, ...]:
+def _habits(paths: Sequence[Path], migration: Migration) -> tuple[MigrationFinding, ...]:
     from shiplap_cli.inputs.cluster_files import read_cluster_state  # noqa: PLC0415 - not needed without --cluster-state
     from shiplap_cli.migration.workload_findings import with_local_storage, workload_findings  # noqa: PLC0415
 
@@ -90,9 +92,9 @@ def _habits(paths: Sequence[Path], found: Migration) -> tuple[MigrationFinding, 
         state.view.pods,
         state.view.nodes,
         state.pod_disruption_budgets,
-        from_autoscaler=found.origin != "Karpenter",
+        from_autoscaler=migration.origin != "Karpenter",
         local=with_local_storage(raw),
-        renamed={former.name: former.becomes for former in found.formers},
+        renamed={former.name: former.becomes for former in migration.formers},
     )
 
 
@@ -107,27 +109,27 @@ def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequen
         return cost_of_migration(place, state, region)
 
 
-def _write(folder: Path, found: Migration, cost: MigrationCost | None) -> None:
+def _write(folder: Path, migration: Migration, cost: MigrationCost | None) -> None:
     """Raises InvalidInput: the folder holds something already; OSError: it cannot be written."""
     names = (_CLASSES, _POOLS, _REPORT)
     there = [name for name in names if (folder / name).exists()]
     if there:
         raise InvalidInput(str(folder / there[0]), "is there already; give another folder, or move it away")
     folder.mkdir(parents=True, exist_ok=True)
-    classes = [body for body in found.manifests if body["kind"] == "EC2NodeClass"]
+    classes = [body for body in migration.manifests if body["kind"] == "EC2NodeClass"]
     (folder / _CLASSES).write_text(_yaml(classes), encoding="utf-8")
-    others = [body for body in found.manifests if body["kind"] != "EC2NodeClass"]
+    others = [body for body in migration.manifests if body["kind"] != "EC2NodeClass"]
     (folder / _POOLS).write_text(_yaml(others), encoding="utf-8")
-    (folder / _REPORT).write_text(report_text(found, cost, _settings_text(found)), encoding="utf-8")
+    (folder / _REPORT).write_text(report_text(migration, cost, _settings_text(migration)), encoding="utf-8")
 
 
-def _settings_text(found: Migration) -> str:
+def _settings_text(migration: Migration) -> str:
     """The settings for the cluster's entry in shiplap.yaml."""
-    settings: dict[str, Any] = {"name": found.cluster, "manifests": "manifests"}
-    if found.claim_rules:
-        settings["claimRules"] = msgspec.to_builtins(found.claim_rules)
-    if found.join_timeout_s:
-        settings["joinTimeoutSeconds"] = found.join_timeout_s
+    settings: dict[str, Any] = {"name": migration.cluster, "manifests": "manifests"}
+    if migration.claim_rules:
+        settings["claimRules"] = msgspec.to_builtins(migration.claim_rules)
+    if migration.join_timeout_s:
+        settings["joinTimeoutSeconds"] = migration.join_timeout_s
     return msgspec.yaml.encode({"clusters": [settings]}).decode()
 
 
@@ -145,17 +147,17 @@ def _yaml(bodies: Sequence[KubernetesObject]) -> str:
     return yaml.dump_all(bodies, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _document(found: Migration, cost: MigrationCost | None) -> dict[str, Any]:
+def _document(migration: Migration, cost: MigrationCost | None) -> dict[str, Any]:
     return {
-        "from": found.origin,
-        "cluster": found.cluster,
-        "manifests": list(found.manifests),
+        "from": migration.origin,
+        "cluster": migration.cluster,
+        "manifests": list(migration.manifests),
         "settings": {
-            "claimRules": msgspec.to_builtins(found.claim_rules),
-            "joinTimeoutSeconds": found.join_timeout_s or None,
+            "claimRules": msgspec.to_builtins(migration.claim_rules),
+            "joinTimeoutSeconds": migration.join_timeout_s or None,
         },
-        "findings": msgspec.to_builtins(found.findings),
-        "summary": dict(counts_by_match(found.findings)),
-        "steps": msgspec.to_builtins(found.steps),
+        "findings": msgspec.to_builtins(migration.findings),
+        "summary": dict(counts_by_match(migration.findings)),
+        "steps": msgspec.to_builtins(migration.steps),
         "dryRun": msgspec.to_builtins(cost) if cost is not None else None,
     }

@@ -119,12 +119,12 @@ def _compare(
         _side(str(path), made, totals_of(inputs.snapshot, made, money, from_scratch=from_scratch), money)
         for path, made, inputs, money in zip(diff, plans, inputs_of_each, moneys, strict=True)
     ]
-    found = _difference(sides, plans)
-    answer: dict[str, Any] = msgspec.to_builtins(found) | caveats_document(inputs_of_each[1])
+    difference = _difference(sides, plans)
+    answer: dict[str, Any] = msgspec.to_builtins(difference) | caveats_document(inputs_of_each[1])
     if html is not None:
-        write_page(html, diff_report(found, snapshots, plans, caveat_texts(inputs_of_each[1])))
-    emit(answer, output, lambda: _difference_page(found, inputs_of_each[1]))
-    return 1 if found.newly_left_out else 0
+        write_page(html, diff_report(difference, snapshots, plans, caveat_texts(inputs_of_each[1])))
+    emit(answer, output, lambda: _difference_page(difference, inputs_of_each[1]))
+    return 1 if difference.newly_left_out else 0
 
 
 def _difference(sides: Sequence[PlanSide], plans: Sequence[Plan]) -> PlanDifference:
@@ -168,11 +168,11 @@ def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
     return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 
-def _difference_page(found: PlanDifference, inputs: LoadedInputs) -> RenderableType:
-    old, new = found.old, found.new
+def _difference_page(difference: PlanDifference, inputs: LoadedInputs) -> RenderableType:
+    old, new = difference.old, difference.new
     right = [Column(header, justify="right") for header in ("old", "new", "change")]
     table = Table("", *right, box=None, pad_edge=False)
-    for name, before, after in found.counts:
+    for name, before, after in difference.counts:
         table.add_row(name, str(before), str(after), _count_change(after - before))
     for name, spent, spends in (
         ("$/h of what is launched", old.price, new.price),
@@ -187,12 +187,12 @@ def _difference_page(found: PlanDifference, inputs: LoadedInputs) -> RenderableT
     ):
         parts += [Text(), _launch_table(title, before_by, after_by)]
     for title, entries, style in (
-        ("Placed by OLD, left out by NEW", found.newly_left_out, "red"),
-        ("Left out by OLD, placed by NEW", found.newly_placed, "green"),
+        ("Placed by OLD, left out by NEW", difference.newly_left_out, "red"),
+        ("Left out by OLD, placed by NEW", difference.newly_placed, "green"),
     ):
         parts += _pods(title, entries, style)
-    if found.moved:
-        parts += [Text(), Text(f"{counted(found.moved, 'pod')} would get a node of another pool")]
+    if difference.moved:
+        parts += [Text(), Text(f"{counted(difference.moved, 'pod')} would get a node of another pool")]
     return Group(*parts, *caveat_lines(inputs))
 
 

@@ -80,40 +80,44 @@ def replay(
         return find_install(bucket=bucket, stack=stack, dev=dev)
 
     with progress("reading the record"):
-        document, found = open_record(record, install)
-    if found.record is None and (version is None or manifests):
-        return _emit_unreadable(found, found.problem, output)
-    if found.record is not None and manifests:
-        document = _encoded(_with_manifests(found.record, manifests))
+        document, recorded = open_record(record, install)
+    if recorded.record is None and (version is None or manifests):
+        return _emit_unreadable(recorded, recorded.problem, output)
+    if recorded.record is not None and manifests:
+        document = _encoded(_with_manifests(recorded.record, manifests))
     with progress("deciding again"):
         other = decide_with(version, document) if version is not None else _decide_here(document)
     if other.problem:
         return _emit_unreadable(
-            found, f"version {other.version} of {version} says: {other.problem}", output, other.version
+            recorded, f"version {other.version} of {version} says: {other.problem}", output, other.version
         )
-    same = other.written == found.written
-    change, hourly = (_DecisionDifference(), None) if same else _compare(found, document, other.written)
+    same = other.written == recorded.written
+    change, hourly = (_DecisionDifference(), None) if same else _compare(recorded, document, other.written)
     answer = {
         "record": record,
-        "kind": found.outline.kind,
-        "cluster": found.outline.cluster,
-        "at": rfc3339(found.outline.at),
-        "epoch": found.outline.epoch,
-        "recordedBy": found.version,
+        "kind": recorded.outline.kind,
+        "cluster": recorded.outline.cluster,
+        "at": rfc3339(recorded.outline.at),
+        "epoch": recorded.outline.epoch,
+        "recordedBy": recorded.version,
         "replayedBy": other.version,
         "same": same,
-        "hourly": dict(zip(("recorded", "again"), hourly or (_hourly_of_outline(found.outline),) * 2, strict=True)),
+        "hourly": dict(zip(("recorded", "again"), hourly or (_hourly_of_outline(recorded.outline),) * 2, strict=True)),
         "difference": msgspec.to_builtins(change),
     }
-    emit(answer, output, lambda: _page(found, other.version, change, hourly))
+    emit(answer, output, lambda: _page(recorded, other.version, change, hourly))
     return 0 if same else 1
 
 
-def _emit_unreadable(found: Recorded, problem: str, output: Format, by: str = __version__) -> int:
+def _emit_unreadable(recorded: Recorded, problem: str, output: Format, by: str = __version__) -> int:
     """The decision cannot be made again; the outline of the record is shown."""
-    outline = msgspec.to_builtins(found.outline) | {"at": rfc3339(found.outline.at)}
-    answer = {"recordedBy": found.version, "replayedBy": by, "problem": problem, "outline": outline}
-    emit(answer, output, lambda: Group(_headline(found), _outline_table(found.outline), Text(problem, style="yellow")))
+    outline = msgspec.to_builtins(recorded.outline) | {"at": rfc3339(recorded.outline.at)}
+    answer = {"recordedBy": recorded.version, "replayedBy": by, "problem": problem, "outline": outline}
+    emit(
+        answer,
+        output,
+        lambda: Group(_headline(recorded), _outline_table(recorded.outline), Text(problem, style="yellow")),
+    )
     return 1
 
 
@@ -128,23 +132,23 @@ def _encoded(record: SchedulingRecord | DisruptionRecord) -> bytes:
     return encode(record) if isinstance(record, SchedulingRecord) else encode_disruption(record)
 
 
-def _compare(found: Recorded, document: bytes, written: bytes) -> tuple[_DecisionDifference, tuple[float, float]]:
+def _compare(recorded: Recorded, document: bytes, written: bytes) -> tuple[_DecisionDifference, tuple[float, float]]:
     """The differences, and the dollars per hour of both.
 
     Two decisions that this version can read are compared deed by deed; others by their outlines.
     """
-    kind: type[Decision] | type[Plan] = Decision if found.outline.kind == "disrupt" else Plan
+    kind: type[Decision] | type[Plan] = Decision if recorded.outline.kind == "disrupt" else Plan
     try:
-        before: Plan | Decision = msgspec.msgpack.decode(found.written, type=kind)
+        before: Plan | Decision = msgspec.msgpack.decode(recorded.written, type=kind)
         after: Plan | Decision = msgspec.msgpack.decode(written, type=kind)
     except msgspec.DecodeError:
         again = outline_with(document, written)
-        deeds = [_actions_of_outline(found.outline), _actions_of_outline(again)]
+        deeds = [_actions_of_outline(recorded.outline), _actions_of_outline(again)]
         change = _DecisionDifference(
             tuple(sorted(deeds[0] - deeds[1])), tuple(sorted(deeds[1] - deeds[0])), outlines=True
         )
-        return change, (_hourly_of_outline(found.outline), _hourly_of_outline(again))
-    return _difference_of(before, after, _money(found.record)), (_hourly(before), _hourly(after))
+        return change, (_hourly_of_outline(recorded.outline), _hourly_of_outline(again))
+    return _difference_of(before, after, _money(recorded.record)), (_hourly(before), _hourly(after))
 
 
 def _actions_of_outline(outline: Outline) -> set[str]:
@@ -239,9 +243,11 @@ def _hourly(decided: Plan | Decision) -> float:
     return sum(claim.launch.price for command in decided.commands for claim in command.replacements)
 
 
-def _page(found: Recorded, by: str, change: _DecisionDifference, hourly: tuple[float, float] | None) -> RenderableType:
+def _page(
+    recorded: Recorded, by: str, change: _DecisionDifference, hourly: tuple[float, float] | None
+) -> RenderableType:
     """The comparison for people; `hourly` is None when the decision is the same."""
-    parts: list[RenderableType] = [_headline(found), _outline_table(found.outline), Text()]
+    parts: list[RenderableType] = [_headline(recorded), _outline_table(recorded.outline), Text()]
     if hourly is None:
         return Group(*parts, Text("The same decision, byte for byte.", style="green"))
     parts += [Text.assemble(("- ", "red bold"), line) for line in change.recorded]
@@ -256,15 +262,15 @@ def _page(found: Recorded, by: str, change: _DecisionDifference, hourly: tuple[f
         Text(),
         Text(f"Launched: ${before:.4f}/h recorded, ${after:.4f}/h again ({after - before:+.4f})", style="bold"),
     ]
-    if found.version != by:
-        writer = found.version or "a version that did not say which"
+    if recorded.version != by:
+        writer = recorded.version or "a version that did not say which"
         parts.append(Text(f"Recorded by {writer}, decided again by {by}: the versions may differ.", style="yellow"))
     return Group(*parts)
 
 
-def _headline(found: Recorded) -> Text:
-    outline = found.outline
-    by = f", by version {found.version}" if found.version else ""
+def _headline(recorded: Recorded) -> Text:
+    outline = recorded.outline
+    by = f", by version {recorded.version}" if recorded.version else ""
     return Text.assemble(
         (f"{outline.kind} ", "bold"),
         f"decision of cluster {outline.cluster or '?'} at {rfc3339(outline.at)}, epoch {outline.epoch}{by}: "

@@ -131,7 +131,7 @@ def document(outcome: RunOutcome) -> dict[str, Any]:
         "trace": outcome.trace,
         "placement": outcome.placement,
         "kept": not outcome.violations,
-        "violations": [msgspec.to_builtins(item) for item in outcome.violations],
+        "violations": [msgspec.to_builtins(violation) for violation in outcome.violations],
         "faults": [msgspec.to_builtins(item) for item in outcome.faults] if outcome.violations else len(outcome.faults),
         "settledAfterSeconds": outcome.settled_at,
         "endedAfterSeconds": outcome.ended_at,
@@ -179,22 +179,22 @@ def _run_campaign(
 
 def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
     start = time.monotonic()
-    found = list(hunt_mutants(MUTANTS, seeds, processes=processes))
+    results = list(hunt_mutants(MUTANTS, seeds, processes=processes))
     value = {
         "mutants": {
-            item.mutant: {"foundAfterSeeds": item.seeds, "scenario": item.scenario, "promise": item.promise}
-            for item in found
+            result.mutant: {"foundAfterSeeds": result.seeds, "scenario": result.scenario, "promise": result.promise}
+            for result in results
         },
         "seconds": round(time.monotonic() - start, 1),
     }
-    emit(value, output, lambda: _mutant_table(found, len(seeds), value["seconds"]))  # type: ignore[arg-type]
-    return 0 if all(item.seeds for item in found) else 1
+    emit(value, output, lambda: _mutant_table(results, len(seeds), value["seconds"]))  # type: ignore[arg-type]
+    return 0 if all(result.seeds for result in results) else 1
 
 
-def _mutant_table(found: list[MutantResult], most: int, seconds: float) -> RenderableType:
-    rows = ((item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise) for item in found)
+def _mutant_table(results: list[MutantResult], most: int, seconds: float) -> RenderableType:
+    rows = ((item.mutant, str(item.seeds or f"not within {most}"), item.scenario, item.promise) for item in results)
     table = plain_table("defect", "found after seeds", "in", "by the invariant", rows=rows)
-    return Group(table, Text(f"{sum(item.seeds > 0 for item in found)} of {len(found)} found in {seconds:.0f} s"))
+    return Group(table, Text(f"{sum(item.seeds > 0 for item in results)} of {len(results)} found in {seconds:.0f} s"))
 
 
 def _page(outcome: RunOutcome) -> RenderableType:

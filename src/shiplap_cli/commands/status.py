@@ -55,16 +55,16 @@ def status(
     install = find_install(bucket=bucket, stack=stack, dev=dev)
     if redrive:
         return _redrive(install, output, ask=not yes)
-    found, metrics = _read_status(install, cluster)
+    document, metrics = _read_status(install, cluster)
     if html is not None:
         from shiplap_cli.render.html_status import pictures_of, status_report  # noqa: PLC0415 - it shows what is found here
 
         now = time.time()
-        pictures, missing = pictures_of(install, [each.cluster for each in found.clusters], now)
-        write_page(html, status_report(found, metrics, pictures, missing, now))
-    answer = msgspec.to_builtins(found) | msgspec.to_builtins(metrics)
-    emit(answer, output, lambda: Group(_status_tables(found), *metrics_page(metrics)))
-    classes = [item for each in found.clusters for item in each.node_classes]
+        pictures, missing = pictures_of(install, [each.cluster for each in document.clusters], now)
+        write_page(html, status_report(document, metrics, pictures, missing, now))
+    answer = msgspec.to_builtins(document) | msgspec.to_builtins(metrics)
+    emit(answer, output, lambda: Group(_status_tables(document), *metrics_page(metrics)))
+    classes = [item for each in document.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == nodeclass_status.TRUE for item in classes) else 1
 
 
@@ -138,10 +138,10 @@ def _rfc3339(epoch_s: float) -> str:
     return rfc3339(epoch_s) if epoch_s else ""
 
 
-def _status_tables(found: StatusDocument) -> RenderableType:
-    if not found.clusters:
+def _status_tables(document: StatusDocument) -> RenderableType:
+    if not document.clusters:
         return Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
-    return Group(*(part for each in found.clusters for part in _cluster_tables(each)), _catalogue_table(found))
+    return Group(*(part for each in document.clusters for part in _cluster_tables(each)), _catalogue_table(document))
 
 
 def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
@@ -168,27 +168,27 @@ def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
 def _reasons(status: NodeClassStatus) -> list[str]:
     """Every condition that is not True, by name and reason; what follows from another is left out."""
     wrong = [
-        item
-        for item in status.conditions
-        if item.status != nodeclass_status.TRUE and item.type != nodeclass_status.READY
+        condition
+        for condition in status.conditions
+        if condition.status != nodeclass_status.TRUE and condition.type != nodeclass_status.READY
     ]
-    if any(item.status == nodeclass_status.UNKNOWN for item in wrong):
+    if any(condition.status == nodeclass_status.UNKNOWN for condition in wrong):
         return [f"{wrong[0].reason}: {wrong[0].message}"]
     return [f"{item.type}: {item.reason}: {item.message}" for item in wrong if item.reason != "DependenciesNotReady"]
 
 
-def _catalogue_table(found: StatusDocument) -> Table:
+def _catalogue_table(document: StatusDocument) -> Table:
     table = Table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "")
-    for item in found.catalogues:
-        old = "not refreshed lately" if item.age_seconds > _OLD_S else ""
+    for catalog in document.catalogues:
+        old = "not refreshed lately" if catalog.age_seconds > _OLD_S else ""
         table.add_row(
-            item.region,
-            item.version,
-            str(item.instance_types),
-            "" if item.problem else _age(item.age_seconds),
-            item.on_demand_prices_at or "never: estimated",
-            item.spot_prices_at or "never: estimated",
-            item.problem or old,
+            catalog.region,
+            catalog.version,
+            str(catalog.instance_types),
+            "" if catalog.problem else _age(catalog.age_seconds),
+            catalog.on_demand_prices_at or "never: estimated",
+            catalog.spot_prices_at or "never: estimated",
+            catalog.problem or old,
         )
     return table
 

@@ -110,17 +110,17 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
         if age_s > _OLD_STATUS_S:
             says = f"the last inspection was {age_s / 60:.0f} minutes ago"
             yield report.warning(cluster.cluster, says, "look at the log of the function catalog")
-        for item in cluster.node_classes:
-            subject = f"{cluster.cluster}/{item.name}"
-            wrong = [found for found in item.conditions if found.status != nodeclass_status.TRUE and found.message]
-            if item.ready.status == nodeclass_status.TRUE:
-                groups = len(item.security_groups)
+        for status in cluster.node_classes:
+            subject = f"{cluster.cluster}/{status.name}"
+            wrong = [found for found in status.conditions if found.status != nodeclass_status.TRUE and found.message]
+            if status.ready.status == nodeclass_status.TRUE:
+                groups = len(status.security_groups)
                 yield report.ok(
-                    subject, f"{len(item.subnets)} subnets, {groups} security groups, {len(item.amis)} AMIs"
+                    subject, f"{len(status.subnets)} subnets, {groups} security groups, {len(status.amis)} AMIs"
                 )
-            for found in wrong[:1]:
+            for condition in wrong[:1]:
                 fix = "correct the manifest or the tags and deploy; it is inspected again within five minutes"
-                yield report.failed(subject, f"{found.type}: {found.reason}: {found.message}", fix)
+                yield report.failed(subject, f"{condition.type}: {condition.reason}: {condition.message}", fix)
 
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
@@ -216,10 +216,10 @@ def _access_entry(client: Client, deployment: Deployment, cluster: str, name: st
 def node_access_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[CheckResult]:
     """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
     found = {
-        (cluster.cluster, item.instance_profile, FAMILIES[item.family].os)
+        (cluster.cluster, status.instance_profile, FAMILIES[status.family].os)
         for cluster in known
-        for item in cluster.node_classes
-        if item.instance_profile and item.family in FAMILIES
+        for status in cluster.node_classes
+        if status.instance_profile and status.family in FAMILIES
     }
     for cluster, profile, system in sorted(found):
         yield node_access_entry(client, cluster, role_of_profile(client, profile), system)

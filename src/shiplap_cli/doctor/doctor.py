@@ -67,9 +67,9 @@ def doctor(
         checks = _checks_before_deploy(settings)
     else:
         checks = install_checks(stack, cluster, rbac, myself=myself, entering=entering, now=time.time)
-    found = tuple(check_results.run_checks(checks))
-    emit({"findings": found, "verdicts": _counts_by_verdict(found)}, output, lambda: _table(found))
-    return 1 if any(item.verdict in (CheckVerdict.FAILED, CheckVerdict.UNKNOWN) for item in found) else 0
+    results = tuple(check_results.run_checks(checks))
+    emit({"findings": results, "verdicts": _counts_by_verdict(results)}, output, lambda: _table(results))
+    return 1 if any(result.verdict in (CheckVerdict.FAILED, CheckVerdict.UNKNOWN) for result in results) else 0
 
 
 def _checks_before_deploy(settings: Path) -> Iterable[Any]:
@@ -109,9 +109,9 @@ def install_checks(
 
     def inspect() -> Iterable[Any]:
         statuses.extend(
-            item
-            for item in cluster_checks.inspected_clusters(aws("s3"), outputs["Bucket"])
-            if only in ("", item.cluster)
+            status
+            for status in cluster_checks.inspected_clusters(aws("s3"), outputs["Bucket"])
+            if only in ("", status.cluster)
         )
         return cluster_checks.node_classes(statuses, now())
 

@@ -217,17 +217,17 @@ def _exists(client: Client, role: str) -> bool:
     return answer_or_none(lambda: client("iam").get_role(RoleName=role), "NoSuchEntity") is not None
 
 
-def _by_subnets(found: Sequence[PlannedCluster]) -> dict[tuple[str, ...], list[PlannedCluster]]:
+def _by_subnets(clusters: Sequence[PlannedCluster]) -> dict[tuple[str, ...], list[PlannedCluster]]:
     groups: dict[tuple[str, ...], list[PlannedCluster]] = {}
-    for cluster in found:
+    for cluster in clusters:
         groups.setdefault(cluster.subnets, []).append(cluster)
     return groups
 
 
-def endpoints_of(found: Sequence[PlannedCluster]) -> tuple[str, ...]:
+def endpoints_of(clusters: Sequence[PlannedCluster]) -> tuple[str, ...]:
     """Interface endpoints that the functions of some clusters need where there is no way out."""
-    secrets = ("secretsmanager",) if any(cluster.kubeconfig_secret for cluster in found) else ()
-    shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in found) else ()
+    secrets = ("secretsmanager",) if any(cluster.kubeconfig_secret for cluster in clusters) else ()
+    shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in clusters) else ()
     return (*account_checks.ENDPOINTS, *secrets, *shifts)
 
 

@@ -106,36 +106,36 @@ def command_entry(command: DisruptionCommand, claim: NodeClaim) -> HistoryEntry:
     )
 
 
-def entries_of_node(node: str, record_id: str, decided: Decision, found: Recorded) -> Iterator[HistoryEntry]:
+def entries_of_node(node: str, record_id: str, decided: Decision, recorded: Recorded) -> Iterator[HistoryEntry]:
     """The entries of a recorded decision about a node."""
     for command in decided.commands:
         if node in command.nodes:
             yield HistoryEntry(
-                rfc3339_or_empty(found.outline.at),
+                rfc3339_or_empty(recorded.outline.at),
                 f"to be removed: {command.reason}",
                 (_proposal_text(command),),
                 record_id,
             )
     for entry in decided.blocked:
         if entry.node == node:
-            yield HistoryEntry(rfc3339_or_empty(found.outline.at), "stays", (entry.reason,), record_id)
+            yield HistoryEntry(rfc3339_or_empty(recorded.outline.at), "stays", (entry.reason,), record_id)
 
 
 def _proposal_text(command: DisruptionProposal) -> str:
     return f"{command.detail}; saves ${command.savings_hourly:.4f}/h, moves {command.moved} pods"
 
 
-def entries_of_pool(name: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
+def entries_of_pool(name: str, record_id: str, recorded: Recorded) -> Iterator[HistoryEntry]:
     """The launches of a decision in a pool, and why other claims passed the pool over."""
-    mine = [claim for claim in found.outline.claims if claim.node_pool == name]
+    mine = [claim for claim in recorded.outline.claims if claim.node_pool == name]
     if mine:
         counts = Counter(f"{claim.instance_type} {claim.capacity_type}" for claim in mine)
         launched = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
         hourly = sum(claim.price for claim in mine)
         pods = sum(claim.pods for claim in mine)
         what = f"launched {launched} for {pods} pods at ${hourly:.4f}/h"
-        yield HistoryEntry(rfc3339_or_empty(found.outline.at), what, (), record_id)
-    decided: Plan | None = found.record.plan if isinstance(found.record, SchedulingRecord) else None
+        yield HistoryEntry(rfc3339_or_empty(recorded.outline.at), what, (), record_id)
+    decided: Plan | None = recorded.record.plan if isinstance(recorded.record, SchedulingRecord) else None
     if decided is not None:
         passed = {
             reason
@@ -145,7 +145,9 @@ def entries_of_pool(name: str, record_id: str, found: Recorded) -> Iterator[Hist
             if f"pool {name}" in reason
         }
         if passed:
-            yield HistoryEntry(rfc3339_or_empty(found.outline.at), "passed over", tuple(sorted(passed)[:5]), record_id)
+            yield HistoryEntry(
+                rfc3339_or_empty(recorded.outline.at), "passed over", tuple(sorted(passed)[:5]), record_id
+            )
 
 
 def claims_with_states(claims: Sequence[NodeClaim]) -> str:
@@ -202,9 +204,9 @@ class HistoryReader:
         claims = [claim for claim in self._claims.values() if key in {pod.key for pod in claim.plan.pods}]
         entries = [entry for claim in claims for entry in self._claim_entries(claim)]
         known_records = {entry.record for entry in entries if entry.record}
-        for record_id, found in self._recent_records():
+        for record_id, recorded in self._recent_records():
             if record_id not in known_records:
-                entries += self._pod_entries(key, record_id, found)
+                entries += self._pod_entries(key, record_id, recorded)
         alive = [claim for claim in claims if claim.state not in (ClaimState.FAILED, ClaimState.GONE)]
         if alive:
             state = f"planned for {claims_with_states(alive)}"
@@ -233,18 +235,18 @@ class HistoryReader:
             for claim in claims
             if claim.state is ClaimState.FAILED
         ]
-        for record_id, found in self._recent_records():
-            entries += entries_of_pool(name, record_id, found)
+        for record_id, recorded in self._recent_records():
+            entries += entries_of_pool(name, record_id, recorded)
         resting = self._sources.state.read(self._sources.cluster, self._sources.now).unavailable
         types = {each for claim in claims for each in claim.plan.instance_types}
         entries += (
             HistoryEntry(
                 "",
-                f"{item.instance_type} {item.capacity_type} in {item.zone} is left alone",
-                (f"EC2 said {item.code or 'no'} {item.failures} times; until {rfc3339(item.until)}",),
+                f"{offering.instance_type} {offering.capacity_type} in {offering.zone} is left alone",
+                (f"EC2 said {offering.code or 'no'} {offering.failures} times; until {rfc3339(offering.until)}",),
             )
-            for item in resting
-            if item.instance_type in types
+            for offering in resting
+            if offering.instance_type in types
         )
         if not claims and not entries:
             return None
@@ -301,13 +303,13 @@ class HistoryReader:
         for record_id in reversed(ids):
             if is_disruption(record_id) != of_disruption:
                 continue
-            found = self._open(record_id)
-            if found is None:
+            recorded = self._open(record_id)
+            if recorded is None:
                 continue
             if of_disruption:
-                return record_id, found
-            if any(outlined.name == claim.name for outlined in found.outline.claims):
-                return record_id, found
+                return record_id, recorded
+            if any(outlined.name == claim.name for outlined in recorded.outline.claims):
+                return record_id, recorded
         return "", None
 
     def _disruption_entries(self, claim: NodeClaim) -> Iterator[HistoryEntry]:
@@ -315,14 +317,14 @@ class HistoryReader:
         for command in self._commands:
             if claim.name in command.busy:
                 yield command_entry(command, claim)
-        for record_id, found in self._recent_records():
-            if claim.node_name and isinstance(found.record, DisruptionRecord):
-                yield from entries_of_node(claim.node_name, record_id, found.record.decision, found)
+        for record_id, recorded in self._recent_records():
+            if claim.node_name and isinstance(recorded.record, DisruptionRecord):
+                yield from entries_of_node(claim.node_name, record_id, recorded.record.decision, recorded)
 
-    def _pod_entries(self, key: str, record_id: str, found: Recorded) -> Iterator[HistoryEntry]:
-        if not isinstance(found.record, SchedulingRecord):
+    def _pod_entries(self, key: str, record_id: str, recorded: Recorded) -> Iterator[HistoryEntry]:
+        if not isinstance(recorded.record, SchedulingRecord):
             return
-        decided, at = found.record.plan, rfc3339_or_empty(found.outline.at)
+        decided, at = recorded.record.plan, rfc3339_or_empty(recorded.outline.at)
         for claim in decided.node_claims:
             if key in {pod.key for pod in claim.pods}:
                 yield HistoryEntry(at, f"planned onto a new node, claim {claim.name}", tuple(claim.reasons), record_id)
@@ -340,9 +342,9 @@ class HistoryReader:
             self._sources.cluster, self._sources.now - self._sources.since_s, self._sources.now
         )
         for record_id in reversed(ids[-MOST_RECORDS:]):
-            found = self._open(record_id)
-            if found is not None:
-                yield record_id, found
+            recorded = self._open(record_id)
+            if recorded is not None:
+                yield record_id, recorded
         if len(ids) > MOST_RECORDS:
             oldest = rfc3339(written_at(ids[-MOST_RECORDS]))
             self._add_note(f"of {len(ids)} decisions only the newest {MOST_RECORDS} were opened, since {oldest}")
@@ -351,10 +353,10 @@ class HistoryReader:
         """A record, once; one of a version that cannot be read is noted, and its outline used."""
         if record_id not in self._opened:
             self._sources.progress(f"reading {record_id}")
-            found = read(self._sources.records.document(record_id), record_id)
-            if found.record is None:
-                self._add_note(f"record {record_id}: {found.problem}")
-            self._opened[record_id] = found
+            recorded = read(self._sources.records.document(record_id), record_id)
+            if recorded.record is None:
+                self._add_note(f"record {record_id}: {recorded.problem}")
+            self._opened[record_id] = recorded
         return self._opened[record_id]
 
     def _add_note(self, text: str) -> None:

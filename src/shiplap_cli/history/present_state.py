@@ -53,7 +53,7 @@ def present_state_of(name: str, inputs: LoadedInputs) -> PresentState | None:
     called = claim.name if claim is not None else name
     unseen = caveat_texts(inputs)
     if node is None:
-        blind = any(item.resource == "nodes" for item in inputs.unseen)
+        blind = any(permission.resource == "nodes" for permission in inputs.unseen)
         return PresentState(called, _status_without_node(claim, inputs.snapshot.now, blind=blind), unseen=unseen)
     disruption = disruption_snapshot(inputs)
     account, money = node_account_of(disruption, node.metadata.name), Money(disruption.scheduling)
@@ -78,19 +78,19 @@ def unreachable_state(name: str, reason: str) -> PresentState:
     return PresentState(name, "how it stands now was not seen", unseen=(reason,))
 
 
-def present_state_page(found: PresentState) -> RenderableType:
+def present_state_page(state: PresentState) -> RenderableType:
     """The state as a page."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    moving = f"{len(found.moving)} would have to move: {summary(found.moving)}" if found.moving else "none would move"
+    moving = f"{len(state.moving)} would have to move: {summary(state.moving)}" if state.moving else "none would move"
     # As texts: messages of conditions may hold what Rich takes for markup.
-    table.add_row("conditions", Text("\n".join(found.conditions) or "the kubelet has reported none"))
-    table.add_row("taints", Text(", ".join(found.taints) or "none"))
-    table.add_row("pods", f"{len(found.pods)} on it; {moving}")
-    table.add_row("disruption", Text(found.disruption))
-    parts: list[RenderableType] = [Text(found.standing)]
-    if found.node:
+    table.add_row("conditions", Text("\n".join(state.conditions) or "the kubelet has reported none"))
+    table.add_row("taints", Text(", ".join(state.taints) or "none"))
+    table.add_row("pods", f"{len(state.pods)} on it; {moving}")
+    table.add_row("disruption", Text(state.disruption))
+    parts: list[RenderableType] = [Text(state.standing)]
+    if state.node:
         parts.append(table)
-    return Group(*parts, *map(warning_line, found.unseen))
+    return Group(*parts, *map(warning_line, state.unseen))
 
 
 def _claims(inputs: LoadedInputs) -> Sequence[NodeClaim]:

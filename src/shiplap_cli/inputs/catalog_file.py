@@ -114,9 +114,9 @@ def _check_offering(document: Document, where: str, offering: _OfferingEntry) ->
 
 def _requirements(document: Document, where: str, entry: _TypeEntry) -> tuple[Requirement, ...]:
     parsed = []
-    for place, item in enumerate(entry.requirements):
+    for place, rule in enumerate(entry.requirements):
         try:
-            parsed.append(requirement(item.key, item.operator, item.values, item.min_values))
+            parsed.append(requirement(rule.key, rule.operator, rule.values, rule.min_values))
         except ValueError as error:
             raise invalid_field(document, f"{where}.requirements[{place}]", str(error)) from error
     return tuple(Requirements(parsed).values())

@@ -61,58 +61,58 @@ class ClaimObject(_Fields, frozen=True):
 
 def read_claim_object(document: Document) -> ClaimObject:
     """A NodeClaim without malformed fields. Raises InvalidInput."""
-    item = typed_object(document, ClaimObject)
+    claim = typed_object(document, ClaimObject)
     for field, text in (
-        ("status.lastPodEventTime", item.status.last_pod_event_time),
-        *(("status.conditions", condition.last_transition_time) for condition in item.status.conditions),
+        ("status.lastPodEventTime", claim.status.last_pod_event_time),
+        *(("status.conditions", condition.last_transition_time) for condition in claim.status.conditions),
     ):
         try:
             _moment(text)
         except ValueError as error:
             raise invalid_field(document, field, f"is not a timestamp: {error}") from error
     for field, text, read in (
-        ("spec.expireAfter", item.spec.expire_after, seconds_or_never),
-        ("spec.terminationGracePeriod", item.spec.termination_grace_period, seconds),
+        ("spec.expireAfter", claim.spec.expire_after, seconds_or_never),
+        ("spec.terminationGracePeriod", claim.spec.termination_grace_period, seconds),
     ):
         try:
             read(text or "0s")
         except ValueError as error:
             raise invalid_field(document, field, str(error)) from error
-    raise_first(document, object_validation.quantity_problems(item.status.allocatable, "status.allocatable"))
-    raise_first(document, object_validation.quantity_problems(item.spec.resources.requests, "spec.resources.requests"))
+    raise_first(document, object_validation.quantity_problems(claim.status.allocatable, "status.allocatable"))
+    raise_first(document, object_validation.quantity_problems(claim.spec.resources.requests, "spec.resources.requests"))
     try:
-        Requirements.of(item.spec.requirements)
+        Requirements.of(claim.spec.requirements)
     except ValueError as error:
         raise invalid_field(document, "spec.requirements", str(error)) from error
-    return item
+    return claim
 
 
-def claim_of(item: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
+def claim_of(claim: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
     """The record of a claim. Pods that kube-scheduler nominated to its node are those it was launched for."""
-    known, status = item.metadata.labels, item.status
+    known, status = claim.metadata.labels, claim.status
     listed = next(
-        (r.values for r in item.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"), ()
+        (r.values for r in claim.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"), ()
     )
-    promised = [pod for pod in pods if pod.status.nominated_node_name == item.metadata.name]
+    promised = [pod for pod in pods if pod.status.nominated_node_name == claim.metadata.name]
     return NodeClaim(
         cluster="",
-        name=item.metadata.name,
+        name=claim.metadata.name,
         plan=ClaimPlan(
             node_pool=known.get(labels.NODE_POOL, ""),
-            node_class=item.spec.node_class_ref.name,
-            requirements=item.spec.requirements,
+            node_class=claim.spec.node_class_ref.name,
+            requirements=claim.spec.requirements,
             labels=known,
-            annotations=item.metadata.annotations,
-            taints=item.spec.taints,
-            startup_taints=item.spec.startup_taints,
+            annotations=claim.metadata.annotations,
+            taints=claim.spec.taints,
+            startup_taints=claim.spec.startup_taints,
             instance_types=listed,
-            requests=parse_resources(item.spec.resources.requests),
+            requests=parse_resources(claim.spec.resources.requests),
             pods=tuple(PodReference(pod.metadata.namespace or "default", pod.metadata.name) for pod in promised),
             allocatable=parse_resources(status.allocatable),
-            expire_after=item.spec.expire_after,
-            termination_grace_period=item.spec.termination_grace_period,
+            expire_after=claim.spec.expire_after,
+            termination_grace_period=claim.spec.termination_grace_period,
         ),
-        state=_state(item),
+        state=_state(claim),
         instance=LaunchedInstance(
             id=status.provider_id.rpartition("/")[2],
             type=known.get(labels.INSTANCE_TYPE, ""),
@@ -120,7 +120,7 @@ def claim_of(item: ClaimObject, pods: Iterable[Pod]) -> NodeClaim:
             capacity_type=known.get(labels.CAPACITY_TYPE, ""),
             ami=status.image_id,
         ),
-        created_at=_moment(item.metadata.creation_timestamp),
+        created_at=_moment(claim.metadata.creation_timestamp),
         node_name=status.node_name,
     )
 
@@ -134,10 +134,10 @@ def histories_of(
     histories = []
     for name, claim in sorted(paired.items()):
         status = by_name[claim.name].status
-        true = [item for item in status.conditions if item.status == "True"]
-        since = {item.type: _moment(item.last_transition_time) for item in true}
-        said = {item.type: item.reason for item in true}
-        denied = {item.type for item in status.conditions if item.status == "False"}
+        true = [condition for condition in status.conditions if condition.status == "True"]
+        since = {condition.type: _moment(condition.last_transition_time) for condition in true}
+        said = {condition.type: condition.reason for condition in true}
+        denied = {condition.type for condition in status.conditions if condition.status == "False"}
         histories.append(
             NodeHistory(
                 name,
@@ -156,9 +156,9 @@ def _moment(text: str | None) -> float:
     return epoch(text) if text else 0.0
 
 
-def _state(item: ClaimObject) -> ClaimState:
-    true = {condition.type for condition in item.status.conditions if condition.status == "True"}
-    if item.metadata.deletion_timestamp and "InstanceTerminating" not in true:
+def _state(claim: ClaimObject) -> ClaimState:
+    true = {condition.type for condition in claim.status.conditions if condition.status == "True"}
+    if claim.metadata.deletion_timestamp and "InstanceTerminating" not in true:
         return ClaimState.DRAINING
     for condition, state in (
         ("InstanceTerminating", ClaimState.TERMINATING),
@@ -169,4 +169,4 @@ def _state(item: ClaimObject) -> ClaimState:
     ):
         if condition in true:
             return state
-    return ClaimState.LAUNCHED if item.status.provider_id else ClaimState.PLANNED
+    return ClaimState.LAUNCHED if claim.status.provider_id else ClaimState.PLANNED

@@ -72,7 +72,7 @@ class Admission:
     """Fills in what the classes of a cluster say."""
 
     def __init__(self, runtimes: Iterable[RuntimeClass], priorities: Iterable[PriorityClass]) -> None:
-        self._runtimes = {item.metadata.name: item for item in runtimes}
+        self._runtimes = {runtime_class.metadata.name: runtime_class for runtime_class in runtimes}
         self._priorities = {item.metadata.name: item.value for item in priorities}
 
     def pod(self, pod: Pod) -> Pod:
@@ -167,7 +167,7 @@ def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequ
 
 
 def _state_of(view: ClusterView, items: Sequence[ClaimObject], manifests: Sequence[Document]) -> ClusterState:
-    claims = tuple(claim_of(item, view.pods) for item in items)
+    claims = tuple(claim_of(claim, view.pods) for claim in items)
     histories = histories_of(items, claims, view.nodes)
     return ClusterState(view, claims, view.pod_disruption_budgets, histories, tuple(manifests))
 
@@ -206,9 +206,9 @@ def _node(document: Document) -> Node:
 
 
 def _runtime_class(document: Document) -> RuntimeClass:
-    item = typed_object(document, RuntimeClass)
-    raise_first(document, object_validation.quantity_problems(item.overhead.pod_fixed, "overhead.podFixed"))
-    return item
+    runtime_class = typed_object(document, RuntimeClass)
+    raise_first(document, object_validation.quantity_problems(runtime_class.overhead.pod_fixed, "overhead.podFixed"))
+    return runtime_class
 
 
 def _daemon_set(document: Document) -> DaemonSet:

@@ -107,7 +107,7 @@ def read_cluster_inputs(
     )
     # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
     known = installed is not None and installed.state is not None
-    unseen = tuple(item for item in found.unseen if not (known and item.resource == "nodeclaims"))
+    unseen = tuple(permission for permission in found.unseen if not (known and permission.resource == "nodeclaims"))
     return ClusterInputs(found.state, cluster, True, region.given, region.assumed, unseen, installed)
 
 
@@ -196,5 +196,5 @@ def _zones(node: Node) -> Iterable[str]:
 
 
 def _region_of_zone(zone: str) -> str:
-    found = _OF_ZONE.match(zone)
-    return found[0] if found else ""
+    match = _OF_ZONE.match(zone)
+    return match[0] if match else ""

@@ -326,7 +326,7 @@ class _Lister:
 
     def _require_pods(self) -> None:
         """Raises ClusterDenied when not one pod may be seen: there is nothing to decide on."""
-        if any(item.resource == "pods" and not item.namespace for item in self._unseen):
+        if any(permission.resource == "pods" and not permission.namespace for permission in self._unseen):
             raise ClusterDenied(
                 f"pods may be listed neither in the cluster nor in namespace {self._namespace}; "
                 "the right to list pods is missing, see docs/rbac.yaml for all that is read",
@@ -389,21 +389,21 @@ def read_live_cluster(access: Access, *, manifests: bool, workloads: bool) -> Li
     with progress(f"asking {access.server}") as report:
         try:
             transport = enter_context(access, clock=time.time, environment=os.environ, sleep=time.sleep)
-            found = list_cluster(
+            listing = list_cluster(
                 transport, namespace=access.namespace, manifests=manifests, workloads=workloads, report=report
             )
         except ClusterError as error:
             raise InvalidInput(source, _explained(error, access)) from error
     return LiveCluster(
         access=access,
-        state=_state(found, source),
-        kubernetes_version=found.kubernetes_version,
-        unseen=found.unseen,
+        state=_state(listing, source),
+        kubernetes_version=listing.kubernetes_version,
+        unseen=listing.unseen,
     )
 
 
-def _state(found: ClusterListing, source: str) -> ClusterState:
-    return state_of(found.view, _documents(source, found.node_claims), _documents(source, found.manifests))
+def _state(listing: ClusterListing, source: str) -> ClusterState:
+    return state_of(listing.view, _documents(source, listing.node_claims), _documents(source, listing.manifests))
 
 
 def _documents(source: str, objects: Iterable[Mapping[str, Any]]) -> Sequence[Document]:

@@ -52,9 +52,9 @@ def _inferred(node: Node, manifests: Manifests) -> NodeClaim:
         cluster="files",
         name=marks.get(labels.NODE_CLAIM, node.metadata.name),
         plan=ClaimPlan(
-            node_pool=name_of_label(marks[labels.NODE_POOL], (item.metadata.name for item in manifests.node_pools)),
+            node_pool=name_of_label(marks[labels.NODE_POOL], (pool.metadata.name for pool in manifests.node_pools)),
             node_class=name_of_label(
-                marks.get(labels.NODE_CLASS, ""), (item.metadata.name for item in manifests.node_classes)
+                marks.get(labels.NODE_CLASS, ""), (node_class.metadata.name for node_class in manifests.node_classes)
             ),
             labels=marks,
             annotations=node.metadata.annotations,

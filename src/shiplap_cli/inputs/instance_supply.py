@@ -47,7 +47,7 @@ def used_node_classes(manifests: Manifests) -> list[str]:
 
 def catalogs_of_file(manifests: Manifests, types: tuple[InstanceType, ...]) -> tuple[NodeClassCatalog, ...]:
     """The types of a file under each of them."""
-    known = {item.metadata.name: item for item in manifests.node_classes}
+    known = {node_class.metadata.name: node_class for node_class in manifests.node_classes}
     return tuple(
         NodeClassCatalog(name, types, spec_hash=spec_hash(known[name]), first_hashes=first_hashes(known[name]))
         if name in known
@@ -66,7 +66,7 @@ def supply_of(sources: Sources, cluster_inputs: ClusterInputs, manifests: Manife
     if sources.aws is False or (sources.aws is None and not cluster_inputs.live and installed is None):
         return embedded_supply(cluster_inputs)
     used = set(used_node_classes(manifests))
-    node_classes = [item for item in manifests.node_classes if item.metadata.name in used]
+    node_classes = [node_class for node_class in manifests.node_classes if node_class.metadata.name in used]
     if sources.aws is None and not has_credentials():
         why = "there are no AWS credentials"
     else:
@@ -107,7 +107,7 @@ def catalogs_of(
         InvalidInput: a NodePool names an EC2NodeClass that is not among the manifests.
     """
     setting = cluster_setting(cluster_inputs.cluster, cluster_inputs.state.view.daemon_sets)
-    known = {item.metadata.name: item for item in manifests.node_classes}
+    known = {node_class.metadata.name: node_class for node_class in manifests.node_classes}
     catalogs = []
     for name in used_node_classes(manifests):
         if name not in known:
@@ -206,14 +206,14 @@ def supply_from_aws(
     resolved: dict[str, ResolvedNodeClass] = {}
     not_ready: dict[str, str] = {}
     notes = []
-    for item in node_classes:
-        name = item.metadata.name
+    for node_class in node_classes:
+        name = node_class.metadata.name
         unknown = f"AMIs and subnets of EC2NodeClass {name} are not known, so every zone counts"
         with progress(f"asking AWS for the AMIs and subnets of EC2NodeClass {name}"):
             try:
-                resolved[name] = compute.resolve(item)
+                resolved[name] = compute.resolve(node_class)
             except NodeClassNotReady as error:
-                if settings.kubernetes_version or not any(term.alias for term in item.spec.ami_selector_terms):
+                if settings.kubernetes_version or not any(term.alias for term in node_class.spec.ami_selector_terms):
                     not_ready[name] = str(error)
                 else:
                     notes.append(f"{unknown}: {error}")

@@ -171,7 +171,7 @@ def _install_hint(cluster_inputs: ClusterInputs) -> tuple[str, ...]:
         not cluster_inputs.live
         or not pooled
         or cluster_inputs.state.claims
-        or any(item.resource == "nodeclaims" for item in cluster_inputs.unseen)
+        or any(permission.resource == "nodeclaims" for permission in cluster_inputs.unseen)
     ):
         return ()
     return (
@@ -244,12 +244,12 @@ def _manifests_in_cluster(cluster_inputs: ClusterInputs, sources: Sources, *, la
 
 def _manifests_of_files(paths: Sequence[Path], *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:
     """Manifests without problems. With a catalogue file an EC2NodeClass is only a name, so it need not be there."""
-    found = _without_problems(
+    manifests = _without_problems(
         inspect_files(paths), tolerate_missing_classes=tolerate_missing_classes, lax_budgets=lax_budgets
     )
-    if not found.node_pools:
+    if not manifests.node_pools:
         raise InvalidInput(", ".join(map(str, paths)), "there is no NodePool among the manifests")
-    return found
+    return manifests
 
 
 def _without_problems(report: ManifestReport, *, tolerate_missing_classes: bool, lax_budgets: bool) -> Manifests:

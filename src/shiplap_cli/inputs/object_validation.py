@@ -34,9 +34,9 @@ def metadata_problems(meta: ObjectMeta) -> Problems:
     yield from _moments({"metadata.creationTimestamp": meta.creation_timestamp})
 
 
-def event_problems(item: Event) -> Problems:
+def event_problems(event: Event) -> Problems:
     """Timestamps that are none."""
-    yield from _moments({"lastTimestamp": item.last_timestamp, "eventTime": item.event_time})
+    yield from _moments({"lastTimestamp": event.last_timestamp, "eventTime": event.event_time})
 
 
 def pod_spec_problems(spec: PodSpec, at: str) -> Problems:
@@ -192,8 +192,8 @@ def convert(document: Document, data: Any, kind: type[T]) -> T:
 
 def _reason_and_field(text: str) -> tuple[str, str]:
     """Take msgspec's "Expected `int`, got `str` - at `$.spec.x[0]`" apart."""
-    found = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?", text, re.DOTALL)
-    return (found[1].replace("`", ""), (found[2] or "").replace("[...]", "")) if found else (text, "")
+    match = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?", text, re.DOTALL)
+    return (match[1].replace("`", ""), (match[2] or "").replace("[...]", "")) if match else (text, "")
 
 
 def invalid_field(document: Document, field: str, reason: str) -> InvalidInput:

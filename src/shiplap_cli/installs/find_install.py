@@ -152,7 +152,7 @@ def sole_cluster(install: DeployedInstall) -> str:
         InvalidInput: it serves several or none, or does not tell.
     """
     try:
-        names = [item.cluster for item in install.inspected().clusters]
+        names = [status.cluster for status in install.inspected().clusters]
     except StoreError as error:
         raise InvalidInput(
             "--cluster", f"is missing, and the install does not tell its clusters: {with_hint(error)}"

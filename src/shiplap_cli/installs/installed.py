@@ -131,10 +131,10 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     ) -> LaunchSupply:
         """The types on offer, with the last inspection's problems of each EC2NodeClass."""
         supplies = {}
-        for item in node_classes:
-            name = item.metadata.name
-            problem = known_problem(self.inspected, self.cluster, item, self.at) or not_ready.get(name, "")
-            supplies[name] = NodeClassSupply(item, None if problem else resolved.get(name), problem)
+        for node_class in node_classes:
+            name = node_class.metadata.name
+            problem = known_problem(self.inspected, self.cluster, node_class, self.at) or not_ready.get(name, "")
+            supplies[name] = NodeClassSupply(node_class, None if problem else resolved.get(name), problem)
         return LaunchSupply(catalog, supplies, shifted, self.joins)
 
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:

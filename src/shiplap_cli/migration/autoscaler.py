@@ -68,16 +68,16 @@ def read(documents: Sequence[Document]) -> tuple[AutoscalerSettings, tuple[Migra
     Raises:
         InvalidInput: the priorities are not a mapping of numbers to lists of patterns.
     """
-    found = AutoscalerSettings()
+    settings = AutoscalerSettings()
     collector = FindingCollector(_SOURCE)
     for document in documents:
         if document.data.get("kind") == "ConfigMap":
-            found = msgspec.structs.replace(found, priorities=_priorities(document))
+            settings = msgspec.structs.replace(settings, priorities=_priorities(document))
         else:
-            found = msgspec.structs.replace(found, present=True)
+            settings = msgspec.structs.replace(settings, present=True)
             for name, value in _flags(_arguments(document.data)):
-                found = _apply(found, name, value, collector)
-    return found, tuple(collector.all)
+                settings = _apply(settings, name, value, collector)
+    return settings, tuple(collector.all)
 
 
 def _metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,10 +125,10 @@ def _priorities(document: Document) -> tuple[tuple[int, tuple[str, ...]], ...]:
     return tuple(sorted(found, reverse=True))
 
 
-def _apply(found: AutoscalerSettings, name: str, value: str, collector: FindingCollector) -> AutoscalerSettings:
+def _apply(settings: AutoscalerSettings, name: str, value: str, collector: FindingCollector) -> AutoscalerSettings:
     if name in _HANDLERS:
         try:
-            return msgspec.structs.replace(found, **_HANDLERS[name](found, value, collector))
+            return msgspec.structs.replace(settings, **_HANDLERS[name](settings, value, collector))
         except ValueError as error:
             collector.not_mapped(f"--{name}", f"{value!r} cannot be read: {error}")
     elif name in _BUILT_IN:
@@ -136,7 +136,7 @@ def _apply(found: AutoscalerSettings, name: str, value: str, collector: FindingC
     elif name not in _IRRELEVANT:
         unknown = "is not known to this report; see what it does for you"
         collector.not_mapped(f"--{name}", _UNMAPPED.get(name, unknown))
-    return found
+    return settings
 
 
 Handler = Callable[[AutoscalerSettings, str, FindingCollector], dict[str, Any]]
@@ -175,11 +175,11 @@ def _nodes_total(_found: AutoscalerSettings, value: str, collector: FindingColle
 
 
 def _parallel(name: str) -> Handler:
-    def apply(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
+    def apply(settings: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
         number = int(value)
         becomes = f'spec.disruption.budgets: [{{nodes: "{number}"}}]'
         collector.approximate(f"--{name}", becomes, "a bound of each pool")
-        return {"budget_nodes": min(number, found.budget_nodes) if found.budget_nodes else number}
+        return {"budget_nodes": min(number, settings.budget_nodes) if settings.budget_nodes else number}
 
     return apply
 
@@ -205,18 +205,18 @@ def _expander(_found: AutoscalerSettings, value: str, collector: FindingCollecto
     return {"expander": value}
 
 
-def _group_sizes(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
+def _group_sizes(settings: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     least, most, name = value.split(":", 2)
-    bounds = found.bounds | {name: (int(least), int(most))}
+    bounds = settings.bounds | {name: (int(least), int(most))}
     collector.exact(f"--nodes={value}", f"spec.limits.nodes: {int(most)}", "of the group's pool")
     return {"bounds": bounds}
 
 
-def _discovery(found: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
+def _discovery(settings: AutoscalerSettings, value: str, collector: FindingCollector) -> dict[str, Any]:
     tags = [part.partition("=")[0] for part in value.partition("tag=")[2].split(",")]
     names = [tag.removeprefix(_OWN_TAG) for tag in tags if tag.startswith(_OWN_TAG)]
     collector.exact("--node-group-auto-discovery", "the NodePools", "every group given here has become one")
-    return {"cluster": next((name for name in names if name != "enabled"), found.cluster)}
+    return {"cluster": next((name for name in names if name != "enabled"), settings.cluster)}
 
 
 _HANDLERS: dict[str, Handler] = {

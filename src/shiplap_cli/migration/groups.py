@@ -149,58 +149,58 @@ class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: tuple[str, ...] = ()
 
 
-def source_groups(found: AwsGroups) -> tuple[SourceGroup, ...]:
+def source_groups(groups: AwsGroups) -> tuple[SourceGroup, ...]:
     """All groups by name; the Auto Scaling group behind a managed node group is not a second one."""
-    tags = {group.auto_scaling_group_name: group for group in found.groups}
-    behind = {entry.name for item in found.node_groups for entry in item.resources.auto_scaling_groups}
-    names = {item.nodegroup_name for item in found.node_groups}
-    result = [_managed(item, found, tags) for item in found.node_groups]
+    tags = {group.auto_scaling_group_name: group for group in groups.groups}
+    behind = {entry.name for node_group in groups.node_groups for entry in node_group.resources.auto_scaling_groups}
+    names = {node_group.nodegroup_name for node_group in groups.node_groups}
+    result = [_managed(node_group, groups, tags) for node_group in groups.node_groups]
     result += [
-        _self_managed(group, found)
-        for group in found.groups
+        _self_managed(group, groups)
+        for group in groups.groups
         if group.auto_scaling_group_name not in behind and group.tag(_MANAGED_BY) not in names
     ]
     return tuple(sorted(result, key=lambda group: group.name))
 
 
-def _managed(item: Nodegroup, found: AwsGroups, by_name: dict[str, AutoScalingGroup]) -> SourceGroup:
-    written = item.launch_template
+def _managed(node_group: Nodegroup, groups: AwsGroups, by_name: dict[str, AutoScalingGroup]) -> SourceGroup:
+    written = node_group.launch_template
     reference = TemplateReference(written.id, written.name, written.version) if written is not None else None
-    template = found.template(reference) if reference is not None else None
+    template = groups.template(reference) if reference is not None else None
     booted = read_user_data(template.user_data) if template is not None else UserData()
-    behind = [by_name[entry.name] for entry in item.resources.auto_scaling_groups if entry.name in by_name]
+    behind = [by_name[entry.name] for entry in node_group.resources.auto_scaling_groups if entry.name in by_name]
     hints = _hints(behind)
-    types = item.instance_types or ((template.instance_type,) if template and template.instance_type else ())
+    types = node_group.instance_types or ((template.instance_type,) if template and template.instance_type else ())
     return SourceGroup(
-        name=item.nodegroup_name,
-        source=f"node group {item.nodegroup_name}",
+        name=node_group.nodegroup_name,
+        source=f"node group {node_group.nodegroup_name}",
         managed=True,
-        cluster=item.cluster_name,
-        least=item.scaling_config.min_size,
-        most=item.scaling_config.max_size,
-        desired=item.scaling_config.desired_size,
+        cluster=node_group.cluster_name,
+        least=node_group.scaling_config.min_size,
+        most=node_group.scaling_config.max_size,
+        desired=node_group.scaling_config.desired_size,
         types=types,
-        spot_percent=100 if item.capacity_type == "SPOT" else 0,
-        subnets=item.subnets,
-        ami_type=item.ami_type,
-        role=item.node_role.rpartition("/")[2],
+        spot_percent=100 if node_group.capacity_type == "SPOT" else 0,
+        subnets=node_group.subnets,
+        ami_type=node_group.ami_type,
+        role=node_group.node_role.rpartition("/")[2],
         template=template,
         template_name="" if reference is None else reference.launch_template_name or reference.launch_template_id,
         boot=booted,
-        labels=hints.labels | booted.labels | item.labels,
+        labels=hints.labels | booted.labels | node_group.labels,
         taints=_unique(
-            [*(Taint(t.key, _EFFECTS.get(t.effect, t.effect), t.value) for t in item.taints), *hints.taints]
+            [*(Taint(t.key, _EFFECTS.get(t.effect, t.effect), t.value) for t in node_group.taints), *hints.taints]
         ),
         resources=hints.resources,
         options=hints.options,
-        disk_gib=item.disk_size,
+        disk_gib=node_group.disk_size,
     )
 
 
-def _self_managed(group: AutoScalingGroup, found: AwsGroups) -> SourceGroup:
+def _self_managed(group: AutoScalingGroup, groups: AwsGroups) -> SourceGroup:
     mixed = group.mixed_instances_policy
     reference = mixed.launch_template.launch_template_specification if mixed is not None else group.launch_template
-    template = found.template(reference) if reference is not None else None
+    template = groups.template(reference) if reference is not None else None
     booted = read_user_data(template.user_data) if template is not None else UserData()
     hints = _hints([group])
     overrides = mixed.launch_template.overrides if mixed is not None else ()

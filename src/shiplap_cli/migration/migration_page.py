@@ -37,29 +37,29 @@ class MigrationCost(Printed, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def migration_page(found: Migration, cost: MigrationCost | None, folder: Path | None) -> RenderableType:
+def migration_page(migration: Migration, cost: MigrationCost | None, folder: Path | None) -> RenderableType:
     """What a person sees: what does not map first, then the rest, the dry run and where to go on."""
     table = Table("", "found", "becomes", "note", box=None, header_style="bold", padding=(0, 2, 0, 0))
     order = [MatchQuality.NONE, MatchQuality.APPROXIMATE, MatchQuality.EXACT]
-    for finding in sorted(found.findings, key=lambda finding: order.index(finding.match)):
+    for finding in sorted(migration.findings, key=lambda finding: order.index(finding.match)):
         style = _STYLES[finding.match]
         what = f"{finding.source}: {finding.field}"
         table.add_row(Text(finding.match, style), Text(what), Text(finding.becomes), Text(finding.note, "dim"))
-    parts: list[RenderableType] = [Text(_summary(found), "bold"), table]
+    parts: list[RenderableType] = [Text(_summary(migration), "bold"), table]
     if cost is not None:
         parts += [Text(line) for line in _cost_lines(cost)]
     if folder is None:
         parts.append(Text("Nothing was written; --to FOLDER writes the manifests and a report with the steps."))
     else:
         parts.append(
-            Text(f"Written to {folder}. MIGRATION.md has the {counted(len(found.steps), 'step')} over and back.")
+            Text(f"Written to {folder}. MIGRATION.md has the {counted(len(migration.steps), 'step')} over and back.")
         )
     return Group(*parts)
 
 
-def _summary(found: Migration) -> str:
-    counts = ", ".join(f"{number} {match}" for match, number in by_match(found.findings).items())
-    return f"From {found.origin}: {counted(len(found.manifests), 'manifest')}; {counts}"
+def _summary(migration: Migration) -> str:
+    counts = ", ".join(f"{number} {match}" for match, number in by_match(migration.findings).items())
+    return f"From {migration.origin}: {counted(len(migration.manifests), 'manifest')}; {counts}"
 
 
 def _cost_lines(cost: MigrationCost) -> Iterator[str]:
@@ -78,9 +78,9 @@ def _cost_lines(cost: MigrationCost) -> Iterator[str]:
         yield f"! {note}"
 
 
-def report_text(found: Migration, cost: MigrationCost | None, settings: str) -> str:
+def report_text(migration: Migration, cost: MigrationCost | None, settings: str) -> str:
     """The report in Markdown."""
-    lines = [f"# From {found.origin} to Shiplap", "", _summary(found) + ".", ""]
+    lines = [f"# From {migration.origin} to Shiplap", "", _summary(migration) + ".", ""]
     lines += ["Into `shiplap.yaml`:", "", "```yaml", settings.rstrip(), "```", ""]
     if cost is not None:
         lines += ["## Dry run", "", *_cost_lines(cost), ""]
@@ -90,11 +90,11 @@ def report_text(found: Migration, cost: MigrationCost | None, settings: str) -> 
         MatchQuality.EXACT: "What maps as it was",
     }
     for match, title in titles.items():
-        findings = [finding for finding in found.findings if finding.match is match]
+        findings = [finding for finding in migration.findings if finding.match is match]
         if findings:
             lines += [f"## {title}", "", "| found | becomes | note |", "|---|---|---|", *map(_row, findings), ""]
     lines += ["## The steps", ""]
-    for number, step in enumerate(found.steps, 1):
+    for number, step in enumerate(migration.steps, 1):
         lines += [f"{number}. **{step.title}.** {step.why}", "", *_commands("", step.commands)]
         lines += _commands("   Undo:", step.undo) if step.undo else ["   Undo: nothing was changed.", ""]
     return "\n".join(lines)

@@ -42,11 +42,11 @@ def workload_findings(
         renamed: new names of NodePools that pods may select by label.
     """
     alive = [pod for pod in pods if pod.status.phase not in TERMINAL_PHASES]
-    found = list(_selecting(alive, renamed))
+    findings = list(_selecting(alive, renamed))
     if from_autoscaler:
-        found += _protected_pods(alive, budgets, local)
-        found += _protected_nodes(nodes)
-    return tuple(found)
+        findings += _protected_pods(alive, budgets, local)
+        findings += _protected_nodes(nodes)
+    return tuple(findings)
 
 
 def _protected_pods(

@@ -100,7 +100,7 @@ def _learned(expectation: Expectation, world: RegionObservation) -> Iterator[str
     known = {f"{entry.ami}/{entry.instance_type}": entry for entry in world.learned}
     for key, quantity in expectation.learned.items():
         entry = known.get(key)
-        seen = min((item.capacity.get("memory", 0) for item in entry.recent), default=0) if entry else 0
+        seen = min((observation.capacity.get("memory", 0) for observation in entry.recent), default=0) if entry else 0
         if seen != parse_amount("memory", quantity):
             yield f"{key}: learned {seen} bytes of memory, expected {quantity}"
 

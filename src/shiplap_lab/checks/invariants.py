@@ -322,17 +322,17 @@ class InvariantChecker:
 
     def spent(self) -> float:
         """USD that EC2 charged until now."""
-        return sum(self.price(item) * self._hours(item) for item in self.instances.values())
+        return sum(self.price(instance) * self._hours(instance) for instance in self.instances.values())
 
     def ledger(self) -> tuple[float, float]:
         """USD that the claims account for, and those of instances that no claim ever had."""
         known, unknown = 0.0, 0.0
-        for item in self.instances.values():
-            claim = self._holder.get(item.id)
+        for instance in self.instances.values():
+            claim = self._holder.get(instance.id)
             if claim is None:
-                unknown += self.price(item) * self._hours(item)
+                unknown += self.price(instance) * self._hours(instance)
             else:
-                known += claim.hourly * self._hours(item)
+                known += claim.hourly * self._hours(instance)
         return known, unknown
 
     def _hours(self, instance: Instance) -> float:

@@ -118,8 +118,8 @@ def _of_flags(flags: str) -> NodeRegistration:
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     kubelet: dict[str, Any] = {}
-    for found in _FLAG.finditer(flags):
-        name, value = found["name"], found["value"]
+    for match in _FLAG.finditer(flags):
+        name, value = match["name"], match["value"]
         if name == "node-labels":
             labels |= dict(label.split("=", 1) for label in value.split(","))
         elif name == "register-with-taints":

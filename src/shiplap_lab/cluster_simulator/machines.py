@@ -139,7 +139,7 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
     """
     moment = rfc3339(now)
     registered = registration(machine.user_data)
-    found = hardware(machine, registered)
+    resources = hardware(machine, registered)
     not_ready = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule", "timeAdded": moment}
     return {
         "metadata": {
@@ -150,8 +150,8 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
                 labels.INSTANCE_TYPE: machine.instance_type,
                 labels.ZONE: machine.zone,
                 labels.REGION: machine.region,
-                labels.ARCH: found.architecture,
-                labels.OS: found.os,
+                labels.ARCH: resources.architecture,
+                labels.OS: resources.os,
             },
         },
         "spec": {
@@ -159,14 +159,14 @@ def node_object(machine: Machine, hardware: Hardware, version: str, now: float) 
             "taints": [*msgspec.to_builtins(registered.taints), not_ready],
         },
         "status": {
-            "capacity": format_resources(found.capacity),
-            "allocatable": format_resources(found.allocatable),
+            "capacity": format_resources(resources.capacity),
+            "allocatable": format_resources(resources.allocatable),
             "conditions": [condition("Ready", "False", moment, "KubeletNotReady", "container network is not ready")],
             "addresses": [{"type": "Hostname", "address": machine.node_name}],
             "nodeInfo": {
                 "kubeletVersion": version,
-                "architecture": found.architecture,
-                "operatingSystem": found.os,
+                "architecture": resources.architecture,
+                "operatingSystem": resources.os,
                 "osImage": registered.family,
             },
         },

@@ -351,32 +351,32 @@ def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool =
         raise ShiplapError(f"function {function} failed: {answer['Payload'].read().decode()}")
 
 
-def _machine(item: EmulatedInstance) -> Machine:
+def _machine(instance: EmulatedInstance) -> Machine:
     return Machine(
-        id=item.id,
-        instance_type=item.instance_type,
-        zone=item.zone,
-        ami=item.ami,
-        launched_at=item.launched_at,
-        running=item.state == "running",
-        private_dns=item.private_dns,
-        user_data=item.user_data,
+        id=instance.id,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        ami=instance.ami,
+        launched_at=instance.launched_at,
+        running=instance.state == "running",
+        private_dns=instance.private_dns,
+        user_data=instance.user_data,
     )
 
 
-def _instance(item: EmulatedInstance) -> Instance:
+def _instance(instance: EmulatedInstance) -> Instance:
     return Instance(
-        id=item.id,
-        instance_type=item.instance_type,
-        zone=item.zone,
-        capacity_type=item.capacity_type,
-        ami=item.ami,
-        state=item.state,
-        launched_at=item.launched_at,
-        cluster=item.tags.get(tags.CLUSTER, ""),
-        claim=item.tags.get(tags.NODE_CLAIM, ""),
-        node_pool=item.tags.get(tags.NODE_POOL, ""),
-        launch=item.tags.get(tags.LAUNCH, ""),
-        install=item.tags.get(tags.INSTALL, ""),
-        private_dns=item.private_dns,
+        id=instance.id,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        ami=instance.ami,
+        state=instance.state,
+        launched_at=instance.launched_at,
+        cluster=instance.tags.get(tags.CLUSTER, ""),
+        claim=instance.tags.get(tags.NODE_CLAIM, ""),
+        node_pool=instance.tags.get(tags.NODE_POOL, ""),
+        launch=instance.tags.get(tags.LAUNCH, ""),
+        install=instance.tags.get(tags.INSTALL, ""),
+        private_dns=instance.private_dns,
     )

@@ -176,12 +176,12 @@ def _settle(
     ends_at: float,
 ) -> Judged:
     """Look until every expectation has held for a while, or time is up."""
-    hold_s = (_HELD_BACK_S if any(item.held_back for item in step.expect) else _HOLD_S) * region.pace
+    hold_s = (_HELD_BACK_S if any(expectation.held_back for expectation in step.expect) else _HOLD_S) * region.pace
     met_since: float | None = None
     disrupted_at = float("-inf")
     while True:
         world = look()
-        missing = [(item, unmet(item, world, step.cluster)) for item in step.expect]
+        missing = [(expectation, unmet(expectation, world, step.cluster)) for expectation in step.expect]
         show(_text(step, missing), world)
         if any(reasons for _, reasons in missing):
             met_since = None
@@ -198,7 +198,7 @@ def _settle(
 
 
 def _text(step: ScenarioStep, missing: Judged) -> str:
-    waits = [f"{item.name}: {reasons[0]}" for item, reasons in missing if reasons]
+    waits = [f"{expectation.name}: {reasons[0]}" for expectation, reasons in missing if reasons]
     return f"{step.say}  [{waits[0]}]" if waits else step.say
 
 

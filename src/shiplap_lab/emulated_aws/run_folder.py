@@ -42,9 +42,9 @@ class RunFolder:
     def release(self, *, keep_logs: bool = False) -> None:
         """Remove everything, or all but the logs. Returns at once: a process of its own removes what may be much."""
         if keep_logs:
-            for item in self.path.iterdir():
-                if item.suffix != ".log":
-                    _remove(item, self._parent / f"{_ENDED}{self.path.name}-{item.name}")
+            for path in self.path.iterdir():
+                if path.suffix != ".log":
+                    _remove(path, self._parent / f"{_ENDED}{self.path.name}-{path.name}")
         else:
             _remove(self.path, self._parent / f"{_ENDED}{self.path.name}")
         if self._lock is not None:
@@ -57,7 +57,7 @@ def _dead(parent: Path) -> Iterator[Path]:
     yield from parent.glob(f"{_ENDED}*")
     with_logs = []
     for folder in parent.glob(f"{_PREFIX}*"):
-        if all(item.suffix == ".log" for item in folder.glob("*")):
+        if all(path.suffix == ".log" for path in folder.glob("*")):
             with_logs.append(folder)
         elif not (_held(folder / _LOCK) if (folder / _LOCK).exists() else _lives(folder.name)):
             yield folder
@@ -91,10 +91,10 @@ def _lives(name: str) -> bool:
     return True
 
 
-def _remove(item: Path, ended: Path) -> None:
+def _remove(path: Path, ended: Path) -> None:
     """Rename the item, so that it is gone at once, then delete it; the next run deletes any remains."""
     try:
-        item.rename(ended)
+        path.rename(ended)
     except FileNotFoundError:  # another run was faster
         return
     if ended.is_file():

@@ -107,9 +107,9 @@ class FakeCompute:
             refusal = self.not_ready.get(node_class.metadata.name)
             if refusal is not None:
                 raise refusal
-            found = self._resolved(node_class)
-            amis = found.amis if fresh else self.remembered.get(found.name, found.amis)
-            return msgspec.structs.replace(found, amis=amis)
+            resolved = self._resolved(node_class)
+            amis = resolved.amis if fresh else self.remembered.get(resolved.name, resolved.amis)
+            return msgspec.structs.replace(resolved, amis=amis)
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """As `resolve`; the error of a class that is not ready is told as the problem of its AMIs."""

@@ -82,9 +82,9 @@ class FakeState:
                     uid for (of, uid), until in self._missed.items() if of == cluster and until > now
                 ),
                 refused={
-                    uid: item
-                    for (of, uid), item in sorted(self._refused.items())
-                    if of == cluster and item.at + REFUSED_FOR_S > now
+                    uid: refusals
+                    for (of, uid), refusals in sorted(self._refused.items())
+                    if of == cluster and refusals.at + REFUSED_FOR_S > now
                 },
                 futile={
                     name: at
@@ -245,7 +245,7 @@ class FakeState:
             if end is not None and end <= now:
                 del self._commands[key]
         self._missed = {key: until for key, until in self._missed.items() if until > now}
-        self._refused = {key: item for key, item in self._refused.items() if item.at + REFUSED_FOR_S > now}
+        self._refused = {key: refusals for key, refusals in self._refused.items() if refusals.at + REFUSED_FOR_S > now}
         self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
         self._proven = {key: at for key, at in self._proven.items() if at + PROVEN_FOR_S > now}
 
@@ -290,8 +290,8 @@ class FakeJoins:
     def read(self, cluster: str) -> JoinHistory:
         with self._faults.locked_effect("joins.read", self._lock):
             return JoinHistory(
-                tuple(item for (of, _), item in sorted(self._pools.items()) if of == cluster),
-                tuple(item for (of, _), item in sorted(self._amis.items()) if of == cluster),
+                tuple(joins for (of, _), joins in sorted(self._pools.items()) if of == cluster),
+                tuple(joins for (of, _), joins in sorted(self._amis.items()) if of == cluster),
             )
 
     def joined(

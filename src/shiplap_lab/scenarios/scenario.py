@@ -342,7 +342,7 @@ def load(name: str) -> Play:
         path.parent.name if path.name == FILE else path.stem,
         scenario,
         {cluster.name: typed[cluster.manifests] for cluster in scenario.clusters},
-        {cluster.name: tuple(found.data for found in read[cluster.manifests]) for cluster in scenario.clusters},
+        {cluster.name: tuple(document.data for document in read[cluster.manifests]) for cluster in scenario.clusters},
     )
 
 

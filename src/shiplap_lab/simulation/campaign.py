@@ -135,28 +135,28 @@ def _until(timeline: Timeline, end: float) -> Timeline:
     return replace(
         timeline,
         ends_s=end,
-        samples=tuple(item for item in timeline.samples if item.at_s <= end),
-        happenings=tuple(item for item in timeline.happenings if item.at_s <= end),
+        samples=tuple(sample for sample in timeline.samples if sample.at_s <= end),
+        happenings=tuple(event for event in timeline.happenings if event.at_s <= end),
         frames=tuple(item for item in timeline.frames if item.at_s <= end),
     )
 
 
 def figures(outcome: RunOutcome, timeline: Timeline, until: float) -> RunFigures:
     """A run in figures until a moment, seconds since its start."""
-    samples = [item for item in timeline.samples if item.at_s <= until]
-    priced = all(item.bound_hourly is not None for item in samples)
+    samples = [sample for sample in timeline.samples if sample.at_s <= until]
+    priced = all(sample.bound_hourly is not None for sample in samples)
     return RunFigures(
         trace=outcome.trace,
         kept=not outcome.violations,
         hours=round(until / 3600, 3),
-        dollars=round(_area(samples, until, lambda item: item.hourly), 4),
-        bound_dollars=round(_area(samples, until, lambda item: item.bound_hourly or 0.0), 4) if priced else None,
-        mean_nodes=round(_area(samples, until, lambda item: sum(item.nodes.values())) * 3600 / until, 2)
+        dollars=round(_area(samples, until, lambda sample: sample.hourly), 4),
+        bound_dollars=round(_area(samples, until, lambda sample: sample.bound_hourly or 0.0), 4) if priced else None,
+        mean_nodes=round(_area(samples, until, lambda sample: sum(sample.nodes.values())) * 3600 / until, 2)
         if until
         else 0.0,
-        most_nodes=max((sum(item.nodes.values()) for item in samples), default=0),
+        most_nodes=max((sum(sample.nodes.values()) for sample in samples), default=0),
         launched=outcome.launched,
-        pod_hours_pending=round(_area(samples, until, lambda item: item.pending), 4),
+        pod_hours_pending=round(_area(samples, until, lambda sample: sample.pending), 4),
         longest_pending_seconds=outcome.longest_pending,
     )
 
@@ -174,5 +174,5 @@ def differences(mine: RunFigures, others: RunFigures) -> list[tuple[str, str, st
 
 def _area(samples: list[Sample], until: float, value: Callable[[Sample], float]) -> float:
     """Value hours under a step function that ends at `until` seconds."""
-    moments = [*((item.at_s, value(item)) for item in samples), (until, 0.0)]
+    moments = [*((sample.at_s, value(sample)) for sample in samples), (until, 0.0)]
     return sum(height * (later - at) / 3600 for (at, height), (later, _) in pairwise(moments))

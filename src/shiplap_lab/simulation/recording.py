@@ -252,13 +252,13 @@ def _offers(manifests: Manifests, sold: Catalog) -> Offers | None:
 
 def _timeline_events(outcome: RunOutcome) -> tuple[TimelineEvent, ...]:
     broken = "promise broken"
-    found = [TimelineEvent(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
+    events = [TimelineEvent(item.at, broken, f"{item.promise}: {item.detail}", bad=True) for item in outcome.violations]
     for line in outcome.lines:
         facts: dict[str, Any] = msgspec.json.decode(line)
         what, at_s = str(facts.pop("what")), float(facts.pop("t"))
-        if what in _TITLES and len(found) < _MOST_HAPPENINGS:
-            found.append(TimelineEvent(at_s, _TITLES[what], _fact_text(facts), bad=what in _BAD))
-    return tuple(sorted(found, key=lambda event: event.at_s))
+        if what in _TITLES and len(events) < _MOST_HAPPENINGS:
+            events.append(TimelineEvent(at_s, _TITLES[what], _fact_text(facts), bad=what in _BAD))
+    return tuple(sorted(events, key=lambda event: event.at_s))
 
 
 def _fact_text(facts: dict[str, Any]) -> str:

@@ -127,7 +127,7 @@ class Simulation:
         self.compute.on_launch.append(self._launched)
         self.installs = {
             name: SimulatedInstall(
-                Settings(tuple(replace(item, install=name) for item in settings)), stage, compute, compute.checker
+                Settings(tuple(replace(cluster, install=name) for cluster in settings)), stage, compute, compute.checker
             )
             for name in scenario.installs
             for compute in [
@@ -430,7 +430,7 @@ class Simulation:
                         self.compute.capacity[kind.instance_type, zone, capacity_type] = min(most)
 
     def _alive(self, capacity_type: str = "") -> list[Instance]:
-        return [item for item in self.compute.alive() if capacity_type in ("", item.capacity_type)]
+        return [instance for instance in self.compute.alive() if capacity_type in ("", instance.capacity_type)]
 
     def _interrupt(self, number: int, fault: Fault) -> None:
         """Interrupt the fault's share of spot instances, one after the other within its minutes."""
@@ -497,7 +497,7 @@ class Simulation:
             seed=self._seed,
             trace=self.trace.digest,
             placement=self._placement,
-            violations=tuple(found for checker in self.checkers for found in checker.violations),
+            violations=tuple(violation for checker in self.checkers for violation in checker.violations),
             settled_at=settled,
             ended_at=now,
             steps=self.loop.steps,
@@ -543,12 +543,12 @@ class SimulatedRegion:
             pods=tuple(pod for _, pod in sorted(cluster.informer.pods.items())),
             nodes=tuple(node for _, node in sorted(cluster.informer.nodes.items())),
             events=tuple(cluster.server.typed(item, Event) for item in cluster.server.list("events").items),
-            claims=tuple(item for checker in checkers for item in checker.claims.values() if item.cluster == name),
+            claims=tuple(claim for checker in checkers for claim in checker.claims.values() if claim.cluster == name),
             instances=tuple(
-                replace(item, state="terminated") if item.id in checker.ended else item
+                replace(instance, state="terminated") if instance.id in checker.ended else instance
                 for checker in checkers
-                for item in checker.instances.values()
-                if item.cluster == name
+                for instance in checker.instances.values()
+                if instance.cluster == name
             ),
         )
 
@@ -625,5 +625,5 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
     """Each EC2NodeClass has its own AMI; `default` has that of the fake."""
-    names = sorted({item.metadata.name for each in play.manifests.values() for item in each.node_classes})
+    names = sorted({node_class.metadata.name for each in play.manifests.values() for node_class in each.node_classes})
     return {name: (Ami(f"ami-{name}", name, "2026-01-01T00:00:00Z"),) for name in names if name != "default"}

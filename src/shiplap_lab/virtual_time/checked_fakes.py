@@ -29,10 +29,10 @@ class CheckedState(FakeState):
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         """As the fake, unless the index has not caught up with the instance's launch."""
-        found = super().claim_of_instance(instance_id)
+        claim = super().claim_of_instance(instance_id)
         lag = max((fault.amount for _, fault in self._injector.active_of("index-lag")), default=0.0)
         late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
-        return None if late else found
+        return None if late else claim
 
     def _put(self, claim: NodeClaim) -> None:
         if self._injector.active_of("upgrade"):
@@ -87,21 +87,21 @@ class CheckedCompute(FakeCompute):
             self._terminate(cluster, instance_id)
 
     def _terminate(self, cluster: str, instance_id: str) -> None:
-        found = self.checker.instances.get(instance_id)
-        if found is not None and instance_id not in self.checker.ended:
-            self.checker.terminating(found, self._pods_of(cluster, instance_id))
-        elif found is None and instance_id in self.running:
+        instance = self.checker.instances.get(instance_id)
+        if instance is not None and instance_id not in self.checker.ended:
+            self.checker.terminating(instance, self._pods_of(cluster, instance_id))
+        elif instance is None and instance_id in self.running:
             self.checker.violated(Promise.OWN_INSTANCES, f"{self.install} ends {instance_id}")
         try:
             super().terminate(cluster, instance_id)
         finally:
-            if found is not None and found.cluster == cluster and instance_id not in self.running:
+            if instance is not None and instance.cluster == cluster and instance_id not in self.running:
                 self._on_end(instance_id)
 
     @property
     def running(self) -> set[str]:
         """Ids of the instances that have not ended."""
-        return {item.id for item in self.alive()}
+        return {instance.id for instance in self.alive()}
 
 
 class CheckedCluster(FakeCluster):

@@ -62,7 +62,7 @@ def catalog() -> Catalog:
                 ZonePrice(zone, round(price * share, 4)) for zone, share in zip(ZONES, (0.38, 0.41, 0.44), strict=True)
             )
             prices[name] = TypePrices(round(price, 4), spot)
-    zones: dict[str, tuple[str, ...]] = {item.instance_type: ZONES for item in types}
+    zones: dict[str, tuple[str, ...]] = {instance_type.instance_type: ZONES for instance_type in types}
     return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
 
 
@@ -82,7 +82,7 @@ class SimulatedHardware:
 
     def __init__(self, sold: Catalog, settings: ClusterSettings, memory: Sequence[NodeMemoryRule], seed: int) -> None:
         self.memory, self._seed = memory, seed
-        self._sold = {item.instance_type: item for item in sold.types}
+        self._sold = {instance_type.instance_type: instance_type for instance_type in sold.types}
         self._types = {item.metadata.name: _formula(sold, item, settings) for item in settings.manifests.node_classes}
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools
@@ -110,4 +110,4 @@ class SimulatedHardware:
 
 def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
     found = instance_types(sold, node_class, cluster_setting(settings, ()), resolved=None, learned=(), unavailable=())
-    return {item.name: item for item in found}
+    return {instance_type.name: instance_type for instance_type in found}

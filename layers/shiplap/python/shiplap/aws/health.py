@@ -55,7 +55,7 @@ class Ec2Health:
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found: set[InstanceProblem] = set()
+        problems: set[InstanceProblem] = set()
         for wanted in _FILTERS:
             pages = self._ec2.get_paginator("describe_instance_status").paginate(
                 Filters=[wanted], PaginationConfig={"PageSize": _PAGE}
@@ -63,8 +63,8 @@ class Ec2Health:
             with aws_errors("describe instance status"):
                 for page in pages:
                     for status in page["InstanceStatuses"]:
-                        found.update(_ailments(status))
-        return tuple(sorted(found))
+                        problems.update(_ailments(status))
+        return tuple(sorted(problems))
 
     def shifted_zones(self) -> frozenset[str]:
         """Ids of zones with a zonal shift or an autoshift that is applied to the cluster and has not expired.

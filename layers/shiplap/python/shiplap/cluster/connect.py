@@ -45,18 +45,18 @@ def connect(
     Raises:
         InvalidInput: the endpoint or the certificate authority is unusable.
     """
-    found = ApiEndpoint(settings.endpoint, settings.certificate_authority)
-    if not found.endpoint:
-        found = describe_cluster(settings.name)
+    endpoint = ApiEndpoint(settings.endpoint, settings.certificate_authority)
+    if not endpoint.endpoint:
+        endpoint = describe_cluster(settings.name)
     transport = endpoint_transport(
-        settings, found, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s
+        settings, endpoint, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s
     )
     return KubernetesClient(transport)
 
 
 def endpoint_transport(
     settings: ClusterSettings,
-    found: ApiEndpoint,
+    endpoint: ApiEndpoint,
     *,
     credentials: Callable[[], Credentials],
     clock: Clock,
@@ -65,13 +65,13 @@ def endpoint_transport(
 ) -> Transport:
     """The way to the API server at an endpoint; nothing is sent yet. Raises InvalidInput as `connect` does."""
     source = f"settings of cluster {settings.name}"
-    scheme = urllib3.util.parse_url(found.endpoint).scheme
+    scheme = urllib3.util.parse_url(endpoint.endpoint).scheme
     if scheme not in ("http", "https"):
-        raise InvalidInput(source, f"{found.endpoint!r} is not an http or https URL", field="endpoint")
-    tls = {"ssl_context": _tls(found.certificate_authority, source)} if scheme == "https" else {}
-    pool = urllib3.connection_from_url(found.endpoint, maxsize=8, socket_options=KEPT_ALIVE, **tls)
+        raise InvalidInput(source, f"{endpoint.endpoint!r} is not an http or https URL", field="endpoint")
+    tls = {"ssl_context": _tls(endpoint.certificate_authority, source)} if scheme == "https" else {}
+    pool = urllib3.connection_from_url(endpoint.endpoint, maxsize=8, socket_options=KEPT_ALIVE, **tls)
     token = _token(settings, credentials, clock)
-    return Transport(found.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
+    return Transport(endpoint.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
 
 
 def _token(settings: ClusterSettings, credentials: Callable[[], Credentials], clock: Clock) -> TokenSource:

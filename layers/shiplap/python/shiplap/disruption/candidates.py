@@ -163,13 +163,13 @@ def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
     """
     found = {}
     for node, on_node in view.by_node.items():
-        if some := [pod for pod in on_node if is_reschedulable(pod)]:
-            found[node] = tuple(sorted(some, key=_key))
+        if pods := [pod for pod in on_node if is_reschedulable(pod)]:
+            found[node] = tuple(sorted(pods, key=_key))
     return found
 
 
 def _costs(view: ClusterView) -> Mapping[str, float]:
-    return {node: disruption_cost(some) for node, some in view.of_pods(reschedulable_pods).items()}
+    return {node: disruption_cost(pods) for node, pods in view.of_pods(reschedulable_pods).items()}
 
 
 def _key(pod: Pod) -> str:

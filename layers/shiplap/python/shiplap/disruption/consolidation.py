@@ -254,14 +254,14 @@ class Consolidator:
         Raises InvalidInput as `planner.plan`.
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
-        self._eviction_costs = {item.name: item.cost - 1 for item in candidates}
-        self._reserved = frozenset(item.name for item in candidates if _is_reserved(item))
+        self._eviction_costs = {candidate.name: candidate.cost - 1 for candidate in candidates}
+        self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
-            batched = self._in_batches([item for item in ordered if item.name in going], refused)
+            batched = self._in_batches([candidate for candidate in ordered if candidate.name in going], refused)
             best = max(best, batched, key=lambda some: sum(map(self._gain, some)))
         taken = {node for proposal in best for node in proposal.nodes}
         return ConsolidationResult(
@@ -273,12 +273,14 @@ class Consolidator:
         attempts = _attempts(ordered)
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         best: tuple[float, list[DisruptionProposal]] = (0.0, [])
-        for some in attempts:
-            effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if len(some) <= _MOST_SEARCHED else 0.0
-            found, _ = self._attempt(some, refused, improve_s=effort_s)
-            gain = sum(map(self._gain, found))
+        for candidates in attempts:
+            effort_s = (
+                self._settings.improve_s * _SELECTION_SHARE / searched if len(candidates) <= _MOST_SEARCHED else 0.0
+            )
+            proposals, _ = self._attempt(candidates, refused, improve_s=effort_s)
+            gain = sum(map(self._gain, proposals))
             if gain > best[0] + 1e-9:
-                best = (gain, found)
+                best = (gain, proposals)
         return best[1]
 
     def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
@@ -286,7 +288,7 @@ class Consolidator:
 
         Where that cannot be computed there is only the first; the next decision proposes the others.
         """
-        removed = [item.name for item in going]
+        removed = [candidate.name for candidate in going]
         batches = _batches(going)
         proposals: list[DisruptionProposal] = []
         for batch in batches:
@@ -375,8 +377,8 @@ class Consolidator:
             if mine[0].pool.spec.disruption.consolidation_policy != BALANCED:
                 continue
             totals = self._totals[name]
-            share = savings * sum(item.price for item in mine) / component.paid if component.paid else 0.0
-            disruption = sum(item.cost for item in mine) / totals.cost
+            share = savings * sum(candidate.price for candidate in mine) / component.paid if component.paid else 0.0
+            disruption = sum(candidate.cost for candidate in mine) / totals.cost
             score = share / totals.price / disruption if totals.price else 0.0
             if score < BALANCE:
                 raise NotWorthwhile(
@@ -390,22 +392,24 @@ def _is_reserved(candidate: Candidate) -> bool:
 
 def _merged(proposals: Sequence[DisruptionProposal]) -> list[DisruptionProposal]:
     """Merge nodes without replacements into commands of bounded size: none of them can fail for the others."""
-    alone = sorted((some for some in proposals if not some.replacements), key=lambda some: some.nodes)
-    merged = [some for some in proposals if some.replacements]
+    alone = sorted(
+        (proposal for proposal in proposals if not proposal.replacements), key=lambda proposal: proposal.nodes
+    )
+    merged = [proposal for proposal in proposals if proposal.replacements]
     while alone:
-        sizes = itertools.accumulate(len(some.nodes) for some in alone)
+        sizes = itertools.accumulate(len(proposal.nodes) for proposal in alone)
         number = max(sum(size <= MOST_NODES for size in sizes), 1)
         merged.append(_joined(alone[:number]))
         alone = alone[number:]
-    return sorted(merged, key=lambda some: some.nodes)
+    return sorted(merged, key=lambda proposal: proposal.nodes)
 
 
 def _joined(proposals: Sequence[DisruptionProposal]) -> DisruptionProposal:
     if len(proposals) == 1:
         return proposals[0]
     taken: dict[str, tuple[PodReference, ...]] = {}
-    for some in proposals:
-        for place in some.placements:
+    for proposal in proposals:
+        for place in proposal.placements:
             taken[place.name] = (*taken.get(place.name, ()), *place.pods)
     saved = round(sum(some.savings_hourly for some in proposals), 6)
     nodes = tuple(sorted(node for some in proposals for node in some.nodes))

@@ -32,8 +32,8 @@ class PoolMarket(msgspec.Struct, frozen=True, eq=False):
 
         `node_prices` has the prices that people see.
         """
-        item = self.type_of(pool, node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
-        return offering_price(item.offerings, node) if item is not None else 0.0
+        instance_type = self.type_of(pool, node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+        return offering_price(instance_type.offerings, node) if instance_type is not None else 0.0
 
     def buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
         """The offerings of a type that a launch under these requirements may get, of the capacity type requested.
@@ -51,8 +51,12 @@ class PoolMarket(msgspec.Struct, frozen=True, eq=False):
         return self._cache[key]
 
     def _buyable(self, pool: str, name: str, wanted: Requirements) -> tuple[Offering, ...]:
-        item = self.type_of(pool, name)
-        fitting = [o for o in item.offerings if o.available and _meets(o, wanted)] if item is not None else []
+        instance_type = self.type_of(pool, name)
+        fitting = (
+            [o for o in instance_type.offerings if o.available and _meets(o, wanted)]
+            if instance_type is not None
+            else []
+        )
         for kind in _CHEAPEST_KIND_FIRST:
             found = [offering for offering in fitting if offering.capacity_type == kind]
             if found:
@@ -63,7 +67,7 @@ class PoolMarket(msgspec.Struct, frozen=True, eq=False):
 def market_of(snapshot: Snapshot) -> PoolMarket:
     """The market that a scheduling decision on this snapshot sees."""
     by_class = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
-    shared = {name: {item.name: item for item in types} for name, types in by_class.items()}
+    shared = {name: {instance_type.name: instance_type for instance_type in types} for name, types in by_class.items()}
     overlays = accepted_overlays(snapshot)
     by_pool: dict[str, Mapping[str, InstanceType]] = {}
     for pool in snapshot.manifests.node_pools:
@@ -77,7 +81,7 @@ def market_of(snapshot: Snapshot) -> PoolMarket:
 def node_prices(snapshot: Snapshot) -> NodePrices:
     """The prices of nodes in this cluster; nodes of no pool have EC2's prices, without NodeOverlays."""
     of_pools = {
-        pool: {name: item.offerings for name, item in types.items()}
+        pool: {name: instance_type.offerings for name, instance_type in types.items()}
         for pool, types in market_of(snapshot).by_pool.items()
     }
     return NodePrices(of_pools, offerings_by_type(*(catalog.instance_types for catalog in snapshot.catalogs)))

@@ -70,12 +70,12 @@ class _Decider:
     def run(self) -> Decision:
         commands = self._scale_down()
         commands += self._emptiness(
-            [item for item in self.candidate_nodes.candidates if not _in_commands(item, commands)]
+            [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
         )
-        left = [item for item in self.candidate_nodes.candidates if not _in_commands(item, commands)]
+        left = [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
         replaced = self._replace(left)
         commands += replaced
-        left = [item for item in left if not _in_commands(item, replaced)]
+        left = [candidate for candidate in left if not _in_commands(candidate, replaced)]
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
@@ -92,10 +92,10 @@ class _Decider:
         busy = {claim.plan.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
         proposals = []
         for name in self.simulator.surplus:
-            item = by_name.get(name)
-            if item is not None and item.pool.metadata.name not in busy:
-                why = f"NodePool {item.pool.metadata.name} has more than {item.pool.spec.replicas} replicas"
-                moved, price = len(item.pods), item.price
+            candidate = by_name.get(name)
+            if candidate is not None and candidate.pool.metadata.name not in busy:
+                why = f"NodePool {candidate.pool.metadata.name} has more than {candidate.pool.spec.replicas} replicas"
+                moved, price = len(candidate.pods), candidate.price
                 proposals.append(
                     DisruptionProposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why)
                 )
@@ -104,14 +104,14 @@ class _Decider:
 
     def _emptiness(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """All empty nodes that the budgets allow, in one command."""
-        empty = [item for item in candidates if item.empty and self._may_consolidate(item)]
+        empty = [candidate for candidate in candidates if candidate.empty and self._may_consolidate(candidate)]
         allowed = self._within_budgets(sorted(empty, key=lambda item: (-item.price, item.name)), Reason.EMPTY)
         if not allowed:
             return []
         self._use_budget(allowed)
-        names = tuple(sorted(item.name for item in allowed))
-        savings = round(sum(item.price for item in allowed), 6)
-        moved = sum(len(item.pods) for item in allowed)
+        names = tuple(sorted(candidate.name for candidate in allowed))
+        savings = round(sum(candidate.price for candidate in allowed), 6)
+        moved = sum(len(candidate.pods) for candidate in allowed)
         why = "no pod needs them" if not moved else "no pod that it costs anything to move needs them"
         return [DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
 
@@ -120,15 +120,15 @@ class _Decider:
         reasons = self._outdated(candidates)
         self.drifted = tuple(sorted(name for name, (reason, _) in reasons.items() if reason is Reason.DRIFTED))
         movable = []
-        for item in candidates:
-            if item.name not in reasons:
+        for candidate in candidates:
+            if candidate.name not in reasons:
                 continue
-            if item.protected and item.grace is None and not self._expires_anyway(reasons[item.name][0]):
-                self.blocked[item.name] = self._protection(item, *reasons[item.name])
-            elif why := self._backing_off(item):
-                self.blocked[item.name] = why
+            if candidate.protected and candidate.grace is None and not self._expires_anyway(reasons[candidate.name][0]):
+                self.blocked[candidate.name] = self._protection(candidate, *reasons[candidate.name])
+            elif why := self._backing_off(candidate):
+                self.blocked[candidate.name] = why
             else:
-                movable.append(item)
+                movable.append(candidate)
         movable.sort(key=lambda item: (not item.empty, item.history.drifted_at, item.born_at, item.name))
         proposals = []
         # Static pools first: their replacements are known, and then no moved pod goes to a node that is replaced.
@@ -143,15 +143,15 @@ class _Decider:
     def _expires_anyway(self, reason: Reason) -> bool:
         return reason is Reason.EXPIRED and self.snapshot.settings.expire_protected
 
-    def _protection(self, item: Candidate, reason: Reason, why: str) -> str:
+    def _protection(self, candidate: Candidate, reason: Reason, why: str) -> str:
         """What keeps a node that should be replaced; one that has expired is noted as overdue."""
         if reason is not Reason.EXPIRED:
-            return item.protected
-        self.overdue[item.name] = (
-            f"has expired ({why}) and stays because {item.protected}: terminationGracePeriod of the NodePool, or "
+            return candidate.protected
+        self.overdue[candidate.name] = (
+            f"has expired ({why}) and stays because {candidate.protected}: terminationGracePeriod of the NodePool, or "
             "disruption.expireProtected of the cluster, would end this"
         )
-        return self.overdue[item.name]
+        return self.overdue[candidate.name]
 
     def _replace_static(
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
@@ -166,19 +166,19 @@ class _Decider:
             wanted = self.simulator.static_claims(name, len(before) + number[name])
             claims[name] = [claim for claim in wanted if claim.name not in before]
         proposals = []
-        for item in allowed:
-            pool = item.pool.metadata.name
+        for candidate in allowed:
+            pool = candidate.pool.metadata.name
             if not claims[pool]:
-                self.blocked[item.name] = f"NodePool {pool} can launch no replacement now"
+                self.blocked[candidate.name] = f"NodePool {pool} can launch no replacement now"
                 continue
             claim = claims[pool].pop(0)
             self.static_replacements[pool].add(claim.name)
-            self._use_budget([item])
+            self._use_budget([candidate])
             method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
-            savings = round(item.price - claim.launch.price, 6)
-            why = reasons[item.name][1]
+            savings = round(candidate.price - claim.launch.price, 6)
+            why = reasons[candidate.name][1]
             proposals.append(
-                DisruptionProposal(reason, method, (item.name,), (claim,), (), savings, len(item.pods), why)
+                DisruptionProposal(reason, method, (candidate.name,), (claim,), (), savings, len(candidate.pods), why)
             )
         return proposals
 
@@ -190,29 +190,29 @@ class _Decider:
         Their needs add to those of an earlier call. Where that cannot be computed they wait for the next decision, as
         do nodes that will take moved pods.
         """
-        waiting = [item for item in due if self.follows and item.name not in self.receiving]
+        waiting = [candidate for candidate in due if self.follows and candidate.name not in self.receiving]
         self.blocked |= {item.name: "pods of nodes that go now are moved first" for item in due if item not in waiting}
-        while some := self._within_budgets(waiting, reason):
-            relocation = self.simulator.without([item.name for item in some])
+        while candidates := self._within_budgets(waiting, reason):
+            relocation = self.simulator.without([candidate.name for candidate in candidates])
             if not relocation.stuck:
-                self._use_budget(some)
+                self._use_budget(candidates)
                 self.receiving.update(place for receiving in relocation.received.values() for place in receiving)
                 self.follows = self.simulator.follow(relocation)
                 return [
                     DisruptionProposal(
                         reason,
                         Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
-                        tuple(item.name for item in part.nodes),
+                        tuple(candidate.name for candidate in part.nodes),
                         part.claims,
                         part.placements,
                         round(part.paid - sum(claim.launch.price for claim in part.claims), 6),
                         part.moved,
-                        "; ".join(sorted({reasons[item.name][1] for item in part.nodes})),
+                        "; ".join(sorted({reasons[candidate.name][1] for candidate in part.nodes})),
                     )
-                    for part in components_of(relocation, some)
+                    for part in components_of(relocation, candidates)
                 ]
             self.blocked |= relocation.stuck
-            waiting = [item for item in waiting if item.name not in relocation.stuck]
+            waiting = [candidate for candidate in waiting if candidate.name not in relocation.stuck]
         return []
 
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
@@ -223,15 +223,17 @@ class _Decider:
             if mine:
                 expected[pool.metadata.name] = expected_node_of(pool, self.snapshot.scheduling, self.market, mine)
         found: dict[str, tuple[Reason, str]] = {}
-        for item in candidates:
-            name = item.pool.metadata.name
-            expires_s = seconds_or_never(item.expire_after)
-            if expires_s is not None and self.now - item.born_at > expires_s:
-                found[item.name] = (Reason.EXPIRED, f"older than {item.expire_after}")
+        for candidate in candidates:
+            name = candidate.pool.metadata.name
+            expires_s = seconds_or_never(candidate.expire_after)
+            if expires_s is not None and self.now - candidate.born_at > expires_s:
+                found[candidate.name] = (Reason.EXPIRED, f"older than {candidate.expire_after}")
             elif name in self.snapshot.unsettled_pools:
                 continue
-            elif why := drift_reason(item, self.market, expected[name], self.now) or item.history.said_to_drift:
-                found[item.name] = (Reason.DRIFTED, why)
+            elif (
+                why := drift_reason(candidate, self.market, expected[name], self.now) or candidate.history.said_to_drift
+            ):
+                found[candidate.name] = (Reason.DRIFTED, why)
         return found
 
     def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
@@ -240,19 +242,19 @@ class _Decider:
         for pool in self.snapshot.scheduling.manifests.node_pools:
             allowed[pool.metadata.name] = self._budget_left(pool, Reason.UNDERUTILIZED)[0]
         totals = self._pool_totals()
-        found = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
-        self.blocked |= found.refused
-        taken = {node for proposal in found.proposals for node in proposal.nodes}
+        result = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
+        self.blocked |= result.refused
+        taken = {node for proposal in result.proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)
-        for item in eligible:
-            if item.name in taken or item.name in self.blocked:
+        for candidate in eligible:
+            if candidate.name in taken or candidate.name in self.blocked:
                 continue
-            now = going[item.pool.metadata.name]
-            if now < allowed[item.pool.metadata.name]:
-                self.blocked[item.name] = "removing it now saves less than what is done instead"
+            now = going[candidate.pool.metadata.name]
+            if now < allowed[candidate.pool.metadata.name]:
+                self.blocked[candidate.name] = "removing it now saves less than what is done instead"
             else:
-                self.blocked[item.name] = self._budget_reason(item.pool, Reason.UNDERUTILIZED, now)
-        return list(found.proposals)
+                self.blocked[candidate.name] = self._budget_reason(candidate.pool, Reason.UNDERUTILIZED, now)
+        return list(result.proposals)
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """The first node of a fallback tier whose pods would all get a better tier of its pool now.
@@ -261,13 +263,13 @@ class _Decider:
         """
         after_s = self.snapshot.settings.climb_back_s
         fallen = [
-            item
-            for item in candidates
-            if item.claim.plan.tier > 0 and not item.empty and self.now - item.born_at >= after_s
-            if not unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s)
-            if not item.protected
-            and not self._backing_off(item)
-            and self._budget_left(item.pool, Reason.DRIFTED)[0] > 0
+            candidate
+            for candidate in candidates
+            if candidate.claim.plan.tier > 0 and not candidate.empty and self.now - candidate.born_at >= after_s
+            if not unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s)
+            if not candidate.protected
+            and not self._backing_off(candidate)
+            and self._budget_left(candidate.pool, Reason.DRIFTED)[0] > 0
         ]
         for item in sorted(fallen, key=lambda item: (-item.claim.plan.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
             relocation = self.simulator.without([item.name])
@@ -284,21 +286,22 @@ class _Decider:
                 return [DisruptionProposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
         return []
 
-    def _backing_off(self, item: Candidate) -> str:
+    def _backing_off(self, candidate: Candidate) -> str:
         """Why a node that would need a replacement is not tried again yet, or nothing."""
-        until = backoff_until(item.history)
-        if self.now >= until or item.empty:
+        until = backoff_until(candidate.history)
+        if self.now >= until or candidate.empty:
             return ""
-        return (
-            f"its last command was given up {self.now - item.history.undone_at:.0f} s ago: not before {rfc3339(until)}"
-        )
+        ago_s = self.now - candidate.history.undone_at
+        return f"its last command was given up {ago_s:.0f} s ago: not before {rfc3339(until)}"
 
-    def _may_consolidate(self, item: Candidate) -> bool:
+    def _may_consolidate(self, candidate: Candidate) -> bool:
         """Whether the pool's policy lets a node be consolidated; if not, the reason is noted."""
-        reason = unconsolidatable(item, self.market, self.now, self.snapshot.settings.settle_s) or item.protected
-        reason = reason or self._backing_off(item)
+        reason = (
+            unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s) or candidate.protected
+        )
+        reason = reason or self._backing_off(candidate)
         if reason:
-            self.blocked[item.name] = reason
+            self.blocked[candidate.name] = reason
         return not reason
 
     def _unsettled_nodes(self) -> frozenset[str]:
@@ -329,13 +332,13 @@ class _Decider:
         """The first of these nodes that the budgets allow; for the others the budget is noted as the reason."""
         used: Counter[str] = Counter()
         allowed = []
-        for item in ordered:
-            name = item.pool.metadata.name
-            if used[name] < self._budget_left(item.pool, reason)[0]:
+        for candidate in ordered:
+            name = candidate.pool.metadata.name
+            if used[name] < self._budget_left(candidate.pool, reason)[0]:
                 used[name] += 1
-                allowed.append(item)
+                allowed.append(candidate)
             else:
-                self.blocked[item.name] = self._budget_reason(item.pool, reason, used[name])
+                self.blocked[candidate.name] = self._budget_reason(candidate.pool, reason, used[name])
         return allowed
 
     def _budget_reason(self, pool: NodePool, reason: Reason, more: int) -> str:
@@ -344,9 +347,9 @@ class _Decider:
         others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
         return f"no allowed disruptions for {reason}: {self._budget_left(pool, reason)[1]}{others}"
 
-    def _use_budget(self, some: Sequence[Candidate]) -> None:
-        self.taken.update(item.pool.metadata.name for item in some)
-        self.simulator.close([item.name for item in some])
+    def _use_budget(self, candidates: Sequence[Candidate]) -> None:
+        self.taken.update(candidate.pool.metadata.name for candidate in candidates)
+        self.simulator.close([candidate.name for candidate in candidates])
 
     def _pool_totals(self) -> dict[str, PoolTotals]:
         """Of the Balanced pools: what all their nodes cost and what disrupting all of them would, candidates or not."""
@@ -368,8 +371,8 @@ class _Decider:
         return totals
 
 
-def _in_commands(item: Candidate, commands: Sequence[DisruptionProposal]) -> bool:
-    return any(item.name in command.nodes for command in commands)
+def _in_commands(candidate: Candidate, commands: Sequence[DisruptionProposal]) -> bool:
+    return any(candidate.name in command.nodes for command in commands)
 
 
 def _pool_counts(
@@ -386,7 +389,7 @@ def _pool_counts(
         if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true" or node.metadata.name in found.ending:
             continue
         total[pool] += 1
-        ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")
+        ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
         going = node.metadata.name in found.leaving or node.metadata.name in busy
         if not ready or going:
             disrupting[pool] += 1

@@ -46,10 +46,10 @@ def confirmed(
         now: epoch seconds.
     """
     since: dict[tuple[str, Reason], float] = {}
-    for item in known:
-        if now - item.seen < STALE_S:
-            for node in item.nodes:
-                since[node, item.reason] = min(item.since, since.get((node, item.reason), now))
+    for remembered in known:
+        if now - remembered.seen < STALE_S:
+            for node in remembered.nodes:
+                since[node, remembered.reason] = min(remembered.since, since.get((node, remembered.reason), now))
     ready: list[DisruptionProposal] = []
     waiting: list[RememberedProposal] = []
     for proposal in proposals:

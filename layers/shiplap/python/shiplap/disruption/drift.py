@@ -93,8 +93,8 @@ def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> 
     """The pool's requirements by tier, globs matched against the catalogue and the labels of these nodes."""
     name = pool.metadata.name
     values: dict[str, set[str]] = {}
-    for item in market.by_pool.get(name, {}).values():
-        for entry in item.requirements:
+    for instance_type in market.by_pool.get(name, {}).values():
+        for entry in instance_type.requirements:
             values.setdefault(entry.key, set()).update(() if entry.complement else entry.values)
     for node in nodes:
         for key, value in node.node.metadata.labels.items():
@@ -154,14 +154,14 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
             return gone
     if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, expected.class_hashes):
         return f"NodeClassDrift: EC2NodeClass {expected.catalog.node_class} has changed since"
-    item = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
+    instance_type = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
     if (
         candidate.claim.known_instance.ami
-        and item is not None
-        and item.ami
-        and item.ami != candidate.claim.known_instance.ami
+        and instance_type is not None
+        and instance_type.ami
+        and instance_type.ami != candidate.claim.known_instance.ami
     ):
-        return f"AMIDrift: {candidate.claim.known_instance.ami}, new nodes of its type get {item.ami}"
+        return f"AMIDrift: {candidate.claim.known_instance.ami}, new nodes of its type get {instance_type.ami}"
     return _misplaced(candidate, expected.catalog)
 
 
@@ -227,11 +227,11 @@ def _unmet_requirement(requirements: Requirements, marks: Mapping[str, str]) -> 
 def _type_not_offered(marks: Mapping[str, str], pool: str, market: PoolMarket) -> str:
     """That the node's type is no longer sold as the node was bought; a zone or capacity type not known is any."""
     name, kind, zone = (marks.get(key, "") for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE))
-    item = market.type_of(pool, name)
-    if item is None:
+    instance_type = market.type_of(pool, name)
+    if instance_type is None:
         return f"InstanceTypeNotFound: {name or 'the node names no instance type, it'} is not in the catalogue"
     kinds = (labels.RESERVED, labels.ON_DEMAND) if kind == labels.RESERVED else (kind,)
-    for offering in item.offerings:
+    for offering in instance_type.offerings:
         if zone in ("", offering.zone) and (not kind or offering.capacity_type in kinds):
             return ""
     where = f" in {zone}" if zone else ""

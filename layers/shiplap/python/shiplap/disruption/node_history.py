@@ -95,7 +95,7 @@ def backoff_until(history: NodeHistory) -> float:
 def _held(view: ClusterView) -> dict[str, str]:
     """Digests of the pods that would move with their node, by its name."""
     found = view.of_pods(reschedulable_pods)
-    return {node: _digest([pod.metadata.uid or pod.key for pod in some]) for node, some in found.items()}
+    return {node: _digest([pod.metadata.uid or pod.key for pod in pods]) for node, pods in found.items()}
 
 
 def _digest(uids: Collection[str]) -> str:

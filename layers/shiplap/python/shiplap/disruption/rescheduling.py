@@ -85,7 +85,7 @@ class Simulator:
             settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
         try:
-            self._removals = Removals(settled, names - gone, [item for item in coming if item.name not in joined])
+            self._removals = Removals(settled, names - gone, [claim for claim in coming if claim.name not in joined])
         except ValueError as error:
             raise InvalidInput("snapshot", str(error)) from error
 

@@ -116,7 +116,7 @@ def _node_moments(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[fl
             yield claim.changed_at + SHOWN_AFTER_S
     known = {claim.node_name for claim in snapshot.scheduling.claims if claim.created_at}
     for node in snapshot.scheduling.view.nodes:
-        ready = all(item.status == "True" for item in node.status.conditions if item.type == "Ready")
+        ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
         if not node.metadata.creation_timestamp or (ready and node.metadata.name in known):
             continue
         born = epoch(node.metadata.creation_timestamp)

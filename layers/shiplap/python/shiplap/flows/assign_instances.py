@@ -175,16 +175,18 @@ def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: Fl
     """Give back the claim's pilot leases, all but that of the type `keep`."""
     for name in claim.plan.relies_on_estimate:
         if name != keep and name in types:
-            item = types[name]
-            context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, pilot_holder(claim))
+            instance_type = types[name]
+            context.capacity.release_pilot(
+                instance_type.ami, instance_type.name, instance_type.kubelet_hash, pilot_holder(claim)
+            )
 
 
 def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str, str]:
     """What the launch settled: every label the type has one value of, and where and how it was bought."""
     settled = {
-        item.key: next(iter(item.values))
-        for item in instance_type.requirements
-        if not item.complement and len(item.values) == 1
+        requirement.key: next(iter(requirement.values))
+        for requirement in instance_type.requirements
+        if not requirement.complement and len(requirement.values) == 1
     }
     bought = {labels.INSTANCE_TYPE: instance.instance_type, labels.ZONE: instance.zone}
     return {**settled, **bought, labels.CAPACITY_TYPE: instance.capacity_type}

@@ -62,10 +62,10 @@ def run(
         if not _completes(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
             failed.extend(message_id for message_id, _ in own)
 
-    for item in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
+    for due in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
         meter.count("TurnsMissed")
-        if not _hands_on(item, hand_on):
-            failed += [message_id for message_id, _ in hints[item.cluster.name]]
+        if not _hands_on(due, hand_on):
+            failed += [message_id for message_id, _ in hints[due.cluster.name]]
     return _batch_response(dict.fromkeys(failed))
 
 
@@ -93,13 +93,13 @@ def _due(cluster: ClusterSettings, hints: Sequence[tuple[str, Hint]]) -> Due:
     return Due(cluster, since, named=any(hint.cluster for _, hint in hints))
 
 
-def _hands_on(item: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
-    facts = {"cluster": item.cluster.name}
+def _hands_on(due: Due, hand_on: Callable[[ClusterSettings, float], None] | None) -> bool:
+    facts = {"cluster": due.cluster.name}
     if hand_on is None:
         _LOG.warning("its turn did not come: its messages are delivered again", extra=facts)
         return False
     try:
-        hand_on(item.cluster, item.since)
+        hand_on(due.cluster, due.since)
     except ShiplapError as error:
         _LOG.warning("its turn did not come, and it is not handed on: %s", error, extra=facts)
         return False
@@ -131,10 +131,10 @@ def serve_all(
         if not _completes(act, {"cluster": cluster.name}, meter):
             failed.append(cluster.name)
 
-    for item in turns.take([Due(cluster, named=False) for cluster in clusters], serve):
+    for due in turns.take([Due(cluster, named=False) for cluster in clusters], serve):
         meter.count("TurnsMissed")
-        if not _hands_on(item, hand_on):
-            failed.append(item.cluster.name)
+        if not _hands_on(due, hand_on):
+            failed.append(due.cluster.name)
     if failed:
         raise ClustersNotServed(failed)
 

@@ -31,12 +31,12 @@ def publish_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context
     """
     now = context.clock.now()
     start = int(now // _TURN_S) * MOST_PODS % len(pods) if len(pods) > MOST_PODS else 0
-    for item in (pods[start:] + pods[:start])[:MOST_PODS]:
+    for unschedulable in (pods[start:] + pods[:start])[:MOST_PODS]:
         try:
-            context.cluster.publish(_event(item.pod, item.message, now))
+            context.cluster.publish(_event(unschedulable.pod, unschedulable.message, now))
         except ClusterError as error:
             context.meter.count("PodEventsNotPublished")
-            _LOG.warning("pod not told: %s", error, extra={"cluster": cluster, "pod": item.pod.name})
+            _LOG.warning("pod not told: %s", error, extra={"cluster": cluster, "pod": unschedulable.pod.name})
             return  # the API server refuses or is out of reach: the others would fare no better
 
 

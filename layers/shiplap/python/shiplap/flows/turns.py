@@ -167,8 +167,8 @@ class _Waiting:
     def rest(self) -> list[Due]:
         """All that would have come next."""
         found = []
-        while (item := self.next()) is not None:
-            found.append(item)
+        while (due := self.next()) is not None:
+            found.append(due)
         return found
 
     def _collect(self, wait_s: float) -> bool:
@@ -180,27 +180,27 @@ class _Waiting:
             except Empty:
                 break
             noted, wait_s = True, 0.0
-            item = self._probed.pop(name, None)
-            if item is not None and not result.answers:
-                self._last.append(item)
-            elif item is not None and (result.work or item.named):
-                self._ready.append(item)
+            due = self._probed.pop(name, None)
+            if due is not None and not result.answers:
+                self._last.append(due)
+            elif due is not None and (result.work or due.named):
+                self._ready.append(due)
         return noted
 
 
-def _probing(item: Due, probe: Probe, results: Queue[tuple[str, ProbeResult]]) -> Callable[[], None]:
+def _probing(due: Due, probe: Probe, results: Queue[tuple[str, ProbeResult]]) -> Callable[[], None]:
     """One probe, to be run by an executor. Whatever it meets, serving the cluster meets it too, and says so."""
 
     def act() -> None:
         try:
             with time_limit(PROBE_S):
-                found = ProbeResult(probe(item))
+                found = ProbeResult(probe(due))
         except (ClusterUnreachable, TooManyRequests) as error:
-            _LOG.warning("is served last: %s", error, extra={"cluster": item.cluster.name})
+            _LOG.warning("is served last: %s", error, extra={"cluster": due.cluster.name})
             found = ProbeResult(work=True, answers=False)
         except Exception:  # noqa: BLE001 - see above; a thread has no caller
             found = ProbeResult(work=True)
-        results.put((item.cluster.name, found))
+        results.put((due.cluster.name, found))
 
     return act
 

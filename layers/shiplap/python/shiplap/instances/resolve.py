@@ -54,7 +54,7 @@ class AmiChooser:
     def choose(self, type_requirements: Mapping[str, Requirement]) -> str | None:
         """The id of the AMI for a type with these labels, or None when no AMI fits."""
         for ami, wanted in self._candidates:
-            if all(meets(item, type_requirements.get(item.key)) for item in wanted):
+            if all(meets(rule, type_requirements.get(rule.key)) for rule in wanted):
                 return ami
         return None
 

@@ -93,7 +93,7 @@ def _lean_spec(spec: PodSpec) -> PodSpec:
         spec,
         containers=tuple(map(_without_own_ports, spec.containers)),
         init_containers=tuple(map(_without_own_ports, spec.init_containers)),
-        volumes=tuple(item for item in spec.volumes if item.persistent_volume_claim or item.ephemeral),
+        volumes=tuple(volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral),
     )
 
 
@@ -129,12 +129,12 @@ def _resize_statuses(
     requests = {container.name: container.resources.requests for container in containers}
     return tuple(
         ContainerStatus(
-            name=item.name,
-            allocated_resources=item.allocated_resources,
-            resources=None if item.resources is None else ResourceRequirements(requests=item.resources.requests),
+            name=status.name,
+            allocated_resources=status.allocated_resources,
+            resources=None if status.resources is None else ResourceRequirements(requests=status.resources.requests),
         )
-        for item in statuses
-        if item.name in requests and not _repeats_requests(item, requests[item.name])
+        for status in statuses
+        if status.name in requests and not _repeats_requests(status, requests[status.name])
     )
 
 

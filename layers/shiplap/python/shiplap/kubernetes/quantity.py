@@ -47,10 +47,10 @@ def parse_quantity(text: str | int | float) -> Decimal:
     Raises:
         ValueError: the text is not a Kubernetes quantity.
     """
-    found = _QUANTITY.fullmatch(text if isinstance(text, str) else str(text))
-    if found is None:
+    match = _QUANTITY.fullmatch(text if isinstance(text, str) else str(text))
+    if match is None:
         raise ValueError(f"{text!r} is not a quantity: expected digits and an optional suffix such as m, k, Mi, Gi")
-    number, suffix = found.groups()
+    number, suffix = match.groups()
     return Decimal(number) * _FACTORS[suffix or ""]
 
 

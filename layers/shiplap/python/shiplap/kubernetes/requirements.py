@@ -145,15 +145,15 @@ def contradiction(entries: Collection[Requirement]) -> str | None:
     return None
 
 
-def requirement_lines(item: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
+def requirement_lines(rule: Requirement) -> list[tuple[str, str, tuple[str, ...]]]:
     """The (key, operator, values) lines that express a requirement; two when it has both bounds."""
     lines: list[tuple[str, str, tuple[str, ...]]] = []
-    if item.at_least is not None:
-        lines.append((item.key, "Gte", (str(item.at_least),)))
-    if item.at_most is not None:
-        lines.append((item.key, "Lte", (str(item.at_most),)))
-    if not lines or item.values or not item.complement:
-        lines.append((item.key, item.operator, tuple(sorted(item.values))))
+    if rule.at_least is not None:
+        lines.append((rule.key, "Gte", (str(rule.at_least),)))
+    if rule.at_most is not None:
+        lines.append((rule.key, "Lte", (str(rule.at_most),)))
+    if not lines or rule.values or not rule.complement:
+        lines.append((rule.key, rule.operator, tuple(sorted(rule.values))))
     return lines
 
 
@@ -169,9 +169,9 @@ class Requirements(Mapping[str, Requirement]):
 
     def _add(self, items: Iterable[Requirement]) -> None:
         by_key = self._by_key
-        for item in items:
-            known = by_key.get(item.key)
-            by_key[item.key] = item if known is None else known.intersection(item)
+        for rule in items:
+            known = by_key.get(rule.key)
+            by_key[rule.key] = rule if known is None else known.intersection(rule)
 
     @classmethod
     def of(cls, written_items: Iterable[RequirementLike]) -> Requirements:

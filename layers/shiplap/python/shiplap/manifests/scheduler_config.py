@@ -60,14 +60,14 @@ class PodTopologySpread(_Part, frozen=True):
             return _SYSTEM
         return tuple(
             TopologySpreadConstraint(
-                item.max_skew,
-                item.topology_key,
-                item.when_unsatisfiable,
-                min_domains=item.min_domains,
-                node_affinity_policy=item.node_affinity_policy,
-                node_taints_policy=item.node_taints_policy,
+                constraint.max_skew,
+                constraint.topology_key,
+                constraint.when_unsatisfiable,
+                min_domains=constraint.min_domains,
+                node_affinity_policy=constraint.node_affinity_policy,
+                node_taints_policy=constraint.node_taints_policy,
             )
-            for item in self.default_constraints
+            for constraint in self.default_constraints
         )
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -77,12 +77,12 @@ class PodTopologySpread(_Part, frozen=True):
         if self.defaulting_type == "System" and self.default_constraints:
             yield ("defaultConstraints",), "must be empty with defaultingType System"
         seen = set()
-        for place, item in enumerate(self.default_constraints):
+        for place, constraint in enumerate(self.default_constraints):
             where = ("defaultConstraints", place)
-            yield from (((*where, field), reason) for field, reason in item.problems())
-            if (item.topology_key, item.when_unsatisfiable) in seen:
-                yield where, f"{item.topology_key} with {item.when_unsatisfiable} is there twice"
-            seen.add((item.topology_key, item.when_unsatisfiable))
+            yield from (((*where, field), reason) for field, reason in constraint.problems())
+            if (constraint.topology_key, constraint.when_unsatisfiable) in seen:
+                yield where, f"{constraint.topology_key} with {constraint.when_unsatisfiable} is there twice"
+            seen.add((constraint.topology_key, constraint.when_unsatisfiable))
 
 
 class SchedulerConfig(_Part, frozen=True):

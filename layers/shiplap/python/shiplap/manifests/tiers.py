@@ -91,7 +91,7 @@ def expand(pool: NodePool, values_of: Callable[[str], Collection[str]]) -> tuple
         chosen = [choice.requirement for choice in choices if choice.requirement is not None]
         requirements = fixed.and_(chosen)
         # An empty intersection reads DoesNotExist, which types without the label would satisfy.
-        if all(requirements[item.key].operator != "DoesNotExist" for item in chosen):
+        if all(requirements[rule.key].operator != "DoesNotExist" for rule in chosen):
             text = ", ".join(choice.text for choice in choices)
             tiers.append(Tier(pool.metadata.name, index, requirements, text))
     return tuple(tiers)

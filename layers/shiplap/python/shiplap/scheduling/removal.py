@@ -187,8 +187,8 @@ def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:
     }
 
 
-def _unprotected(some: Sequence[Pod], now: float) -> list[Pod]:
-    return [pod for pod in some if not (pod.metadata.annotations and planned_pods.do_not_disrupt(pod, now))]
+def _unprotected(pods: Sequence[Pod], now: float) -> list[Pod]:
+    return [pod for pod in pods if not (pod.metadata.annotations and planned_pods.do_not_disrupt(pod, now))]
 
 
 def _deleted(node: Node, at: str) -> Node:
@@ -199,5 +199,5 @@ def _pods_of(packing: Packing) -> Iterable[Pod]:
     for placed in packing.nodes.placed:
         yield from placed
     for claim in packing.claims:
-        for _, some in claim.pods:
-            yield from some
+        for _, pods in claim.pods:
+            yield from pods

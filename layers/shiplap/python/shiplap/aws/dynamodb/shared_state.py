@@ -99,7 +99,7 @@ class DynamoAccount:
         """None when another function wrote one of them meanwhile."""
         stored = self._stored([_offering_key(failure.scope) for failure in failures])
         known = [stored.get(failure.scope) for failure in failures]
-        marked = [UnavailableOffering.after(old, item, now) for old, item in zip(known, failures, strict=True)]
+        marked = [UnavailableOffering.after(old, failure, now) for old, failure in zip(known, failures, strict=True)]
         puts = [self._put(new, old) for new, old in zip(marked, known, strict=True) if new != old]
         if not puts:
             return marked

@@ -113,8 +113,8 @@ class DynamoState:
         return DecisionState(
             epoch=epoch,
             claims=self._claims(cluster, f"{UNSETTLED_STAGE}#"),
-            unavailable=tuple(item for item in known.offerings if item.until > now),
-            recovering=tuple(item for item in known.offerings if item.is_recovering(now)),
+            unavailable=tuple(offering for offering in known.offerings if offering.until > now),
+            recovering=tuple(offering for offering in known.offerings if offering.is_recovering(now)),
             reserved=taken_now(known.taken, now),
             addresses=total_addresses(item.addresses for item in known.reservations if item.until > now),
             missed_pods=frozenset(missed),

@@ -202,7 +202,7 @@ def instances_of(
 ) -> tuple[Instance, ...]:
     """The instances a fleet gave, by id."""
     subnets = subnet_ids(request)
-    found = []
+    instances = []
     for group in answer.get("Instances", ()):
         override = group.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         alike = Instance(
@@ -222,8 +222,8 @@ def instances_of(
             subnet=override.get("SubnetId", ""),
             security_groups=tuple(sorted(request.resolved.security_groups)),
         )
-        found += [msgspec.structs.replace(alike, id=instance_id) for instance_id in group.get("InstanceIds", ())]
-    return tuple(sorted(found, key=lambda instance: instance.id))
+        instances += [msgspec.structs.replace(alike, id=instance_id) for instance_id in group.get("InstanceIds", ())]
+    return tuple(sorted(instances, key=lambda instance: instance.id))
 
 
 def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
@@ -328,5 +328,5 @@ def _still_there(ec2: EC2Client, given: Sequence[Instance]) -> tuple[Instance, .
     for page in ec2.get_paginator("describe_instances").paginate(Filters=[{"Name": "instance-id", "Values": ids}]):
         for reservation in page["Reservations"]:
             states |= {seen["InstanceId"]: seen["State"]["Name"] for seen in reservation["Instances"]}
-    kept = (replace(item, state=states.get(item.id, item.state)) for item in given)
-    return tuple(item for item in kept if item.state not in _NEVER_NODES)
+    kept = (replace(instance, state=states.get(instance.id, instance.state)) for instance in given)
+    return tuple(instance for instance in kept if instance.state not in _NEVER_NODES)

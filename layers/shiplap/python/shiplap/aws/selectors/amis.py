@@ -58,13 +58,13 @@ class AmiResolver:
         """
         terms = node_class.spec.ami_selector_terms
         wanted = tuple(v for term in terms if term.alias for v in ami_variants(term.alias, kubernetes_version))
-        found = [*self._of_variants(wanted), *self._of_terms(terms)]
-        if not found:
+        amis = [*self._of_variants(wanted), *self._of_terms(terms)]
+        if not amis:
             raise NodeClassNotReady(
                 f"EC2NodeClass {node_class.metadata.name}: amiSelectorTerms match no image that a node can run",
                 code="AMINotFound",
             )
-        return ordered_amis(found)
+        return ordered_amis(amis)
 
     def _of_variants(self, wanted: Sequence[AmiVariant]) -> list[Ami]:
         values = self._values(variant.parameter for variant in wanted)

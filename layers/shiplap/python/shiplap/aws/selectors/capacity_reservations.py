@@ -38,7 +38,7 @@ def capacity_reservations(ec2: EC2Client, node_class: EC2NodeClass, os: str) -> 
         )
         seen = [reservation for page in pages for reservation in page["CapacityReservations"]]
     chosen = (item for item in seen if item.get("InstancePlatform") == _PLATFORMS[os] and _any_selects(terms, item))
-    return tuple(sorted((_reservation(item) for item in chosen), key=lambda item: item.id))
+    return tuple(sorted((_reservation(item) for item in chosen), key=lambda reservation: reservation.id))
 
 
 def _any_selects(terms: Iterable[CapacityReservationSelectorTerm], seen: CapacityReservationTypeDef) -> bool:

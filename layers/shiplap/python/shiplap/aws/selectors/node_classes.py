@@ -77,10 +77,10 @@ class NodeClassResolver:
             answers = (self._amis, self._subnets, self._groups, self._reservations, self._placement)
             for known in (self._parameters, *answers):
                 known.clear()
-        found = self._answers(node_class)
-        if found.problems:
-            raise NodeClassNotReady(found.problems[0].message, code=found.problems[0].reason)
-        return found
+        resolved = self._answers(node_class)
+        if resolved.problems:
+            raise NodeClassNotReady(resolved.problems[0].message, code=resolved.problems[0].reason)
+        return resolved
 
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """As far as it can be answered, with a problem for each part that cannot; such parts are empty.
@@ -90,17 +90,17 @@ class NodeClassResolver:
         Raises:
             AwsThrottled, AwsError: AWS refused.
         """
-        found = self._answers(node_class)
-        if self._iam is None or not is_missing(self._iam(), found.instance_profile):
-            return found
+        resolved = self._answers(node_class)
+        if self._iam is None or not is_missing(self._iam(), resolved.instance_profile):
+            return resolved
         made = (
             ""
             if node_class.spec.instance_profile
             else f"; deploying the stack makes it for role {node_class.spec.role}"
         )
-        text = f"there is no instance profile {found.instance_profile}{made}"
+        text = f"there is no instance profile {resolved.instance_profile}{made}"
         missing = NodeClassProblem(nodeclass_status.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
-        return msgspec.structs.replace(found, problems=(*found.problems, missing))
+        return msgspec.structs.replace(resolved, problems=(*resolved.problems, missing))
 
     def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         name, spec = node_class.metadata.name, node_class.spec

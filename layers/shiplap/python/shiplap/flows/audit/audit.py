@@ -256,10 +256,10 @@ def _pod_written(record: _Record, rules: Sequence[ClaimRule]) -> PodReference | 
 
 
 def _of_truncated(logged: _Line, error: Exception) -> UnscheduledPod | None:
-    found = _CUT.search(logged.message[:_HEAD])
-    if found is None:
+    match = _CUT.search(logged.message[:_HEAD])
+    if match is None:
         raise InvalidMessage(SOURCE, str(error)) from error
-    return UnscheduledPod(PodReference(found["namespace"], found["name"], ""), logged.timestamp / 1000, found["id"])
+    return UnscheduledPod(PodReference(match["namespace"], match["name"], ""), logged.timestamp / 1000, match["id"])
 
 
 def _key(cluster: str, pod: PodReference) -> tuple[str, ...]:

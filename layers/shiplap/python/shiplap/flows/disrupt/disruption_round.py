@@ -275,8 +275,8 @@ class _Round:
         for proposal in proposals:
             name = _command_name(proposal, epoch)
             named = [
-                replace(item, name=claim_name(item.node_pool, f"{name}-{number}"))
-                for number, item in enumerate(proposal.replacements)
+                replace(claim, name=claim_name(claim.node_pool, f"{name}-{number}"))
+                for number, claim in enumerate(proposal.replacements)
             ]
             planned += named
             commands.append(self._command(name, proposal, named, by_node, now))

@@ -45,7 +45,7 @@ def renew_hashes(
     if not any(has_first_hash(claim.plan.annotations) for claim in claims):
         return tuple(claims)
     pools = {pool.metadata.name: pool_hashes_of(pool) for pool in node_pools}
-    classes = {item.node_class: class_hashes_of(item) for item in catalogs}
+    classes = {catalog.node_class: class_hashes_of(catalog) for catalog in catalogs}
     found, written = [], 0
     for claim in claims:
         now = renewed_hashes(

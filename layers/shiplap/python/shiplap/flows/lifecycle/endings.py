@@ -133,7 +133,7 @@ def _remember_failure(
         return
     if failure.kind == "configuration":
         classes = (item for item in settings.manifests.node_classes if item.metadata.name == claim.plan.node_class)
-        scopes = [node_class_scope(claim.cluster, item) for item in classes]
+        scopes = [node_class_scope(claim.cluster, node_class) for node_class in classes]
         if not scopes:  # nothing is launched from it any more
             return
         failure = replace(failure, node_class=scopes[0])

@@ -191,7 +191,7 @@ def _is_simple(pod: Pod, node: Node) -> bool:
     peers = [term for term in (affinity.pod_affinity, affinity.pod_anti_affinity) if term] if affinity else []
     depends_on_others = (
         any(term.required for term in peers)
-        or any(item.when_unsatisfiable == "DoNotSchedule" for item in spec.topology_spread_constraints)
+        or any(spread.when_unsatisfiable == "DoNotSchedule" for spread in spec.topology_spread_constraints)
         or any(port.host_port for container in spec.containers for port in container.ports)
         or has_claims(pod)
         or bool(spec.resource_claims)

@@ -204,7 +204,7 @@ class PricedSnapshot:
         """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
         key = (claim.plan.node_class, claim.plan.node_pool)
         if key not in self._types:
-            self._types[key] = {item.name: item for item in self._seen_by(claim)}
+            self._types[key] = {instance_type.name: instance_type for instance_type in self._seen_by(claim)}
         return self._types[key]
 
     def _seen_by(self, claim: NodeClaim) -> Sequence[InstanceType]:
@@ -387,7 +387,7 @@ def snapshot_of(
 def _without_user_data(manifests: Manifests) -> Manifests:
     """Snapshots are recorded, users keep secrets in user data, and no decision reads it."""
     change = msgspec.structs.replace
-    bare = (change(item, spec=change(item.spec, user_data=None)) for item in manifests.node_classes)
+    bare = (change(node_class, spec=change(node_class.spec, user_data=None)) for node_class in manifests.node_classes)
     return change(manifests, node_classes=tuple(bare))
 
 
@@ -430,7 +430,7 @@ def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowCon
 def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[UnavailableOffering]) -> str:
     """Why nothing is launched from an EC2NodeClass whose last instances ended before they joined; empty if none did."""
     scope = node_class_scope(cluster, node_class)
-    known = next((item for item in resting if item.instance_type == scope), None)
+    known = next((offering for offering in resting if offering.instance_type == scope), None)
     if known is None:
         return ""
     return (

@@ -181,7 +181,7 @@ def refused(
                 new.setdefault(uid, []).append(claim)
     if not new:
         return {}
-    noted = {uid: item for uid, item in known.items() if uid in pending} | _departed(known, view, now)
+    noted = {uid: refusals for uid, refusals in known.items() if uid in pending} | _departed(known, view, now)
     before = _by_likeness(noted, pending)
     found = {}
     for uid in sorted(new):
@@ -229,9 +229,9 @@ def hold_back(
     held = dict.fromkeys(_without_room(seen.unjudged, pending, view))
     reasons: dict[str, str] = {}
     suspects = {pod.metadata.uid for pods in alike.values() for pod in pods}
-    for uid, item in noted.items():
-        if uid not in suspects and (until := _after(len(item.claims), item.at)) > now:
-            reasons[uid] = _reason_of_pod(item, until)
+    for uid, refusals in noted.items():
+        if uid not in suspects and (until := _after(len(refusals.claims), refusals.at)) > now:
+            reasons[uid] = _reason_of_pod(refusals, until)
     counted = {claim.name: claim.created_at for claim in seen.futile} | dict(gone)
     counted |= {claim.name: claim.created_at for claim in on_the_way if not suspects.isdisjoint(_uids(claim))}
     allowed = allowance(counted.values(), now)
@@ -284,7 +284,7 @@ def without_held_pods(
 ) -> ClusterView:
     """The view without pods that keep no node: none is launched for them now, or they have waited on one in vain."""
     held = hold_back(view, claims, known, {}, now)
-    out = held.paused | {uid for uid, item in known.items() if now - item.at >= IN_VAIN_S}
+    out = held.paused | {uid for uid, refusals in known.items() if now - refusals.at >= IN_VAIN_S}
     if not out:
         return view
     return replace(view, pods=tuple(pod for pod in view.pods if not (pod.metadata.uid in out and _waits(pod))))
@@ -317,7 +317,7 @@ def _after(number: int, at: float) -> float:
 
 def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> dict[str, Refusals]:
     """What was noted within the hour of pods that are there no more: those that replace them have other uids."""
-    young = {uid: item for uid, item in known.items() if item.like and now - item.at < FUTILE_FOR_S}
+    young = {uid: refusals for uid, refusals in known.items() if refusals.like and now - refusals.at < FUTILE_FOR_S}
     return {uid: young[uid] for uid in young.keys() - {pod.metadata.uid for pod in view.pods}} if young else {}
 
 
@@ -325,27 +325,29 @@ def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> d
     """What is noted of single pods, put together for all that are alike."""
     found: dict[PodKind, _Refusal] = {}
     for uid in sorted(noted):
-        item = noted[uid]
-        like = pod_kind(pending[uid]) if uid in pending else item.like
+        refusals = noted[uid]
+        like = pod_kind(pending[uid]) if uid in pending else refusals.like
         before = found.get(like, _Refusal((), 0.0, 0, 0.0))
-        newest = item if item.at >= before.at else before
+        newest = refusals if refusals.at >= before.at else before
         found[like] = _Refusal(
             newest.claims,
             newest.at,
-            max(before.number, item.number),
-            max(before.launched_at, item.launched_at or item.at),
+            max(before.number, refusals.number),
+            max(before.launched_at, refusals.launched_at or refusals.at),
         )
     return found
 
 
-def _with(item: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, like: PodKind, now: float) -> Refusals:
+def _with(
+    refusals: Refusals, claims: Sequence[NodeClaim], before: _Refusal | None, like: PodKind, now: float
+) -> Refusals:
     """With more claims, the oldest first. Those launched together, for whichever pods of a likeness, are one try."""
     number = before.number if before is not None else 0
     launched_at = before.launched_at if before is not None else -1.0
     for claim in claims:
         if claim.created_at > launched_at:
             number, launched_at = number + 1, claim.created_at
-    names = tuple(dict.fromkeys((*item.claims, *(claim.name for claim in claims))))[-MOST_NAMES:]
+    names = tuple(dict.fromkeys((*refusals.claims, *(claim.name for claim in claims))))[-MOST_NAMES:]
     return Refusals(names, now, number, launched_at, like)
 
 
@@ -374,16 +376,16 @@ def _without(
     )
 
 
-def _reason_of_pod(item: Refusals, until: float) -> str:
-    names = ", ".join(item.claims[-FREE:])
+def _reason_of_pod(refusals: Refusals, until: float) -> str:
+    names = ", ".join(refusals.claims[-FREE:])
     return (
-        f"{len(item.claims)} nodes were launched for it, and it runs on none of them ({names}): something beside the "
-        f"plan keeps it off, such as a taint set by others; none is launched before {rfc3339(until)}"
+        f"{len(refusals.claims)} nodes were launched for it, and it runs on none of them ({names}): something beside "
+        f"the plan keeps it off, such as a taint set by others; none is launched before {rfc3339(until)}"
     )
 
 
-def _reason_of_all(item: _Refusal, until: float, now: float) -> str:
-    names = ", ".join(item.claims[-FREE:])
+def _reason_of_all(refusal: _Refusal, until: float, now: float) -> str:
+    names = ", ".join(refusal.claims[-FREE:])
     then = f"the next node is launched after {rfc3339(until)}" if until > now else "one try at a time is made"
     return (
         f"nodes were launched for it or for pods like it, and it runs on none of them ({names}): something beside the "

@@ -29,7 +29,7 @@ _CAPACITY_TYPES = (labels.ON_DEMAND, labels.SPOT)
 
 def unavailable_offerings(resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
     """Every offering that rests: by itself, with the quota of its type, or with all of its capacity type."""
-    scopes = {item.scope for item in resting}
+    scopes = {offering.scope for offering in resting}
     wide = {scope for scope in scopes if ANY in scope}
     if not wide:
         return frozenset(scopes)
@@ -45,7 +45,7 @@ def unavailable_offerings(resting: Iterable[UnavailableOffering], catalog: Catal
 
 def unavailable_in_group(group: str, resting: Iterable[UnavailableOffering], catalog: Catalog) -> frozenset[Offering]:
     """Every offering that rests for launches into a placement group, beside those that rest for all."""
-    scopes = {item.scope for item in resting if item.scope[0].startswith(f"{group}/")}
+    scopes = {offering.scope for offering in resting if offering.scope[0].startswith(f"{group}/")}
     if not group or not scopes:
         return frozenset()
     return frozenset(
@@ -71,8 +71,8 @@ class OfferingMarket:
     """One round's knowledge. `state` is what was read at its beginning."""
 
     def __init__(self, state: DecisionState) -> None:
-        self._resting = {item.scope for item in state.unavailable}
-        self._recovering = {item.scope: item for item in state.recovering}
+        self._resting = {offering.scope for offering in state.unavailable}
+        self._recovering = {offering.scope: offering for offering in state.recovering}
         self._suspected = sorted(name for name, *_ in self._resting | self._recovering.keys() if is_node_class(name))
         self._in_flight = {claim.plan.node_class for claim in state.claims if claim.state in _NOT_JOINED}
         self._addresses = dict(state.addresses)
@@ -152,7 +152,7 @@ class OfferingMarket:
         with each success, so that many clusters and retries together cannot make a storm. Of an EC2NodeClass whose
         instances ended before they joined there is one claim at a time, until that is forgotten.
         """
-        left = {scope: launch_budget(item.failures) for scope, item in self._recovering.items()}
+        left = {scope: launch_budget(offering.failures) for scope, offering in self._recovering.items()}
         tried = set(self._in_flight)
         kept = []
         for claims, sold in zip(groups, types, strict=True):

@@ -62,16 +62,16 @@ def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[Nod
     return [
         NodeClaim(
             cluster=origin.cluster,
-            name=item.name,
-            plan=_marked(plan_of(item), origin),
+            name=claim.name,
+            plan=_marked(plan_of(claim), origin),
             launch=LaunchRequest(owner=origin.owner),
             cause=ClaimCause(origin.event_id, origin.first_event_at),
             created_at=origin.at,
             changed_at=origin.at,
             deadline_at=origin.at + origin.lease_s,
-            hourly=item.launch.price,
+            hourly=claim.launch.price,
         )
-        for item in planned
+        for claim in planned
     ]
 
 
@@ -196,9 +196,9 @@ def fleet_options(
     chosen = _of_one_capacity_type(candidates)
     if not chosen or not _diverse(claim, chosen):
         return FleetOptions()
-    overrides = sorted(_override(item, claim) for item in chosen)
+    overrides = sorted(_override(candidate, claim) for candidate in chosen)
     # EC2 would rank by its own prices: where a NodeOverlay states others, it is told the order.
-    strategy = "prioritized" if any(item.offering.overlaid for item in chosen) else ""
+    strategy = "prioritized" if any(candidate.offering.overlaid for candidate in chosen) else ""
     return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides), strategy)
 
 
@@ -210,7 +210,7 @@ def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:
 def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
     """What is reserved where there is any, else spot, else on-demand."""
     for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND):
-        chosen = [item for item in candidates if item.offering.capacity_type == capacity_type]
+        chosen = [candidate for candidate in candidates if candidate.offering.capacity_type == capacity_type]
         if chosen:
             return _reserved(chosen)
     return candidates
@@ -221,30 +221,30 @@ def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
 
     Of equally cheap ones ordinary ones come before blocks, these before interruptible ones; then that with most left.
     """
-    reserved = [item for item in candidates if item.offering.capacity_type == labels.RESERVED]
+    reserved = [candidate for candidate in candidates if candidate.offering.capacity_type == labels.RESERVED]
     if not reserved:
         return candidates
 
-    def rank(item: _Candidate) -> tuple[object, ...]:
-        held = item.offering
+    def rank(candidate: _Candidate) -> tuple[object, ...]:
+        held = candidate.offering
         is_block = held.reservation_type == "capacity-block"
         return held.price, held.reservation_interruptible, is_block, -held.reservation_capacity, held.reservation_id
 
     best = min(reserved, key=rank).offering.reservation_id
-    return [item for item in reserved if item.offering.reservation_id == best]
+    return [candidate for candidate in reserved if candidate.offering.reservation_id == best]
 
 
 def has_min_values(claim: NodeClaim) -> bool:
     """Whether the claim must keep a choice of values, which forbids narrowing its launch list."""
-    return any(item.min_values for item in claim.plan.requirements)
+    return any(requirement.min_values for requirement in claim.plan.requirements)
 
 
 def _diverse(claim: NodeClaim, candidates: list[_Candidate]) -> bool:
     """Whether the types left still offer as many values as the claim must have."""
     for wanted in claim.plan.requirements:
         values: set[str] = set()
-        for item in candidates:
-            for own in item.type.requirements:
+        for candidate in candidates:
+            for own in candidate.type.requirements:
                 if own.key == wanted.key and not own.complement:
                     values |= own.values
         if wanted.min_values is not None and len(values) < wanted.min_values:
@@ -264,7 +264,7 @@ def _allowed(offering: Offering, wanted: Requirements) -> bool:
 
 
 def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:
-    plain = [item for item in candidates if not _exotic(item.type)]
+    plain = [candidate for candidate in candidates if not _exotic(candidate.type)]
     return plain or candidates
 
 
@@ -283,16 +283,16 @@ def _without_dear_spot(candidates: list[_Candidate]) -> list[_Candidate]:
     return [c for c in candidates if c.offering.capacity_type != labels.SPOT or c.offering.price <= min(on_demand)]
 
 
-def _override(item: _Candidate, claim: NodeClaim) -> FleetOverride:
+def _override(candidate: _Candidate, claim: NodeClaim) -> FleetOverride:
     wants_fabric = claim.plan.requests.get(FABRIC_ADAPTERS, 0) > 0
     return FleetOverride(
-        price=item.offering.price,
-        instance_type=item.type.name,
-        zone=item.offering.zone,
-        ami=item.type.ami,
-        max_pods=item.type.capacity.get(PODS, 0),
-        kubelet_hash=item.type.kubelet_hash,
-        kubelet_values=item.type.kubelet_values,
-        fabric_adapters=item.type.capacity.get(FABRIC_ADAPTERS, 0) if wants_fabric else 0,
-        reservation=item.offering.reservation_id,
+        price=candidate.offering.price,
+        instance_type=candidate.type.name,
+        zone=candidate.offering.zone,
+        ami=candidate.type.ami,
+        max_pods=candidate.type.capacity.get(PODS, 0),
+        kubelet_hash=candidate.type.kubelet_hash,
+        kubelet_values=candidate.type.kubelet_values,
+        fabric_adapters=candidate.type.capacity.get(FABRIC_ADAPTERS, 0) if wants_fabric else 0,
+        reservation=candidate.offering.reservation_id,
     )

@@ -56,7 +56,7 @@ def limits_of_amis(joins: JoinHistory, sold: Iterable[InstanceType], most: int) 
     records = {item.ami: item.all for item in joins.amis}
     return {
         ami: max(1, most // SHRINKS ** min(records.get(ami, JoinRecord()).failures, 9))
-        for ami in sorted({item.ami for item in items} - proven - {""})
+        for ami in sorted({instance_type.ami for instance_type in items} - proven - {""})
     }
 
 
@@ -71,7 +71,7 @@ def are_amis_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], lim
     under_way = Counter(
         claim.known_instance.ami for claim in claims if claim.state in _UNJOINED and claim.known_instance.ami
     )
-    amis = {item.ami for item in sold}
+    amis = {instance_type.ami for instance_type in sold}
     return bool(amis) and all(ami in limits and under_way[ami] >= limits[ami] for ami in amis)
 
 
@@ -103,8 +103,8 @@ def _ami(claim: NodeClaim, types_for: TypesFor) -> str:
     """The AMI it was launched with, or of the first type that it may be launched as."""
     if claim.known_instance.ami or not claim.plan.instance_types:
         return claim.known_instance.ami
-    item = types_for(claim).get(claim.plan.instance_types[0])
-    return item.ami if item is not None else ""
+    instance_type = types_for(claim).get(claim.plan.instance_types[0])
+    return instance_type.ami if instance_type is not None else ""
 
 
 FIVE_MINUTES_S = 300.0
@@ -185,7 +185,7 @@ def unproven_pod_limit(
     proven = running_kinds(view) | state.proven.keys()
     names = {claim.name for claim in claims}
     launched_at = [at for name, at in state.futile.items() if name not in names]
-    tried = Counter(item.like for item in state.refused.values() if item.like)
+    tried = Counter(refusals.like for refusals in state.refused.values() if refusals.like)
     for claim in claims:
         if claim.created_at + FUTILE_FOR_S > now and _counts(claim, view, proven):
             launched_at.append(claim.created_at)
@@ -203,7 +203,7 @@ def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[P
     kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
     found = []
     for claim in planned:
-        pods = (kinds.get((item.namespace, item.name)) for item in claim.plan.pods)
+        pods = (kinds.get((pod.namespace, pod.name)) for pod in claim.plan.pods)
         own = {pod_kind(pod) for pod in pods if pod is not None}
         unproven = tuple(sorted(own)) if own.isdisjoint(proven) else claim.plan.unproven
         found.append(replace(claim, plan=replace(claim.plan, unproven=unproven)))

@@ -53,8 +53,8 @@ def learn_from_foreign_nodes(
         _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return False
     found = observations(cluster, candidates, amis, unverified, context.clock.now())
-    for item in found:
-        context.capacity.observe(item)
+    for observation in found:
+        context.capacity.observe(observation)
     if found:
         context.meter.count("TypesLearnedFromOthers", len(found))
         _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in found]})
@@ -72,7 +72,7 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
         if number[name] == _MOST_PER_TYPE or not instance_of(node.spec.provider_id) or not has_reported(node):
             continue
         capacity, allocatable = parse_resources(node.status.capacity), parse_resources(node.status.allocatable)
-        if any(_alike(item, capacity, allocatable) for item in unverified.get(name, ())):
+        if any(_alike(instance_type, capacity, allocatable) for instance_type in unverified.get(name, ())):
             number[name] += 1
             chosen.append(node)
     return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
@@ -81,9 +81,9 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
 def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
     found: dict[str, list[InstanceType]] = {}
     for catalog in catalogs:
-        for item in catalog.instance_types:
-            if not item.verified and item.ami:
-                found.setdefault(item.name, []).append(item)
+        for instance_type in catalog.instance_types:
+            if not instance_type.verified and instance_type.ami:
+                found.setdefault(instance_type.name, []).append(instance_type)
     return found
 
 
@@ -99,29 +99,36 @@ def observations(
     for instance_id, node in nodes.items():
         capacity = parse_resources(node.status.capacity)
         allocatable = parse_resources(node.status.allocatable)
-        for item in unverified[node.metadata.labels[labels.INSTANCE_TYPE]]:
-            key = (item.ami, item.name, item.kubelet_hash)
-            if key in found or amis.get(instance_id) != item.ami or not _alike(item, capacity, allocatable):
+        for instance_type in unverified[node.metadata.labels[labels.INSTANCE_TYPE]]:
+            key = (instance_type.ami, instance_type.name, instance_type.kubelet_hash)
+            if (
+                key in found
+                or amis.get(instance_id) != instance_type.ami
+                or not _alike(instance_type, capacity, allocatable)
+            ):
                 continue
             found[key] = Observation(
-                ami=item.ami,
-                instance_type=item.name,
-                kubelet_hash=item.kubelet_hash,
+                ami=instance_type.ami,
+                instance_type=instance_type.name,
+                kubelet_hash=instance_type.kubelet_hash,
                 capacity=capacity,
                 allocatable=allocatable,
                 observed_at=now,
                 cluster=cluster,
                 node=node.metadata.name,
-                predicted=item.allocatable,
+                predicted=instance_type.allocatable,
             )
     return list(found.values())
 
 
-def _alike(item: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+def _alike(instance_type: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
     """Whether the node's kubelet has our settings, as far as it shows: its pods, and what it keeps back.
 
     Thresholds in per cent depend on the memory that is really there; then nothing can be told.
     """
-    if MEMORY in item.overhead_fraction or capacity.get(PODS) != item.capacity.get(PODS):
+    if MEMORY in instance_type.overhead_fraction or capacity.get(PODS) != instance_type.capacity.get(PODS):
         return False
-    return all(capacity.get(name, 0) - allocatable.get(name, 0) == item.overhead.get(name, 0) for name in (CPU, MEMORY))
+    return all(
+        capacity.get(name, 0) - allocatable.get(name, 0) == instance_type.overhead.get(name, 0)
+        for name in (CPU, MEMORY)
+    )

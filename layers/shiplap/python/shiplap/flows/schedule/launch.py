@@ -198,7 +198,7 @@ def _within_reservation(
     chosen = options.overrides[0].reservation
     if options.capacity_type != labels.RESERVED or claims[0].state is ClaimState.LAUNCHING:
         return claims, LaunchOutcome()
-    held = next((item for item in resolved.capacity_reservations if item.id == chosen), None)
+    held = next((reservation for reservation in resolved.capacity_reservations if reservation.id == chosen), None)
     available = held.available if held is not None else 0
     granted = context.state.take_reserved(chosen, claims[0].launch.token, len(claims), available, context.clock.now())
     if granted == len(claims):
@@ -215,12 +215,12 @@ def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: Flow
     unverified = [types[name] for name in claim.plan.relies_on_estimate if name in types and not types[name].verified]
     if not unverified:
         return types
-    dropped = {item.name for item in unverified}
+    dropped = {instance_type.name for instance_type in unverified}
     # A pod of this claim may have missed while it was planned: then it must not meet an estimate again.
     if not context.state.read(claim.cluster, context.clock.now()).missed_pods & {pod.uid for pod in claim.plan.pods}:
         wanted = unverified if has_min_values(claim) else _cheapest(unverified, _MOST_LEASES)
         dropped -= _leased(claim, wanted, context)
-    return {name: item for name, item in types.items() if name not in dropped}
+    return {name: instance_type for name, instance_type in types.items() if name not in dropped}
 
 
 def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowContext) -> set[str]:
@@ -229,19 +229,19 @@ def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowConte
     now = context.clock.now()
     held = [t for t in wanted if context.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
     learned = context.capacity.learned(sorted({t.ami for t in held}))
-    known = {(item.ami, item.instance_type, item.kubelet_hash) for item in learned}
+    known = {(entry.ami, entry.instance_type, entry.kubelet_hash) for entry in learned}
     unknown = set()
-    for item in held:
-        if (item.ami, item.name, item.kubelet_hash) in known:
-            context.capacity.release_pilot(item.ami, item.name, item.kubelet_hash, holder)
+    for instance_type in held:
+        if (instance_type.ami, instance_type.name, instance_type.kubelet_hash) in known:
+            context.capacity.release_pilot(instance_type.ami, instance_type.name, instance_type.kubelet_hash, holder)
         else:
-            unknown.add(item.name)
+            unknown.add(instance_type.name)
     return unknown
 
 
 def _cheapest(types: Sequence[InstanceType], most: int) -> list[InstanceType]:
-    def price(item: InstanceType) -> tuple[float, str]:
-        return min((o.price for o in item.offerings if o.available), default=float("inf")), item.name
+    def price(instance_type: InstanceType) -> tuple[float, str]:
+        return min((o.price for o in instance_type.offerings if o.available), default=float("inf")), instance_type.name
 
     return sorted(types, key=price)[:most]
 

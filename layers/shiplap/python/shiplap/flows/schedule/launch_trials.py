@@ -100,7 +100,7 @@ def _first_pods(
     settings: ClusterSettings, due: Iterable[EC2NodeClass], supply: LaunchSupply, context: FlowContext
 ) -> PricedSnapshot:
     """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
-    pods = tuple(_pod(pool) for item in due for pool in _pools_of(settings, item))
+    pods = tuple(_pod(pool) for node_class in due for pool in _pools_of(settings, node_class))
     inputs = DecisionInputs(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
     bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()))
     priced = priced_snapshot(bare, inputs, supply, context)

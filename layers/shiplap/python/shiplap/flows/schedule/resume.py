@@ -78,12 +78,12 @@ def _resume(
     context: FlowContext,
 ) -> LaunchOutcome:
     cluster, token = claims[0].cluster, claims[0].launch.token
-    found = context.compute.launched(cluster, token)
+    instances = context.compute.launched(cluster, token)
     # After describing: a claim that has an instance by now must not have it given to another.
     known = [claim for claim in context.state.claims(cluster) if claim.launch.token == token]
     _check_unchanged(claims, known)
     held = {claim.instance_id for claim in known if claim.instance_id}
-    free = [instance for instance in found if instance.id not in held]
+    free = [instance for instance in instances if instance.id not in held]
     alive = [instance for instance in free if instance.state in _ALIVE]
     launched: tuple[NodeClaim, ...] = ()
     if alive:

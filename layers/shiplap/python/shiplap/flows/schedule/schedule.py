@@ -208,7 +208,7 @@ class _LaunchLimits:
         self._settings = settings
         self._context = context
         self._priced = priced
-        self._sold = [item for catalog in priced.snapshot.catalogs for item in catalog.instance_types]
+        self._sold = [instance_type for catalog in priced.snapshot.catalogs for instance_type in catalog.instance_types]
         self._amis = unproven.limits_of_amis(joins, self._sold, settings.unproven_nodes)
         self._unproven_pods: unproven.UnprovenPodLimit | None = None
         view, most = priced.snapshot.view, settings.unproven_pod_nodes

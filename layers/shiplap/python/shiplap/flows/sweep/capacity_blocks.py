@@ -67,12 +67,12 @@ def _is_in_block(claim: NodeClaim) -> bool:
 def _reservations(settings: ClusterSettings, names: Iterable[str], context: FlowContext) -> list[CapacityReservation]:
     """The reservations of these EC2NodeClasses; the next sweep looks at those that cannot be read now."""
     wanted = set(names)
-    found: list[CapacityReservation] = []
+    reservations: list[CapacityReservation] = []
     for node_class in settings.manifests.node_classes:
         if node_class.metadata.name in wanted:
             try:
-                found += context.compute.resolve(node_class).capacity_reservations
+                reservations += context.compute.resolve(node_class).capacity_reservations
             except AwsError as error:
                 context.meter.count("CapacityBlocksNotRead")
                 _LOG.warning("capacity blocks not read: %s", error, extra={"cluster": settings.name})
-    return found
+    return reservations

@@ -146,7 +146,7 @@ def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) ->
 
 def _is_silent(node: Node, now: float) -> bool:
     """Whether nothing has been heard of the node for a while."""
-    ready = next((item for item in node.status.conditions if item.type == "Ready"), None)
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None:
         return True
     since = epoch(ready.last_transition_time) if ready.last_transition_time else 0.0

@@ -139,8 +139,8 @@ def _is_true(variables: Mapping[str, str], name: str) -> bool:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return tuple(int(part) for part in found.groups() if part) if found else ()
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def _fraction(node_class: EC2NodeClass, key: str) -> float:

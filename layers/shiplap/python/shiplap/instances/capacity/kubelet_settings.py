@@ -57,8 +57,8 @@ class _Interface(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     interface_type: str = ""
 
     @classmethod
-    def of(cls, item: NetworkInterface) -> _Interface:
-        return cls(item.network_card_index, item.device_index, item.interface_type)
+    def of(cls, interface: NetworkInterface) -> _Interface:
+        return cls(interface.network_card_index, interface.device_index, interface.interface_type)
 
 
 class KubeletSettings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,24 +27,24 @@ def apply(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
     return tuple(map(_with_stated_memory, types))
 
 
-def stated_memory(item: InstanceType) -> int:
+def stated_memory(instance_type: InstanceType) -> int:
     """The memory EC2 states, bytes, from the label of the type; 0 if it has none."""
-    known = next((entry for entry in item.requirements if entry.key == MEMORY_LABEL), None)
+    known = next((entry for entry in instance_type.requirements if entry.key == MEMORY_LABEL), None)
     if known is None or known.complement or len(known.values) != 1:
         return 0
     return int(next(iter(known.values))) * _MEBI
 
 
-def _with_stated_memory(item: InstanceType) -> InstanceType:
-    stated, estimate = stated_memory(item), item.capacity.get(MEMORY, 0)
-    if item.verified or stated <= estimate:
-        return item
-    kept = dict(item.overhead)
-    if fraction := item.overhead_fraction.get(MEMORY):
+def _with_stated_memory(instance_type: InstanceType) -> InstanceType:
+    stated, estimate = stated_memory(instance_type), instance_type.capacity.get(MEMORY, 0)
+    if instance_type.verified or stated <= estimate:
+        return instance_type
+    kept = dict(instance_type.overhead)
+    if fraction := instance_type.overhead_fraction.get(MEMORY):
         kept[MEMORY] = kept.get(MEMORY, 0) + ceil(fraction * (stated - estimate))
     return replace(
-        item,
-        capacity=item.capacity | {MEMORY: stated},
+        instance_type,
+        capacity=instance_type.capacity | {MEMORY: stated},
         overhead=kept,
-        sources=item.sources | {MEMORY: "stated"},
+        sources=instance_type.sources | {MEMORY: "stated"},
     )

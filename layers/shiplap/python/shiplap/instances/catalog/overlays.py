@@ -81,8 +81,8 @@ class _ParsedOverlay:
         except ValueError as error:
             document = f"NodeOverlay/{overlay.metadata.name}"
             raise InvalidInput("NodeOverlay", str(error), document=document, field="spec") from error
-        self.of_type = [item for key, item in wanted.items() if key not in OFFERING_LABELS]
-        self.of_offering = [item for key, item in wanted.items() if key in OFFERING_LABELS]
+        self.of_type = [rule for key, rule in wanted.items() if key not in OFFERING_LABELS]
+        self.of_offering = [rule for key, rule in wanted.items() if key in OFFERING_LABELS]
 
 
 class _Changes:
@@ -131,13 +131,13 @@ class _Changes:
     def _matching(self, kind: InstanceType, overlay: _ParsedOverlay) -> list[int]:
         """Indexes of the type's offerings that the overlay is about."""
         name = requirement(labels.INSTANCE_TYPE, "In", (kind.name,))  # catalogues from files need not say it
-        given = {name.key: name} | {item.key: item for item in kind.requirements} | self._pool
-        if not all(meets(item, given.get(item.key)) for item in overlay.of_type):
+        given = {name.key: name} | {rule.key: rule for rule in kind.requirements} | self._pool
+        if not all(meets(rule, given.get(rule.key)) for rule in overlay.of_type):
             return []
         return [
             index
             for index, offering in enumerate(kind.offerings)
-            if all(meets(item, _label_of(offering, item.key)) for item in overlay.of_offering)
+            if all(meets(rule, _label_of(offering, rule.key)) for rule in overlay.of_offering)
         ]
 
 
@@ -211,10 +211,10 @@ def with_price_rules(types: Sequence[InstanceType], rules: PriceRules) -> tuple[
     )
 
 
-def _priced(item: InstanceType, offering: Offering, rules: PriceRules) -> Offering:
+def _priced(instance_type: InstanceType, offering: Offering, rules: PriceRules) -> Offering:
     discounts = {labels.ON_DEMAND: rules.on_demand_discount, labels.SPOT: rules.spot_discount}
     price = offering.price * (1 - discounts.get(offering.capacity_type, 0.0))
-    v_cpus = item.capacity.get(CPU, 0) / 1000
+    v_cpus = instance_type.capacity.get(CPU, 0) / 1000
     dear = (rules.max_node_price is not None and price > rules.max_node_price) or (
         rules.max_vcpu_price is not None and price > rules.max_vcpu_price * v_cpus
     )

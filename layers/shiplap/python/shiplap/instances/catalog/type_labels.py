@@ -136,9 +136,9 @@ def meets(wanted: Requirement, given: Requirement | None) -> bool:
 def single_valued_labels(instance_type: InstanceType) -> dict[str, str]:
     """The labels every node of the type has wherever and however bought, sorted: those with one possible value."""
     return {
-        item.key: next(iter(item.values))
-        for item in sorted(instance_type.requirements, key=lambda item: item.key)
-        if item.key not in OFFERING_LABELS and not item.complement and len(item.values) == 1
+        requirement.key: next(iter(requirement.values))
+        for requirement in sorted(instance_type.requirements, key=lambda item: item.key)
+        if requirement.key not in OFFERING_LABELS and not requirement.complement and len(requirement.values) == 1
     }
 
 

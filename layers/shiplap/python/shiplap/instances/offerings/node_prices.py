@@ -85,17 +85,17 @@ class NodePrices(msgspec.Struct, frozen=True, eq=False):
 
     def _paid(self, pool: str, instance_type: str, zone: str, capacity_type: str, bought_at: float) -> Price:
         offered = self._offered(pool, instance_type)
-        found = _exact(offered, zone, capacity_type)
+        price = _exact(offered, zone, capacity_type)
         if bought_at:
             # What was bought at just the price that is guessed now was bought at a guess.
-            return Price(bought_at, estimated=found.estimated and abs(found.hourly - bought_at) < _SAME)
-        if found.known:
-            return found
-        found = _anywhere(offered, capacity_type or labels.ON_DEMAND)
-        if not found.known and capacity_type == labels.RESERVED:
-            found = _anywhere(offered, labels.ON_DEMAND)
-            return Price(found.hourly * RESERVED_PRICE_FACTOR, found.estimated)
-        return Price(found.hourly, estimated=found.known)
+            return Price(bought_at, estimated=price.estimated and abs(price.hourly - bought_at) < _SAME)
+        if price.known:
+            return price
+        price = _anywhere(offered, capacity_type or labels.ON_DEMAND)
+        if not price.known and capacity_type == labels.RESERVED:
+            price = _anywhere(offered, labels.ON_DEMAND)
+            return Price(price.hourly * RESERVED_PRICE_FACTOR, price.estimated)
+        return Price(price.hourly, estimated=price.known)
 
 
 _NO_CLAIM = NodeClaim(cluster="", name="", plan=ClaimPlan("", ""))
@@ -116,9 +116,9 @@ def total_price(prices: Iterable[Price]) -> Price:
 def offerings_by_type(*catalogs: Iterable[InstanceType]) -> OfferingsByType:
     """The offerings of several catalogues together; of one that is in several the first counts."""
     found: dict[str, dict[tuple[str, str, str], Offering]] = {}
-    for item in (item for catalog in catalogs for item in catalog):
-        known = found.setdefault(item.name, {})
-        for offering in item.offerings:
+    for instance_type in (kind for catalog in catalogs for kind in catalog):
+        known = found.setdefault(instance_type.name, {})
+        for offering in instance_type.offerings:
             known.setdefault((offering.zone, offering.capacity_type, offering.reservation_id), offering)
     return {name: tuple(known.values()) for name, known in found.items()}
 
@@ -130,15 +130,15 @@ def capacity_type_of(node: Node) -> str:
 
 
 def _exact(offered: Iterable[Offering], zone: str, capacity_type: str) -> Price:
-    found = [o for o in offered if o.zone == zone and o.capacity_type == (capacity_type or labels.ON_DEMAND)]
-    if not found:
+    offerings = [o for o in offered if o.zone == zone and o.capacity_type == (capacity_type or labels.ON_DEMAND)]
+    if not offerings:
         return UNKNOWN_PRICE
-    cheapest = min(found, key=lambda offering: offering.price)
+    cheapest = min(offerings, key=lambda offering: offering.price)
     return Price(cheapest.price, cheapest.price_estimated or not capacity_type)
 
 
 def _anywhere(offered: Iterable[Offering], capacity_type: str) -> Price:
     """Of a capacity type in whatever zone."""
-    found = [offering for offering in offered if offering.capacity_type == capacity_type]
-    cheapest = min(found, key=lambda offering: offering.price, default=None)
+    offerings = [offering for offering in offered if offering.capacity_type == capacity_type]
+    cheapest = min(offerings, key=lambda offering: offering.price, default=None)
     return UNKNOWN_PRICE if cheapest is None else Price(cheapest.price, cheapest.price_estimated)

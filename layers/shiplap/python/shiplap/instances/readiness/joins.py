@@ -107,7 +107,7 @@ class JoinHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def times(self, pool: str) -> PoolJoins:
         """Those of a NodePool; empty ones when nothing is known."""
-        return next((item for item in self.pools if item.pool == pool), PoolJoins(pool))
+        return next((joins for joins in self.pools if joins.pool == pool), PoolJoins(pool))
 
 
 def with_samples(samples: Sequence[float], seconds: Sequence[float]) -> tuple[float, ...]:
@@ -145,14 +145,14 @@ def blocked_launches(history: JoinHistory, joining: Iterable[tuple[str, str]], n
     under_way = set(joining)
     trying = {ami for ami, _ in under_way}
     blocked_amis, blocked_types = set(), set()
-    for item in history.amis:
-        until = item.all.pause_until(AMI_FAILURES)
-        if until and (now < until or item.ami in trying):
-            blocked_amis.add(item.ami)
-        for name, record in item.types.items():
+    for joins in history.amis:
+        until = joins.all.pause_until(AMI_FAILURES)
+        if until and (now < until or joins.ami in trying):
+            blocked_amis.add(joins.ami)
+        for name, record in joins.types.items():
             until = record.pause_until(TYPE_FAILURES)
-            if until and (now < until or (item.ami, name) in under_way):
-                blocked_types.add((item.ami, name))
+            if until and (now < until or (joins.ami, name) in under_way):
+                blocked_types.add((joins.ami, name))
     return BlockedLaunches(frozenset(blocked_amis), frozenset(blocked_types))
 
 
@@ -161,17 +161,19 @@ def without_blocked(types: Iterable[InstanceType], blocked: BlockedLaunches) -> 
     if not blocked.amis and not blocked.types:
         return tuple(types)
 
-    def closed(item: InstanceType) -> InstanceType:
-        if item.ami not in blocked.amis and (item.ami, item.name) not in blocked.types:
-            return item
-        return replace(item, offerings=tuple(replace(offering, available=False) for offering in item.offerings))
+    def closed(instance_type: InstanceType) -> InstanceType:
+        if instance_type.ami not in blocked.amis and (instance_type.ami, instance_type.name) not in blocked.types:
+            return instance_type
+        return replace(
+            instance_type, offerings=tuple(replace(offering, available=False) for offering in instance_type.offerings)
+        )
 
-    return tuple(closed(item) for item in types)
+    return tuple(closed(instance_type) for instance_type in types)
 
 
 def timeouts(history: JoinHistory, ceiling_s: float) -> Mapping[str, float]:
     """Seconds from launch to registration after which a node is given up, by NodePool, where they were learned."""
-    return {item.pool: deadline_s(item.register_s, ceiling_s) for item in history.pools}
+    return {joins.pool: deadline_s(joins.register_s, ceiling_s) for joins in history.pools}
 
 
 _PREFIX = "nodeclass:"

@@ -160,10 +160,10 @@ def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, 
 
 
 def _first_problem(status: NodeClassStatus) -> str:
-    if any(item.status != TRUE for item in status.conditions if item.type in _LOOKED_INTO):
+    if any(condition.status != TRUE for condition in status.conditions if condition.type in _LOOKED_INTO):
         return ""  # what depends on it could not be validated; the decision sees the cause itself
-    wrong = (item for item in status.conditions if item.type in _FOUND_BY_INSPECTION)
-    return next((f"{item.reason}: {item.message}" for item in wrong if item.status == FALSE), "")
+    wrong = (condition for condition in status.conditions if condition.type in _FOUND_BY_INSPECTION)
+    return next((f"{condition.reason}: {condition.message}" for condition in wrong if condition.status == FALSE), "")
 
 
 _LOOKED_INTO = tuple(name for name in DEPENDENCIES if name not in _FOUND_BY_INSPECTION)
@@ -212,7 +212,7 @@ class DryRuns(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def with_news(self, fresh: Iterable[DryRun], node_classes: Iterable[EC2NodeClass]) -> DryRuns:
         """The same with new answers in the place of old ones, and without EC2NodeClasses that no longer exist."""
-        names = {item.metadata.name for item in node_classes}
+        names = {node_class.metadata.name for node_class in node_classes}
         merged = {item.node_class: item for item in (*self.items, *fresh)}
         return DryRuns(tuple(merged[name] for name in sorted(names & merged.keys())))
 

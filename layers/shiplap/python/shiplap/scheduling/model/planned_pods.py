@@ -119,8 +119,8 @@ def running(view: ClusterView) -> dict[str, list[Pod]]:
     """The unfinished pods of each node that has any: a question to ask of pods."""
     found = {}
     for node, on_node in view.by_node.items():
-        if some := [pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES]:
-            found[node] = some
+        if pods := [pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES]:
+            found[node] = pods
     return found
 
 

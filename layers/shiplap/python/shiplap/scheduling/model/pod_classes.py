@@ -135,12 +135,12 @@ def group(
         else:
             members.append(pod)
     classes = _classes(by_signature, Terms() if terms is None else terms)
-    for item in classes:
-        if len(item.members) > 1:
-            item.members.sort(key=_age)
+    for pod_class in classes:
+        if len(pod_class.members) > 1:
+            pod_class.members.sort(key=_age)
     classes.sort(key=_placing_order)
-    for index, item in enumerate(classes):
-        item.index = index
+    for index, pod_class in enumerate(classes):
+        pod_class.index = index
     return classes
 
 
@@ -154,13 +154,13 @@ def _classes(by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], 
     for ((_, missed, needs), members), demanded in zip(by_signature.items(), demands, strict=True):
         common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
         described = parts.identity(common)
-        for demand, selected, some in _alike(members, demanded, terms, parts):
+        for demand, selected, pods in _alike(members, demanded, terms, parts):
             identity = (described, id(demand), id(selected))
             known = merged.get(identity)
             if known is not None:
-                known.members.extend(some)
+                known.members.extend(pods)
                 continue
-            fresh = merged[identity] = msgspec.structs.replace(common, members=list(some))
+            fresh = merged[identity] = msgspec.structs.replace(common, members=list(pods))
             fresh.constraints, preferred, problem = demand
             fresh.selected = selected
             if preferred != UNCONSTRAINED:
@@ -193,20 +193,20 @@ class _Parts:
         known: dict[str, int] = self._values.setdefault(frozenset(amounts.items()), amounts)
         return known
 
-    def identity(self, item: PodClass) -> tuple[object, ...]:
+    def identity(self, pod_class: PodClass) -> tuple[object, ...]:
         """What tells described classes apart, topology aside."""
         return (
-            id(self.requests(item.requests)),
-            id(self.value(item.terms)),
-            id(self.value(item.own_terms)),
-            item.volumes.private,
-            item.volumes.shared,
-            id(self.value(item.tolerations)),
-            item.ports,
-            item.priority,
-            item.missed,
-            item.problem,
-            id(self.value(item.preferences)),
+            id(self.requests(pod_class.requests)),
+            id(self.value(pod_class.terms)),
+            id(self.value(pod_class.own_terms)),
+            pod_class.volumes.private,
+            pod_class.volumes.shared,
+            id(self.value(pod_class.tolerations)),
+            pod_class.ports,
+            pod_class.priority,
+            pod_class.missed,
+            pod_class.problem,
+            id(self.value(pod_class.preferences)),
         )
 
 
@@ -406,17 +406,17 @@ def _host_port(port: ContainerPort) -> HostPort:
     return (port.host_port, port.protocol or "TCP", address)
 
 
-def _refuse_restricted(item: Requirement) -> None:
+def _refuse_restricted(rule: Requirement) -> None:
     """Raises InvalidPod for labels that nobody can promise before the node exists."""
-    key = item.key
+    key = rule.key
     if key == labels.HOSTNAME:
         raise InvalidPod(f'label "{key}" is restricted: a node that does not exist yet cannot be selected by name')
     domain = key.partition("/")[0] if "/" in key else ""
     if key not in labels.WELL_KNOWN and (domain == "karpenter.sh" or domain.endswith(".karpenter.sh")):
         raise InvalidPod(f'label "{key}" is restricted: the domain karpenter.sh is not for selecting nodes')
-    if key == labels.CAPACITY_TYPE and item.operator == "In" and not item.values & _CAPACITY_TYPES:
+    if key == labels.CAPACITY_TYPE and rule.operator == "In" and not rule.values & _CAPACITY_TYPES:
         known = ", ".join(sorted(_CAPACITY_TYPES))
-        raise InvalidPod(f'label "{key}" must be one of {known}, not {", ".join(sorted(item.values))}')
+        raise InvalidPod(f'label "{key}" must be one of {known}, not {", ".join(sorted(rule.values))}')
 
 
 def _keeps_off(term: Requirements) -> bool:
@@ -437,5 +437,5 @@ def _age(pod: Pod) -> tuple[str, str, str, str]:
     return (meta.creation_timestamp or "", meta.uid, meta.namespace, meta.name)
 
 
-def _placing_order(item: PodClass) -> tuple[int, int, tuple[str, str, str, str]]:
-    return (-item.requests.get("cpu", 0), -item.requests.get("memory", 0), _age(item.members[0]))
+def _placing_order(pod_class: PodClass) -> tuple[int, int, tuple[str, str, str, str]]:
+    return (-pod_class.requests.get("cpu", 0), -pod_class.requests.get("memory", 0), _age(pod_class.members[0]))

@@ -124,10 +124,10 @@ class PodVolumes:
         self._claims = {
             namespaced_name(item.metadata.namespace, item.metadata.name): item for item in view.persistent_volume_claims
         }
-        self._volumes = {item.metadata.name: item for item in view.persistent_volumes}
-        self._classes = {item.metadata.name: item for item in view.storage_classes}
+        self._volumes = {volume.metadata.name: volume for volume in view.persistent_volumes}
+        self._classes = {storage_class.metadata.name: storage_class for storage_class in view.storage_classes}
         self._default = _default_class(view.storage_classes)
-        self._limits = {item.metadata.name: _limits(item) for item in view.csi_nodes}
+        self._limits = {csi_node.metadata.name: _limits(csi_node) for csi_node in view.csi_nodes}
         self.by_type = _limits_by_type(view.nodes, self._limits)
         users = Counter(key for pod in view.pods for key in {_claim_key(pod, volume) for volume in _claimed(pod)})
         self._shared = frozenset(key for key, number in users.items() if number > 1)
@@ -276,7 +276,7 @@ def _made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 def _default_class(classes: Iterable[StorageClass]) -> str:
     """The newest class marked as default, the first by name among equally old ones; empty when there is none."""
     marked = [item for item in classes if any(item.metadata.annotations.get(key) == "true" for key in DEFAULT_CLASS)]
-    marked.sort(key=lambda item: item.metadata.name)
+    marked.sort(key=lambda storage_class: storage_class.metadata.name)
     return max(marked, key=lambda item: item.metadata.creation_timestamp or "").metadata.name if marked else ""
 
 

@@ -76,7 +76,7 @@ class DefaultSpread:
         identity = msgspec.msgpack.encode(selector, order="deterministic")
         known = self._numbers.setdefault(identity, len(self._written))
         if known == len(self._written):
-            with_selector = (msgspec.structs.replace(item, label_selector=selector) for item in self._constraints)
+            with_selector = (msgspec.structs.replace(spread, label_selector=selector) for spread in self._constraints)
             self._written.append(tuple(with_selector))
         return known
 
@@ -225,7 +225,7 @@ class Terms:
         self.anti.update(repelled)
         if standing:
             return Constraints(anti=repelled)
-        spreads = tuple(self._spread(pod, item) for item in self._spreads_of(pod) if _hard(item))
+        spreads = tuple(self._spread(pod, spread) for spread in self._spreads_of(pod) if _hard(spread))
         for term in affinity:
             if not self._decidable(term.namespace_selector):
                 raise ValueError("not supported yet: podAffinity with a namespaceSelector over labels of namespaces")
@@ -240,7 +240,7 @@ class Terms:
         if not self.prefer:
             return UNCONSTRAINED
         attracted, repelled = _preferred(pod.spec)
-        spreads = [self._spread(pod, item) for item in self._spreads_of(pod) if _soft(item)]
+        spreads = [self._spread(pod, spread) for spread in self._spreads_of(pod) if _soft(spread)]
         return Constraints(
             tuple(spreads),
             self._each(pod, filter(self._usable, attracted)),
@@ -313,37 +313,37 @@ class Terms:
             known = self._reaching[namespace] = _Reach(by_label, together, tuple(sorted(mentioned)), {})
         return known
 
-    def _spread(self, pod: Pod, item: TopologySpreadConstraint) -> Spread:
-        key = labels.NORMALIZED.get(item.topology_key, item.topology_key)
-        selector = _with_label_keys(item.label_selector, pod.metadata.labels, item.match_label_keys, ())
+    def _spread(self, pod: Pod, spread: TopologySpreadConstraint) -> Spread:
+        key = labels.NORMALIZED.get(spread.topology_key, spread.topology_key)
+        selector = _with_label_keys(spread.label_selector, pod.metadata.labels, spread.match_label_keys, ())
         namespace = pod.metadata.namespace or "default"
         number = self._number(Term(key, (PodSelector(frozenset((namespace,)), None, selector),)))
         return Spread(
             number,
             key,
-            item.max_skew,
-            item.min_domains or 1,
-            item.node_affinity_policy != "Ignore",
-            item.node_taints_policy == "Honor",
+            spread.max_skew,
+            spread.min_domains or 1,
+            spread.node_affinity_policy != "Ignore",
+            spread.node_taints_policy == "Honor",
         )
 
     def _each(self, pod: Pod, items: Iterable[PodAffinityTerm]) -> tuple[int, ...]:
-        return tuple(self._number(Term(_key(item), (self._crowd(pod, item),))) for item in items)
+        return tuple(self._number(Term(_key(term), (self._crowd(pod, term),))) for term in items)
 
     def _together(self, pod: Pod, items: Sequence[PodAffinityTerm]) -> tuple[int, ...]:
         """Required affinity: kube-scheduler counts only pods that all terms select, per label of each term."""
         pod_selectors: list[PodSelector] = []
-        for pod_selector in (self._crowd(pod, item) for item in items):
+        for pod_selector in (self._crowd(pod, term) for term in items):
             if pod_selector not in pod_selectors:
                 pod_selectors.append(pod_selector)
-        return tuple(dict.fromkeys(self._number(Term(_key(item), tuple(pod_selectors))) for item in items))
+        return tuple(dict.fromkeys(self._number(Term(_key(term), tuple(pod_selectors))) for term in items))
 
-    def _crowd(self, pod: Pod, item: PodAffinityTerm) -> PodSelector:
+    def _crowd(self, pod: Pod, term: PodAffinityTerm) -> PodSelector:
         selector = _with_label_keys(
-            item.label_selector, pod.metadata.labels, item.match_label_keys, item.mismatch_label_keys
+            term.label_selector, pod.metadata.labels, term.match_label_keys, term.mismatch_label_keys
         )
-        by_label = item.namespace_selector
-        namespaces: frozenset[str] | None = frozenset(item.namespaces)
+        by_label = term.namespace_selector
+        namespaces: frozenset[str] | None = frozenset(term.namespaces)
         if by_label is None and not namespaces:
             namespaces = frozenset((pod.metadata.namespace or "default",))
         elif by_label is not None and (_is_empty(by_label) or not self._decidable(by_label)):
@@ -376,7 +376,7 @@ class Terms:
 def reads_own_labels(spec: PodSpec) -> bool:
     """Whether a pod's constraints take values from its own labels: then equal specifications may demand differently."""
     terms = [term for both in (_affinity_of(spec), _preferred(spec)) for some in both for term in some]
-    return any(item.match_label_keys for item in spec.topology_spread_constraints) or any(
+    return any(spread.match_label_keys for spread in spec.topology_spread_constraints) or any(
         term.match_label_keys or term.mismatch_label_keys for term in terms
     )
 
@@ -387,12 +387,12 @@ def keeps_away(spec: PodSpec) -> bool:
     return affinity is not None and affinity.pod_anti_affinity is not None and bool(affinity.pod_anti_affinity.required)
 
 
-def _hard(item: TopologySpreadConstraint) -> bool:
-    return item.when_unsatisfiable != "ScheduleAnyway"
+def _hard(spread: TopologySpreadConstraint) -> bool:
+    return spread.when_unsatisfiable != "ScheduleAnyway"
 
 
-def _soft(item: TopologySpreadConstraint) -> bool:
-    return not _hard(item) and _sound(item.label_selector)
+def _soft(spread: TopologySpreadConstraint) -> bool:
+    return not _hard(spread) and _sound(spread.label_selector)
 
 
 def _preferred(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
@@ -425,8 +425,8 @@ def _affinity_of(spec: PodSpec) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodA
     return attracted, repelled
 
 
-def _key(item: PodAffinityTerm) -> str:
-    return labels.NORMALIZED.get(item.topology_key, item.topology_key)
+def _key(term: PodAffinityTerm) -> str:
+    return labels.NORMALIZED.get(term.topology_key, term.topology_key)
 
 
 def _with_label_keys(

@@ -48,25 +48,25 @@ def buffers_of(snapshot: Snapshot) -> tuple[Buffer, ...]:
     scalables = {
         (item.metadata.namespace or "default", item.kind, item.metadata.name): item for item in snapshot.view.scalables
     }
-    found = [_buffer(item, templates, scalables) for item in snapshot.manifests.capacity_buffers]
+    found = [_buffer(buffer, templates, scalables) for buffer in snapshot.manifests.capacity_buffers]
     return tuple(sorted(found, key=lambda buffer: (buffer.namespace, buffer.name)))
 
 
-def _buffer(item: CapacityBuffer, templates: _Templates, scalables: _Scalables) -> Buffer:
-    namespace, name = item.metadata.namespace or "default", item.metadata.name
+def _buffer(buffer: CapacityBuffer, templates: _Templates, scalables: _Scalables) -> Buffer:
+    namespace, name = buffer.metadata.namespace or "default", buffer.metadata.name
     try:
-        template, share = _template(item, namespace, templates, scalables)
-        number = _pod_count(item, share, template)
+        template, share = _template(buffer, namespace, templates, scalables)
+        number = _pod_count(buffer, share, template)
     except ValueError as error:
         return Buffer(namespace, name, problem=str(error))
     return Buffer(namespace, name, tuple(_virtual_pod(namespace, name, place, template) for place in range(number)))
 
 
 def _template(
-    item: CapacityBuffer, namespace: str, templates: _Templates, scalables: _Scalables
+    buffer: CapacityBuffer, namespace: str, templates: _Templates, scalables: _Scalables
 ) -> tuple[PodTemplateSpec, int]:
     """The template of the buffer's pods, and its percentage of a workload's replicas. Raises ValueError."""
-    spec = item.spec
+    spec = buffer.spec
     if spec.pod_template_ref is not None:
         name = spec.pod_template_ref.name
         written = templates.get((namespace, name))
@@ -86,9 +86,9 @@ def _template(
     return scalable.spec.template, max(-(-replicas * spec.percentage // 100), 1) if spec.percentage else 0
 
 
-def _pod_count(item: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
+def _pod_count(buffer: CapacityBuffer, share: int, template: PodTemplateSpec) -> int:
     """The larger of replicas and share, cut by what the limits hold; with limits alone as many as they hold."""
-    spec = item.spec
+    spec = buffer.spec
     requests = pod_requests(Pod(spec=template.spec))
     held = [
         amount // requests[resource]

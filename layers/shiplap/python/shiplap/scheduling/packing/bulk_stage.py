@@ -332,12 +332,12 @@ class ClaimBuilder:
         """Record the placements for topology counts; returns the pods that no claim holds."""
         alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
         for index, pairs in self._on_claim.items():
-            item = self._waiting[index][0]
-            if item.topological:
-                alike.setdefault((item.selected, item.constraints), (item, []))[1].extend(pairs)
-        for item, pairs in alike.values():
+            pod_class = self._waiting[index][0]
+            if pod_class.topological:
+                alike.setdefault((pod_class.selected, pod_class.constraints), (pod_class, []))[1].extend(pairs)
+        for pod_class, pairs in alike.values():
             flat = np.array(pairs, np.int64).reshape(-1, 2)
-            self._topology_counts.record_claims(item, flat[:, 0], flat[:, 1])
+            self._topology_counts.record_claims(pod_class, flat[:, 0], flat[:, 1])
         return [
             (item, pods[placed_count:])
             for (item, pods), placed_count in zip(self._waiting, self._placed, strict=True)
@@ -387,10 +387,10 @@ class ClaimBuilder:
             opened = self._openings.open.install(group, charge, nodes.used[node], skipped)
             self._openings.take_estimates(group, claim)
             for entry in entries:
-                for item, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
-                    opened.pods.append((item, pods))
-                    if item.ports:
-                        opened.ports |= item.ports
+                for pod_class, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
+                    opened.pods.append((pod_class, pods))
+                    if pod_class.ports:
+                        opened.ports |= pod_class.ports
 
     def _widened(
         self, group: ClaimGroup, charge: Ints, used: Ints, attempts: Sequence[PlacementAttempt]

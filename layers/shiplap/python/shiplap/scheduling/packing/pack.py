@@ -431,11 +431,11 @@ class Packer:
         suits: dict[int, tuple[Bools, Ints]] = {}
         for place, room in enumerate(self.nodes.all):
             promised = [waiting[token] for token in sorted(room.promised) if token in waiting]
-            for pod_class, some in _grouped_by_class(promised):
+            for pod_class, pods in _grouped_by_class(promised):
                 if pod_class.index not in suits:
                     suits[pod_class.index] = self.nodes.fits(pod_class, soft=True), self.axis.vector(pod_class.requests)
                 fits, requests = suits[pod_class.index]
-                left = [pod for pod in some if id(pod) not in kept]
+                left = [pod for pod in pods if id(pod) not in kept]
                 if not left or not fits[place]:
                     continue
                 staying = left[: self.nodes.takes(pod_class, place, requests, len(left))]

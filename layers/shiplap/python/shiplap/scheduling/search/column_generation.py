@@ -396,15 +396,15 @@ class Generation:
         if bound > self.bound:
             self.bound, self.best_values = bound, values
 
-    def _add(self, found: Patterns, duals: Floats) -> bool:
+    def _add(self, patterns: Patterns, duals: Floats) -> bool:
         """Add the best patterns of each seed, as far as they pay."""
-        gain = values_of(found.counts, duals) / self.reduced.price[found.row] - 1.0
-        order = np.lexsort((-gain, found.seed))
-        first = np.searchsorted(found.seed[order], found.seed[order])
+        gain = values_of(patterns.counts, duals) / self.reduced.price[patterns.row] - 1.0
+        order = np.lexsort((-gain, patterns.seed))
+        first = np.searchsorted(patterns.seed[order], patterns.seed[order])
         order = order[np.arange(len(order)) - first < _EACH_SEED]
         order = order[gain[order] > _GAIN]
         before = len(self.pool.price)
-        if not len(order) or not self.pool.add(found.counts[order]):
+        if not len(order) or not self.pool.add(patterns.counts[order]):
             return False
         self.program.add(self.pool.counts[before:].T, self.pool.price[before:])
         return True

@@ -210,11 +210,11 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
             (search for search in self.searches if search.gap > 0), key=lambda search: (search.gap, search.place)
         )
         starting_patterns = {search.place: search.starting_patterns(effort) for search in searches}
-        found = self._together(searches, starting_patterns, effort)
+        generation = self._together(searches, starting_patterns, effort)
         best = {search.place: min(starting_patterns[search.place], key=search.reduced.cost) for search in searches}
-        if found is not None:
+        if generation is not None:
             for care in (QUICK, CAREFUL):
-                self._dive(searches, best, found, effort, care)
+                self._dive(searches, best, generation, effort, care)
             for search in searches:
                 if search.reduced.cost(best[search.place]) > search.bound * (1 + _NEGLIGIBLE):
                     best[search.place] = repack_wasteful(search.reduced, best[search.place], search.values, effort)
@@ -251,15 +251,17 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         return generation
 
 
-def _strategies_on(search: _ProblemSearch, found: Generation) -> FillStrategies | None:
+def _strategies_on(search: _ProblemSearch, generation: Generation) -> FillStrategies | None:
     """The strategies of the joint problem whose rows this problem has."""
-    if found.strategies is None:
+    if generation.strategies is None:
         return None
     place = {row: number for number, row in enumerate(search.reduced.rows.tolist())}
     here = [
         (place[row], weight)
         for row, weight in zip(
-            found.reduced.rows[found.strategies.row].tolist(), found.strategies.weight.tolist(), strict=True
+            generation.reduced.rows[generation.strategies.row].tolist(),
+            generation.strategies.weight.tolist(),
+            strict=True,
         )
         if row in place
     ]

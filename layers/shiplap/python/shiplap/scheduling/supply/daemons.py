@@ -49,10 +49,10 @@ def daemons_of(view: ClusterView) -> tuple[Daemon, ...]:
     """
     newest = view.of_pods(_newest) if view.daemon_sets else {}
     result = []
-    for item in view.daemon_sets:
-        requirements = item.spec.template
-        owner = (item.metadata.namespace or "default", item.metadata.name)
-        pattern = newest.get(owner) or Pod(metadata=item.metadata, spec=requirements.spec)
+    for daemon_set in view.daemon_sets:
+        requirements = daemon_set.spec.template
+        owner = (daemon_set.metadata.namespace or "default", daemon_set.metadata.name)
+        pattern = newest.get(owner) or Pod(metadata=daemon_set.metadata, spec=requirements.spec)
         try:
             terms = node_terms(requirements.spec, strict=False)
             requests = pod_requests(pattern)

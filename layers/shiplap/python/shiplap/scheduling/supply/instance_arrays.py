@@ -56,15 +56,15 @@ class TypeTable:
         self, instance_types: Sequence[InstanceType], axis: Axis, *, explore: bool, piloted: Collection[str]
     ) -> None:
         self.types = tuple(sorted(instance_types, key=lambda item: item.name))
-        self.names = tuple(item.name for item in self.types)
+        self.names = tuple(instance_type.name for instance_type in self.types)
         self.index = {name: place for place, name in enumerate(self.names)}
         self.axis = axis
-        self.capacity = axis.matrix([item.capacity for item in self.types])
-        self.exotic: Bools = np.array([is_exotic(item) for item in self.types], np.bool_)
+        self.capacity = axis.matrix([instance_type.capacity for instance_type in self.types])
+        self.exotic: Bools = np.array([is_exotic(instance_type) for instance_type in self.types], np.bool_)
         self._compile_rows(explore=explore, piloted=piloted)
         self._compile_offerings()
         self._labels: list[dict[str, Requirement]] = [
-            {entry.key: entry for entry in item.requirements} for item in self.types
+            {entry.key: entry for entry in instance_type.requirements} for instance_type in self.types
         ]
         self.label_keys: frozenset[str] = frozenset().union(*map(frozenset, self._labels))
         # The labels of which values are known.
@@ -80,17 +80,17 @@ class TypeTable:
         estimates: list[bool] = []
         lists: list[Mapping[str, int]] = []
         self.row_key: list[str] = []
-        for place, item in enumerate(self.types):
-            estimate = item.allocatable
+        for place, instance_type in enumerate(self.types):
+            estimate = instance_type.allocatable
             owners.append(place)
             estimates.append(False)
             self.row_key.append("")
-            if item.verified:
+            if instance_type.verified:
                 lists.append(estimate)
                 continue
-            careful = item.careful_allocatable
+            careful = instance_type.careful_allocatable
             lists.append(careful)
-            key = pilot_key(item.ami, item.name, item.kubelet_hash)
+            key = pilot_key(instance_type.ami, instance_type.name, instance_type.kubelet_hash)
             if explore and key not in piloted and any(estimate[r] > careful[r] for r in estimate):
                 owners.append(place)
                 estimates.append(True)
@@ -103,10 +103,10 @@ class TypeTable:
         self.careful_rows: Bools = ~self.row_estimate
 
     def _compile_offerings(self) -> None:
-        self.zones = tuple(sorted({o.zone for item in self.types for o in item.offerings}))
+        self.zones = tuple(sorted({o.zone for kind in self.types for o in kind.offerings}))
         # Spot before on-demand: at equal prices the first is the choice, and spot is what a launch asks for.
         # Every reservation is a column of its own, so that a requirement can choose it like a capacity type.
-        columns = sorted({(o.capacity_type, o.reservation_id) for item in self.types for o in item.offerings})
+        columns = sorted({(o.capacity_type, o.reservation_id) for kind in self.types for o in kind.offerings})
         columns.sort(key=lambda column: column[0], reverse=True)
         self.capacity_types = tuple(kind for kind, _ in columns)
         self.reservations = tuple(reservation for _, reservation in columns)
@@ -120,8 +120,8 @@ class TypeTable:
         self.zone_ids: dict[str, str] = {}
         width, depth = shape[1], shape[2]
         prices, sold = self.prices.reshape(-1), self.sold.reshape(-1)
-        for place, item in enumerate(self.types):
-            for offering in item.offerings:
+        for place, instance_type in enumerate(self.types):
+            for offering in instance_type.offerings:
                 column = kind_of[offering.capacity_type, offering.reservation_id]
                 cell = (place * width + zone_of[offering.zone]) * depth + column
                 sold[cell] = True
@@ -137,7 +137,7 @@ class TypeTable:
         for column, name in enumerate(self.axis.names):
             if name.startswith(ATTACHED):
                 driver = name.removeprefix(ATTACHED)
-                known = [limits.get(item.name, {}).get(driver, ANY_NUMBER) for item in self.types]
+                known = [limits.get(instance_type.name, {}).get(driver, ANY_NUMBER) for instance_type in self.types]
                 self.allocatable[:, column] = np.array(known, np.int64)[self.row_type]
 
     def charge_prices(self, wanted: Requirements) -> None:
@@ -193,15 +193,15 @@ class TypeTable:
         """What a type says about a label, None when nothing."""
         if key == labels.INSTANCE_TYPE:
             return Requirement.one_of(key, self.names[place])
-        found = self._labels[place].get(key)
-        if found is None and key == labels.ZONE:
+        requirement = self._labels[place].get(key)
+        if requirement is None and key == labels.ZONE:
             sold = self.sold[place].any(axis=1)
             return Requirement(key, False, frozenset(zone for zone, has in zip(self.zones, sold, strict=True) if has))
-        if found is None and key == labels.CAPACITY_TYPE:
+        if requirement is None and key == labels.CAPACITY_TYPE:
             sold = self.sold[place].any(axis=0)
             kinds = zip(self.capacity_types, sold, strict=True)
             return Requirement(key, False, frozenset(kind for kind, has in kinds if has))
-        return found
+        return requirement
 
     @staticmethod
     def tells_types(key: str) -> bool:
@@ -317,9 +317,9 @@ class TypeTable:
         return zone_ok[None, :, None] & kind_ok[None, None, :]
 
 
-def is_exotic(item: InstanceType) -> bool:
+def is_exotic(instance_type: InstanceType) -> bool:
     """Bare metal and accelerators: not launched while something plain would do, as Karpenter's launch filter has it."""
-    return ".metal" in item.name or any(item.capacity.get(resource) for resource in ACCELERATORS)
+    return ".metal" in instance_type.name or any(instance_type.capacity.get(resource) for resource in ACCELERATORS)
 
 
 def _allows(wanted: Requirements, key: str, value: str | None) -> bool:

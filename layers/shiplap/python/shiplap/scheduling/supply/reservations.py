@@ -137,7 +137,7 @@ class Reservations:
 
     def _instead(self, place: int, group: ClaimGroup, pins: tuple[Requirement, ...]) -> ClaimGroup | None:
         """The claim's group if it used another reservation; None where its pods or its load do not allow it."""
-        asked = (term for item, _ in self._open.claims[place].pods for term in item.terms)
+        asked = (term for pod_class, _ in self._open.claims[place].pods for term in pod_class.terms)
         if any(key in term for term in asked for key in (labels.RESERVATION_ID, *_ALIKE)):
             return None
         other = self._group(group, pins)
