@@ -73,9 +73,9 @@ def _tell(self: Story) -> None:
     stored = msgspec.structs.replace(sold, types=few, refreshed_at=self.clock.now())
     BucketCatalog(self.recording.client("s3"), "bucket", REGION).save(stored)
     self.pod("plain-1")
-    self.live(5, functions=False)
+    self.live(5, functions=False, step_s=5)
     self.schedule()
-    self.live(60)
+    self.live(60, step_s=5)
     self.schedule()
     self.recording.objects = {kind: list(self.server.list(kind).items) for kind in ("nodes", "pods", "events")}  # type: ignore[attr-defined]
     self._a_warning()

@@ -68,6 +68,7 @@ class Recording:
         self.clock = clock
         self._settings = settings
         self._environments = environments
+        self._names = ResourceNames.of(environments["schedule"])
         self._kubernetes = kubernetes
         self._function = ""
         self._unrecorded = {
@@ -82,9 +83,14 @@ class Recording:
         """A client whose calls are not recorded."""
         return self._unrecorded[service]
 
+    @property
+    def state_table(self) -> str:
+        """The name of table `state`."""
+        return self._names.state_table
+
     def make_resources(self) -> None:
         """Make what the stack would have made: tables, bucket, bus, queues, instance profiles."""
-        names = ResourceNames.of(self._environments["schedule"])
+        names = self._names
         create_table(self.client("dynamodb"), names.state_table, tables.STATE)
         create_table(self.client("dynamodb"), names.capacity_table, tables.CAPACITY)
         where = {"LocationConstraint": self._lookup.region}

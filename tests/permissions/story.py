@@ -16,6 +16,7 @@ from infra.settings import InstallConfig
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.instances.capacity.described_capacity import nominal_memory
 from shiplap.manifests.files.loading import load_manifests
+from shiplap.manifests.nodeclaim import FINAL
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.api_server.server import ApiServer
@@ -37,6 +38,8 @@ CLUSTER = "production"
 REGION = "eu-west-1"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 VERSION = "1.34"
+STEP_S = 10
+"""Seconds between two looks at the cluster: twice as many looks ask for nothing else."""
 PRICES = {"m5.large": 0.107, "m5.xlarge": 0.214, "c5.large": 0.096, "c5.xlarge": 0.192}
 
 MANIFESTS = """\
@@ -139,14 +142,15 @@ class Story:
         self.recording.invoke("lifecycle", records(*messages))
 
     def claims(self) -> list[str]:
-        scanned = self.recording.client("dynamodb").scan(TableName=_state_table(self.recording))["Items"]
-        kinds = [item["item"]["S"].partition("#") for item in scanned]
+        """Those that are not over."""
+        scanned = self.recording.client("dynamodb").scan(TableName=self.recording.state_table)["Items"]
+        kinds = [item["item"]["S"].partition("#") for item in scanned if item.get("state", {}).get("S") not in FINAL]
         return sorted({name for kind, _, name in kinds if kind == "CLAIM"})
 
-    def live(self, seconds: int, *, functions: bool = True, scheduler: bool = True) -> None:
-        """Let the cluster live, and its functions look at it, in steps of five seconds."""
-        for _ in range(seconds // 5):
-            self.clock.advance(5)
+    def live(self, seconds: int, *, functions: bool = True, scheduler: bool = True, step_s: int = STEP_S) -> None:
+        """Let the cluster live, and its functions look at it, step by step."""
+        for _ in range(seconds // step_s):
+            self.clock.advance(step_s)
             if functions:
                 self.lifecycle()
             # Without the scheduler `lifecycle` is the one that binds pods.
@@ -178,7 +182,7 @@ class Story:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
         self.pod("data-1", volumes=[volume])
         self.pod("huge-1", containers=[{"name": "c", "resources": {"requests": {"cpu": "500"}}}])
-        self.live(5, functions=False)
+        self.live(STEP_S, functions=False)
         self.recording.invoke("watch", {"cluster": CLUSTER}, seconds=6.5)
         line = audit_log.text(audit_log.record())
         self.recording.invoke("audit", audit_log.delivery(line, cluster=CLUSTER))
@@ -187,7 +191,7 @@ class Story:
             self.recording.invoke(function, records("not a message"))
         tight = [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "6800Mi"}}}]
         self.pod("tight-1", containers=tight)
-        self.live(5, functions=False)
+        self.live(STEP_S, functions=False)
         self.schedule()  # which asks EC2 what it sells: nothing has been refreshed yet
         self.live(60, scheduler=False)
         self.live(30)
@@ -201,7 +205,7 @@ class Story:
         self.pod("late-1")
         for name in ("apart-1", "apart-2"):
             self.pod(name, affinity=_apart("apart"))
-        self.live(5, functions=False)
+        self.live(STEP_S, functions=False)
         self.schedule()
         self.live(60, functions=False)
         self.disrupt()  # which learns from nodes that have joined and of which `lifecycle` has not heard
@@ -292,11 +296,6 @@ def records(*bodies: dict[str, Any] | str) -> dict[str, Any]:
             for number, body in enumerate(bodies)
         ]
     }
-
-
-def _state_table(recording: Recording) -> str:
-    names: str = next(name for name in recording.client("dynamodb").list_tables()["TableNames"] if "State" in name)
-    return names
 
 
 @contextmanager
