@@ -18,7 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.spread import spread
-from shiplap.flows.claim_events import DISRUPTION_DUE
+from shiplap.flows.claim_events import DISRUPTION_DUE, INSPECTION_DUE
 
 PATTERN_CHARACTERS = 2048
 """What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""
@@ -134,6 +134,19 @@ def hand_on_disruption(
     )
     # As with the schedule: what comes late is worth nothing, since a minute later all clusters are looked at again.
     target = targets.LambdaFunction(disrupt, retry_attempts=0, max_event_age=Duration.minutes(1))
+    events.Rule(scope, id_, event_bus=bus, event_pattern=pattern, targets=[target])
+
+
+def inspect_on_demand(scope: Construct, id_: str, *, bus: events.IEventBus, catalog: lambda_.IFunction) -> None:
+    """Have EC2NodeClasses inspected when somebody has just written one."""
+    pattern = events.EventPattern(source=events.Match.prefix("shiplap."), detail_type=[INSPECTION_DUE])
+    # What comes late is worth nothing: the schedule asks for the same every few minutes.
+    target = targets.LambdaFunction(
+        catalog,
+        event=events.RuleTargetInput.from_object({"kind": "inspect"}),
+        retry_attempts=0,
+        max_event_age=Duration.minutes(2),
+    )
     events.Rule(scope, id_, event_bus=bus, event_pattern=pattern, targets=[target])
 
 

@@ -17,7 +17,7 @@ from infra.alarms import Alarms
 from infra.audit import let_deliver
 from infra.cluster_stack import ClusterStack, needs_stack
 from infra.dashboard import Dashboard
-from infra.events import Events, WorkQueue
+from infra.events import Events, WorkQueue, inspect_on_demand
 from infra.functions import Artifacts, LambdaFunctions, Layers, QueueTrigger
 from infra.network_group import Common, NetworkGroup
 from infra.schedules import Schedules
@@ -63,6 +63,9 @@ class Shiplap(Construct):
             self.functions |= {in_group(function, name): made for function, made in group.functions.items()}
         live = self._functions_of_install(install, common)
         Schedules(self, "Schedules", group=common.schedule_group).refresh(live["catalog"])
+        has_live_manifests = any(cluster.document.reads_cluster for cluster in install.clusters)
+        if has_live_manifests:
+            inspect_on_demand(self, "InspectionDue", bus=self.events.bus, catalog=live["catalog"])
         self._clusters(install, live.get("audit"))
         # Whoever looks at the dashboard sees that the widget fails; nobody has to be called.
         watched = {name: function for name, function in self.functions.items() if name != specifications.WIDGET.name}
@@ -83,7 +86,7 @@ class Shiplap(Construct):
             functions=watched,
             queues=self.queues,
             topic_arn=document.alarm_topic,
-            has_live_manifests=any(cluster.document.reads_cluster for cluster in install.clusters),
+            has_live_manifests=has_live_manifests,
         )
 
     def _network(self, name: str, install: InstallConfig, common: Common) -> NetworkGroup:

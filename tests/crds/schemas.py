@@ -69,6 +69,12 @@ def schema_of(kind: str) -> Schema:
     return found
 
 
+def status_schema_of(kind: str) -> Schema:
+    """The schema of `status`, in the version that is stored."""
+    found: Schema = _stored(crd_of(kind)["spec"])["schema"]["openAPIV3Schema"]["properties"]["status"]
+    return found
+
+
 def is_spec_required(kind: str) -> bool:
     """Whether an object needs a spec."""
     return "spec" in _stored(crd_of(kind)["spec"])["schema"]["openAPIV3Schema"].get("required", ())

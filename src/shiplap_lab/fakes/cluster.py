@@ -45,6 +45,7 @@ from shiplap.kubernetes.request_bodies import (
 )
 from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_lab.api_server.api_resources import PLURALS
 from shiplap_lab.api_server.mirror import Mirror
 from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
 from shiplap_lab.fakes.faults import Faults
@@ -198,6 +199,12 @@ class FakeCluster:
         with self._faults.effect("cluster.ending_definitions"):
             stored = self.server.list("customresourcedefinitions", EVERYTHING).items
             return tuple(item["metadata"]["name"] for item in stored if item["metadata"].get("deletionTimestamp"))
+
+    def write_status(self, kind: str, namespace: str, name: str, status: RawObject, resource_version: str) -> None:
+        """Merge fields into a status. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.write_status"):
+            patch = {"metadata": {"resourceVersion": resource_version}, "status": dict(status)}
+            self.server.patch(PLURALS[kind], name, patch, namespace, subresource="status")
 
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""

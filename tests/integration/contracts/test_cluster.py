@@ -773,6 +773,9 @@ class TestHttp:
             list(api.watch(kind, api.list_for_watch(kind)[1], 0.1))
         server.create("capacitybuffers", {"metadata": {"name": "b"}, "spec": {"podTemplateRef": {"name": "t"}}})
         api.manifest_objects()
+        for kind in ("NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"):
+            with suppress(ObjectNotFound):
+                api.write_status(kind, "", "x", {}, "")
         api.lease("kube-system", "karpenter-leader-election")
         for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
             server.create("customresourcedefinitions", {"metadata": {"name": name}})
@@ -851,6 +854,30 @@ class TestManifests:
             ("MODIFIED", 1),
         ]
         assert events[-1].type == "DELETED"
+
+    def test_a_status_is_merged_and_changes_no_spec(self, api: ClusterApi, server: Server) -> None:
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Ready",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        made = server.create("nodepools", {"metadata": {"name": "general"}, "spec": NODE_POOL_SPEC})
+        version = made["metadata"]["resourceVersion"]
+        api.write_status("NodePool", "", "general", {"nodes": 3, "conditions": [condition]}, version)
+        stored = server.get("nodepools", "general")
+        assert (stored["status"]["nodes"], stored["metadata"]["generation"]) == (3, made["metadata"]["generation"])
+        with pytest.raises(ObjectConflict):
+            api.write_status("NodePool", "", "general", {"nodes": 4}, version)
+        with pytest.raises(ObjectNotFound):
+            api.write_status("NodePool", "", "another", {"nodes": 4}, "")
+
+    def test_a_status_in_a_namespace(self, api: ClusterApi, server: Server) -> None:
+        named = {"podTemplateRef": {"name": "small"}, "replicas": 2}
+        made = server.create("capacitybuffers", {"metadata": {"name": "warm", "namespace": "default"}, "spec": named})
+        api.write_status("CapacityBuffer", "default", "warm", {"replicas": 2}, made["metadata"]["resourceVersion"])
+        assert server.get("capacitybuffers", "warm", "default")["status"]["replicas"] == 2
 
     def test_a_lease(self, api: ClusterApi, server: Server) -> None:
         name = "karpenter-leader-election"

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from shiplap.errors import ClusterDenied, ClusterUnreachable, ObjectNotFound, StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
-from shiplap.flows.live_settings import LEASE_MARGIN_S, KnownManifests, listed_settings, stored_settings
+from shiplap.flows.live_settings import (
+    LEASE_MARGIN_S,
+    KnownManifests,
+    listed_settings,
+    publish_statuses,
+    stored_settings,
+)
 from shiplap.flows.messages import PodsPending, Sweep
 from shiplap.flows.schedule.schedule import ScheduleReport
 from shiplap.kubernetes.timestamps import rfc3339
@@ -319,3 +325,56 @@ class TestDrift:
         assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
         stage.clock.advance(SETTLED_S)
         assert stage.read(keep=False).unsettled_pools == ()
+
+
+class TestStatuses:
+    def minute(self, stage: LiveStage) -> None:
+        stage.clock.advance(60)
+        stage.sweep()
+        publish_statuses(stage.settings, stage.context, stage.known)
+
+    def ready(self, stage: LiveStage, pool: str) -> tuple[str, str]:
+        found = stage.server.get("nodepools", pool).get("status", {}).get("conditions", [])
+        return next(((each["status"], each["reason"]) for each in found if each["type"] == "Ready"), ("", ""))
+
+    def test_they_say_whether_pools_can_be_launched_from(self, stage: LiveStage) -> None:
+        stage.edit("flex", template={"spec": {"expireAfter": "soon"}})
+        self.minute(stage)
+        assert self.ready(stage, "flex") == ("False", "NodePoolValidationFailed")
+        assert self.ready(stage, "fallback") == ("Unknown", "NodeClassReadinessUnknown")
+
+    def test_a_new_class_is_inspected_at_once_and_not_again_and_again(self, stage: LiveStage) -> None:
+        for _ in range(4):
+            stage.clock.advance(10)
+            stage.sweep()
+            publish_statuses(stage.settings, stage.context, stage.known)
+        assert len(stage.bus.of_type("InspectionDue")) == 2
+
+    def test_writing_them_changes_no_manifest(self, stage: LiveStage) -> None:
+        self.minute(stage)
+        before = stage.store.load(stage.name)
+        self.minute(stage)
+        assert stage.store.load(stage.name) == before
+        generations = {each["metadata"]["generation"] for each in stage.server.list("nodepools").items}
+        assert generations == {1}
+
+    def test_a_webhook_that_refuses_them_stops_no_decision(self, stage: LiveStage) -> None:
+        for number in range(1, 20):
+            refusal = ClusterDenied("a webhook says no", status=403)
+            stage.faults.on("before", "cluster.write_status", refusal, nth=number)
+        stage.add_pods(1)
+        self.minute(stage)
+        assert len(stage.claims()) == 1
+        assert stage.meter.counts["StatusesNotWritten"] == 3
+
+    def test_a_bucket_or_cluster_that_fails_stops_no_decision(self, stage: LiveStage) -> None:
+        stage.read()
+        stage.faults.on("before", "cluster.nodes", ClusterUnreachable("no answer", status=503))
+        publish_statuses(stage.settings, stage.context, stage.known)
+        assert stage.meter.counts["StatusesNotWritten"] == 1
+
+    def test_beside_karpenter_none_is_written(self, stage: LiveStage) -> None:
+        stage.server.create("leases", lease(stage.clock.now() + 3600))
+        self.minute(stage)
+        assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
+        assert stage.bus.of_type("InspectionDue") == []

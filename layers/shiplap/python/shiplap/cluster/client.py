@@ -64,6 +64,12 @@ _OVERLAYS = "/apis/karpenter.sh/v1alpha1/nodeoverlays"
 _BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
 _POD_TEMPLATES = "/api/v1/podtemplates"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_STATUS_PATHS = {
+    "NodePool": _NODE_POOLS,
+    "EC2NodeClass": _NODE_CLASSES,
+    "NodeOverlay": _OVERLAYS,
+    "CapacityBuffer": _BUFFERS,
+}
 _ESSENTIAL_DEFINITIONS = ("ec2nodeclasses.karpenter.k8s.aws", "nodepools.karpenter.sh")
 _WATCHED: dict[str, tuple[str, str]] = {
     "pods": (_PODS, PENDING_PODS),
@@ -263,6 +269,13 @@ class KubernetesClient:
             if _one(_READ_DEFINITIONS, self._transport.get(path), path).metadata.deletion_timestamp:
                 ending.append(name)
         return tuple(ending)
+
+    def write_status(self, kind: str, namespace: str, name: str, status: RawObject, resource_version: str) -> None:
+        """Merge fields into a status. Raises ObjectNotFound, ObjectConflict."""
+        within = f"/namespaces/{namespace}/" if namespace else "/"
+        path = f"{within}".join(_STATUS_PATHS[kind].rsplit("/", 1))
+        body = {"metadata": {"resourceVersion": resource_version}, "status": status}
+        self._transport.send("PATCH", f"{path}/{name}/status", body, MERGE_PATCH)
 
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""

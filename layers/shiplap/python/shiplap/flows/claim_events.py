@@ -20,6 +20,7 @@ INTERRUPTED = "NodeClaimInterrupted"
 FAILED = "NodeClaimFailed"
 TERMINATED = "NodeClaimTerminated"
 DISRUPTION_DUE = "DisruptionDue"
+INSPECTION_DUE = "InspectionDue"
 
 
 def pods_pending(
@@ -35,6 +36,12 @@ def disruption_due(cluster: str, network: str, now: float) -> BusEvent:
     """A cluster is to be looked at by an invocation of the disrupt function of its own, in its network group."""
     detail = {"cluster": cluster, "network": network, "id": f"{cluster}/disruption/{now:.3f}", "time": rfc3339(now)}
     return BusEvent(DISRUPTION_DUE, detail)
+
+
+def inspection_due(cluster: str, now: float) -> BusEvent:
+    """EC2NodeClasses are to be inspected now, rather than in a few minutes."""
+    detail = {"cluster": cluster, "id": f"{cluster}/inspection/{now:.3f}", "time": rfc3339(now)}
+    return BusEvent(INSPECTION_DUE, detail)
 
 
 def node_seen(cluster: str, node: str, provider_id: str, now: float, *, ready: bool, event_id: str) -> BusEvent:

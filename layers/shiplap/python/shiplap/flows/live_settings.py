@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shiplap.errors import ClusterError
+from shiplap.errors import ClusterError, StoreError
+from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
+from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes.objects import RawObject
 from shiplap.manifests.live_manifests import LiveManifests
 from shiplap.settings import ClusterSettings
@@ -30,6 +32,9 @@ LEASE_MARGIN_S = 60.0
 STORED_S = 60.0
 """How long a process trusts what it knows of the bucket, in seconds: other processes write there, too."""
 
+INSPECTION_S = 30.0
+"""How often an inspection of new EC2NodeClasses is asked for at most, in seconds."""
+
 _NODE_POOL = "NodePool"
 
 
@@ -38,6 +43,8 @@ class KnownManifests:
 
     def __init__(self) -> None:
         self._checked: dict[str, dict[tuple[str, str], CheckedManifest]] = {}
+        self._objects: dict[str, tuple[RawObject, ...]] = {}
+        self._asked_at: dict[str, float] = {}
         self._stored: dict[str, tuple[float, LiveManifests]] = {}
 
     def read(self, settings: ClusterSettings, context: FlowContext) -> LiveManifests:
@@ -50,11 +57,40 @@ class KnownManifests:
 
         before = self._checked.get(settings.name, {})
         checked: dict[tuple[str, str], CheckedManifest] = {}
-        for item in own_objects(context.cluster.manifest_objects().all()):
+        objects = tuple(own_objects(context.cluster.manifest_objects().all()))
+        for item in objects:
             key = _version_of(item)
             checked[key] = before.get(key) or check_live_object(item, settings.allowed)
-        self._checked[settings.name] = checked
+        self._checked[settings.name], self._objects[settings.name] = checked, objects
         return live_manifests(checked.values())
+
+    def write_statuses(self, settings: ClusterSettings, context: FlowContext) -> None:
+        """Write the statuses of the objects that were read last, where they are not what they should be.
+
+        Nothing depends on a status, so whatever refuses one is counted, and the next sweep tries again.
+        """
+        from shiplap.instances.readiness.object_statuses import (  # noqa: PLC0415 - only for live manifests
+            status_updates,
+            uninspected,
+        )
+        from shiplap.manifests.validation.live_objects import live_manifests  # noqa: PLC0415 - as above
+
+        live = live_manifests(self._checked[settings.name].values())
+        inspected = context.status.load() if context.status is not None else InstallStatus()
+        of_cluster = next((item for item in inspected.clusters if item.cluster == settings.name), None)
+        nodes, now = context.cluster.nodes(), context.clock.now()
+        if uninspected(live, of_cluster) and now >= self._asked_at.get(settings.name, 0.0) + INSPECTION_S:
+            self._asked_at[settings.name] = now
+            context.publish(claim_events.inspection_due(settings.name, now))
+        for update in status_updates(self._objects[settings.name], live, of_cluster, nodes, now):
+            try:
+                context.cluster.write_status(
+                    update.kind, update.namespace, update.name, update.status, update.resource_version
+                )
+            except ClusterError as error:
+                context.meter.count("StatusesNotWritten")
+                about = {"cluster": settings.name, "kind": update.kind, "manifest": update.name}
+                _LOG.warning("status not written: %s", error, extra=about)
 
     def with_ages(self, live: LiveManifests, settings: ClusterSettings, context: FlowContext) -> LiveManifests:
         """The same with the time since when each object says what it says; written to the bucket if that is news.
@@ -104,6 +140,17 @@ def listed_settings(
         )
     current = replace(settings, manifests=live.manifests, unsettled_pools=aged.unsettled_pools(now))
     return _suspended(current, reason, context) if reason else current
+
+
+def publish_statuses(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> None:
+    """Write the statuses of a cluster's manifests; none while the cluster is suspended."""
+    if not settings.live_manifests or settings.suspended:
+        return
+    try:
+        known.write_statuses(settings, context)
+    except (ClusterError, StoreError) as error:
+        context.meter.count("StatusesNotWritten")
+        _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
 
 
 def stored_settings(settings: ClusterSettings, context: FlowContext) -> ClusterSettings:

@@ -122,6 +122,13 @@ class ClusterApi(Protocol):
         """Return names of the CRDs of NodePools and EC2NodeClasses that are being deleted; sorted."""
         ...
 
+    def write_status(self, kind: str, namespace: str, name: str, status: RawObject, resource_version: str) -> None:
+        """Merge fields into the status of a manifest of this kind.
+
+        Raises ObjectNotFound, and ObjectConflict when it has changed since `resource_version`.
+        """
+        ...
+
     def lease(self, namespace: str, name: str) -> Lease | None:
         """Read a Lease; None if there is none."""
         ...

@@ -7,8 +7,8 @@ from typing import Any
 
 from shiplap.flows import batch, claim_events
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
-from shiplap.flows.live_settings import KnownManifests, listed_settings
-from shiplap.flows.messages import TURN_MISSED, PodsPending, Sweep, for_schedule
+from shiplap.flows.live_settings import KnownManifests, listed_settings, publish_statuses
+from shiplap.flows.messages import MANIFESTS_CHANGED, TURN_MISSED, PodsPending, Sweep, for_schedule
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, check_answers, needs_sweep
 from shiplap.settings import ClusterSettings
@@ -47,7 +47,10 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             swept.note(cluster.name, clock.now())
         ports = install.context(cluster)
         current = listed_settings(cluster, ports, known, keep=True)
-        return schedule(current, hints, ports, owner=context.aws_request_id, deadline=until).unfinished
+        unfinished = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until).unfinished
+        if any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints):
+            publish_statuses(current, ports, known)  # last: no launch waits for it
+        return unfinished
 
     def hand_on(cluster: ClusterSettings, since: float) -> None:
         """By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those."""

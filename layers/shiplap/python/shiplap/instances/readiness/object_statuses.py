@@ -1,0 +1,250 @@
+"""The statuses that upstream's custom resources show, computed from what is known of a cluster.
+
+Fields, conditions and reasons are those that Karpenter writes, so that `kubectl get`, Argo CD and dashboards read them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from shiplap.instances.readiness.nodeclass_status import (
+    FALSE,
+    READY,
+    TRUE,
+    UNKNOWN,
+    VALIDATION,
+    ClusterStatus,
+    Condition,
+    NodeClassStatus,
+    manifest_digest,
+)
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, RawObject
+from shiplap.kubernetes.quantity import format_resources, parse_resources
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.live_manifests import LiveManifests
+
+NODE_CLASS_READY = "NodeClassReady"
+REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+READY_FOR_PROVISIONING = "ReadyForProvisioning"
+
+NODE_POOL, NODE_CLASS, OVERLAY, BUFFER = "NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"
+
+_NOT_YET = "AwaitingReconciliation"
+_LONGEST_MESSAGE = 32_768
+"""What the schema of conditions allows."""
+
+
+class StatusUpdate(msgspec.Struct, frozen=True):
+    """The status that an object should have, in the place of the one that it has."""
+
+    kind: str
+    namespace: str
+    name: str
+    resource_version: str
+    status: dict[str, Any]
+
+
+def status_updates(
+    objects: Iterable[RawObject],
+    live: LiveManifests,
+    inspected: ClusterStatus | None,
+    nodes: Iterable[Node],
+    now: float,
+) -> Iterator[StatusUpdate]:
+    """Those objects whose status is not what it should be, in the order given.
+
+    Args:
+        objects: as the API server lists them; kinds without a status are passed over.
+        live: what they were read as.
+        inspected: what the last inspection of EC2NodeClasses found.
+        nodes: of the cluster; their capacity adds up to the resources of NodePools.
+        now: epoch seconds.
+    """
+    known = _Known(live, inspected, nodes)
+    for item in objects:
+        compute = _COMPUTED.get(str(item.get("kind")))
+        metadata = item.get("metadata")
+        if compute is None or not isinstance(metadata, Mapping):
+            continue
+        before = item.get("status")
+        present: Mapping[str, Any] = before if isinstance(before, Mapping) else {}
+        fields, conditions = compute(known, metadata)
+        generation = metadata.get("generation", 0)
+        wanted = {**fields, "conditions": _written(conditions, present, generation, now)}
+        if any(present.get(field) != value for field, value in wanted.items()):
+            yield StatusUpdate(
+                kind=str(item["kind"]),
+                namespace=str(metadata.get("namespace", "")),
+                name=str(metadata.get("name", "")),
+                resource_version=str(metadata.get("resourceVersion", "")),
+                status={field: _in_place_of(present.get(field), value) for field, value in wanted.items()},
+            )
+
+
+def uninspected(live: LiveManifests, inspected: ClusterStatus | None) -> tuple[str, ...]:
+    """Names of EC2NodeClasses that nobody has inspected as they are written now."""
+    known = _Known(live, inspected, ())
+    names = (item.metadata.name for item in live.manifests.node_classes)
+    return tuple(name for name in names if known.node_class(name)[1] is None)
+
+
+def _in_place_of(present: Any, value: Any) -> Any:
+    """A value for a merge patch: keys that are no longer there are taken away."""
+    if not (isinstance(present, Mapping) and isinstance(value, dict)):
+        return value
+    return {**dict.fromkeys(key for key in present if key not in value), **value}
+
+
+class _Known:
+    """What statuses are computed from, by name."""
+
+    def __init__(self, live: LiveManifests, inspected: ClusterStatus | None, nodes: Iterable[Node]) -> None:
+        self.manifests: Manifests = live.manifests
+        self.refused = {(item.kind, item.namespace, item.name): item.reasons for item in live.refused}
+        self.classes = {item.name: item for item in (inspected.node_classes if inspected else ())}
+        self.resources, self.registered = _resources_by_pool(nodes)
+
+    def validation(self, kind: str, metadata: Mapping[str, Any]) -> Condition:
+        """Whether an object validates."""
+        name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+        reasons = self.refused.get((kind, namespace, name), ())
+        if reasons:
+            return Condition(VALIDATION, FALSE, f"{kind}ValidationFailed", "; ".join(reasons)[:_LONGEST_MESSAGE])
+        return Condition(VALIDATION, TRUE)
+
+    def node_class(self, name: str) -> tuple[EC2NodeClass | None, NodeClassStatus | None]:
+        """An EC2NodeClass, and what was found of it as it is written now."""
+        written = next((item for item in self.manifests.node_classes if item.metadata.name == name), None)
+        status = self.classes.get(name)
+        is_current = written is not None and status is not None and status.manifest == manifest_digest(written)
+        return written, status if is_current else None
+
+
+_Computed = tuple[dict[str, Any], list[Condition]]
+
+
+def _of_node_pool(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
+    name = str(metadata.get("name", ""))
+    valid = known.validation(NODE_POOL, metadata)
+    pool = next((item for item in known.manifests.node_pools if item.metadata.name == name), None)
+    usable = Condition(NODE_CLASS_READY, UNKNOWN, _NOT_YET, "the NodePool does not validate")
+    if pool is not None:
+        usable = _class_condition(known, pool.spec.template.spec.node_class_ref.name)
+    registered = known.registered[name] > 0
+    healthy = Condition(REGISTRATION_HEALTHY, TRUE if registered else UNKNOWN, "" if registered else _NOT_YET)
+    resources = format_resources(known.resources.get(name, {}))
+    number = known.registered[name]
+    fields = {"resources": {**resources, "nodes": str(number)}, "nodes": number}
+    return fields, [valid, usable, healthy, _ready(valid, usable)]
+
+
+def _class_condition(known: _Known, name: str) -> Condition:
+    """The condition NodeClassReady of NodePools that use an EC2NodeClass."""
+    written, status = known.node_class(name)
+    if written is None:
+        refused = known.refused.get((NODE_CLASS, "", name))
+        if refused:
+            return Condition(NODE_CLASS_READY, FALSE, "NodeClassNotReady", f"EC2NodeClass {name}: {refused[0]}")
+        return Condition(NODE_CLASS_READY, FALSE, "NodeClassNotFound", f"there is no EC2NodeClass {name}")
+    if status is None:
+        return Condition(
+            NODE_CLASS_READY, UNKNOWN, "NodeClassReadinessUnknown", f"EC2NodeClass {name} is to be inspected"
+        )
+    if status.ready.status == TRUE:
+        return Condition(NODE_CLASS_READY, TRUE)
+    reason = "NodeClassNotReady" if status.ready.status == FALSE else "NodeClassReadinessUnknown"
+    return Condition(NODE_CLASS_READY, status.ready.status, reason, status.ready.message)
+
+
+def _of_node_class(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
+    valid = known.validation(NODE_CLASS, metadata)
+    if valid.status == FALSE:
+        return {}, [valid, _ready(valid)]
+    _, status = known.node_class(str(metadata.get("name", "")))
+    if status is None:
+        soon = Condition(READY, UNKNOWN, _NOT_YET, "the next inspection looks at it")
+        return {}, [soon]
+    fields: dict[str, Any] = {
+        "subnets": [{"id": each.id, "zone": each.zone, "zoneID": each.zone_id} for each in status.subnets],
+        "securityGroups": [_without_empty({"id": each.id, "name": each.name}) for each in status.security_groups],
+        "amis": [
+            _without_empty({"id": ami.id, "name": ami.name, "deprecated": ami.deprecated})
+            | {"requirements": [_requirement(*line) for line in ami.requirements]}
+            for ami in status.amis
+        ],
+    }
+    if status.instance_profile:
+        fields["instanceProfile"] = status.instance_profile
+    return fields, list(status.conditions)
+
+
+def _requirement(key: str, operator: str, values: tuple[str, ...]) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def _of_overlay(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
+    valid = known.validation(OVERLAY, metadata)
+    return {}, [valid, _ready(valid)]
+
+
+def _of_buffer(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
+    valid = known.validation(BUFFER, metadata)
+    return {}, [Condition(READY_FOR_PROVISIONING, valid.status, valid.reason, valid.message)]
+
+
+_COMPUTED = {NODE_POOL: _of_node_pool, NODE_CLASS: _of_node_class, OVERLAY: _of_overlay, BUFFER: _of_buffer}
+
+
+def _ready(*needed: Condition) -> Condition:
+    """The condition Ready: that of the first that does not hold."""
+    wrong = [each for each in needed if each.status == FALSE] + [each for each in needed if each.status == UNKNOWN]
+    if not wrong:
+        return Condition(READY, TRUE)
+    return Condition(READY, wrong[0].status, wrong[0].reason, wrong[0].message)
+
+
+def _written(
+    conditions: Iterable[Condition], present: Mapping[str, Any], generation: int, now: float
+) -> list[dict[str, Any]]:
+    """In the form of the API; one whose status has not changed keeps its time. Sorted by type."""
+    listed = present.get("conditions")
+    before = (
+        {each.get("type"): each for each in listed if isinstance(each, Mapping)} if isinstance(listed, list) else {}
+    )
+    found = []
+    for each in sorted(conditions, key=lambda condition: condition.type):
+        old = before.get(each.type, {})
+        same = old.get("status") == each.status and isinstance(old.get("lastTransitionTime"), str)
+        found.append(
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason or each.type,
+                "message": each.message,
+                "lastTransitionTime": old["lastTransitionTime"] if same else rfc3339(now),
+                "observedGeneration": generation,
+            }
+        )
+    return found
+
+
+def _resources_by_pool(nodes: Iterable[Node]) -> tuple[dict[str, dict[str, int]], Counter[str]]:
+    """The capacity of each NodePool's Nodes, canonical units, and their number."""
+    totals: dict[str, Counter[str]] = {}
+    numbers: Counter[str] = Counter()
+    for node in nodes:
+        pool = node.metadata.labels.get(labels.NODE_POOL)
+        if pool:
+            numbers[pool] += 1
+            totals.setdefault(pool, Counter()).update(parse_resources(node.status.capacity))
+    return {pool: dict(sorted(total.items())) for pool, total in sorted(totals.items())}, numbers
+
+
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}

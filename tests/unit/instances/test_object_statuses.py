@@ -1,0 +1,230 @@
+"""The statuses of upstream's objects, judged by upstream's CRDs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.instances.catalog.resolved_nodeclass import Ami, NodeClassProblem, SecurityGroup, Subnet
+from shiplap.instances.readiness.nodeclass_status import (
+    AMIS,
+    ClusterStatus,
+    NodeClassStatus,
+    conditions,
+    manifest_digest,
+)
+from shiplap.instances.readiness.object_statuses import StatusUpdate, status_updates, uninspected
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.allowed_resources import AllowedResources
+from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.validation.live_objects import check_live_object, live_manifests
+from tests.crds.schema_judge import violations
+from tests.crds.schemas import status_schema_of
+from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_OVERLAY, NODE_POOL, changed
+
+NOW = 1_800_000_000.0
+BUFFER: dict[str, Any] = {
+    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+    "kind": "CapacityBuffer",
+    "metadata": {"name": "warm", "namespace": "shop"},
+    "spec": {"podTemplateRef": {"name": "small"}, "replicas": 2},
+}
+EVERYTHING = (NODE_POOL, EC2_NODE_CLASS, NODE_OVERLAY, BUFFER)
+
+
+def stored(data: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    about = {"uid": f"uid-{data['metadata']['name']}", "resourceVersion": "1", "generation": 3, **metadata}
+    return {**data, "metadata": {**data["metadata"], **about}}
+
+
+def node(name: str, pool: str, cpu: str = "4") -> Node:
+    body = {
+        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": pool}},
+        "status": {"capacity": {"cpu": cpu, "memory": "16Gi", "pods": "58"}},
+    }
+    return msgspec.convert(body, Node)
+
+
+class Cluster:
+    """Objects, and what is known of them."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        self.objects = [stored(item) for item in objects]
+        self.nodes: Sequence[Node] = ()
+        self.problems: Sequence[NodeClassProblem] = ()
+        self.inspected = True
+
+    @property
+    def live(self) -> LiveManifests:
+        return live_manifests(check_live_object(item, AllowedResources(node_roles=("node",))) for item in self.objects)
+
+    @property
+    def status(self) -> ClusterStatus | None:
+        if not self.inspected:
+            return None
+        classes = tuple(
+            NodeClassStatus(
+                item.metadata.name,
+                manifest_digest(item),
+                conditions(self.problems),
+                subnets=(Subnet("subnet-0a", "eu-west-1a", "euw1-az1", 200),),
+                security_groups=(SecurityGroup("sg-0123abcd", "nodes"),),
+                amis=(Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),),
+                instance_profile="shiplap-profile",
+            )
+            for item in self.live.manifests.node_classes
+        )
+        return ClusterStatus("demo", "eu-west-1", NOW, classes)
+
+    def updates(self, now: float = NOW) -> list[StatusUpdate]:
+        return list(status_updates(self.objects, self.live, self.status, self.nodes, now))
+
+    def write(self, now: float = NOW) -> None:
+        """As an API server merges the patches."""
+        for update in self.updates(now):
+            item = next(each for each in self.objects if each["kind"] == update.kind)
+            status = item.setdefault("status", {})
+            for field, value in update.status.items():
+                if isinstance(value, dict):
+                    merged = {**status.get(field, {}), **value}
+                    status[field] = {key: each for key, each in merged.items() if each is not None}
+                else:
+                    status[field] = value
+
+    def conditions(self, kind: str) -> dict[str, tuple[str, str]]:
+        self.write()
+        item = next(each for each in self.objects if each["kind"] == kind)
+        return {each["type"]: (each["status"], each["reason"]) for each in item["status"]["conditions"]}
+
+
+class TestByUpstreamsSchema:
+    @pytest.mark.parametrize("inspected", [True, False], ids=["inspected", "new"])
+    @pytest.mark.parametrize("kind", [item["kind"] for item in EVERYTHING])
+    def test_what_is_written_is_accepted(self, kind: str, inspected: bool) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.nodes = (node("a", "default"), node("b", "default"))
+        cluster.inspected = inspected
+        update = next(each for each in cluster.updates() if each.kind == kind)
+        schema = status_schema_of(kind)
+        assert violations(schema, copy.deepcopy(update.status)) == set()
+        known = set(schema["properties"])
+        assert set(update.status) <= known
+
+    def test_of_what_is_refused_too(self) -> None:
+        cluster = Cluster(
+            changed(NODE_POOL, "spec.template.spec.expireAfter", "soon"),
+            changed(EC2_NODE_CLASS, "spec.role", "other"),
+            changed(NODE_OVERLAY, "spec.requirements", [{"key": "a", "operator": "Is"}]),
+            changed(BUFFER, "spec.replicas", -1),
+        )
+        for update in cluster.updates():
+            assert violations(status_schema_of(update.kind), copy.deepcopy(update.status)) == set()
+            assert "False" in {each["status"] for each in update.status["conditions"]}
+
+
+class TestNodePool:
+    def test_ready_with_its_resources(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.nodes = (node("a", "default"), node("b", "default", cpu="2"), node("c", "another"))
+        assert cluster.conditions("NodePool") == {
+            "NodeClassReady": ("True", "NodeClassReady"),
+            "NodeRegistrationHealthy": ("True", "NodeRegistrationHealthy"),
+            "Ready": ("True", "Ready"),
+            "ValidationSucceeded": ("True", "ValidationSucceeded"),
+        }
+        status = cluster.objects[0]["status"]
+        assert status["nodes"] == 2
+        assert status["resources"] == {"cpu": "6", "memory": "32Gi", "nodes": "2", "pods": "116"}
+
+    def test_resources_that_are_gone_are_taken_away(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.nodes = (node("a", "default"),)
+        cluster.write()
+        cluster.nodes = ()
+        cluster.write()
+        assert cluster.objects[0]["status"]["resources"] == {"nodes": "0"}
+        assert cluster.updates() == []
+
+    def test_without_its_class(self) -> None:
+        found = Cluster(NODE_POOL).conditions("NodePool")
+        assert found["NodeClassReady"] == found["Ready"] == ("False", "NodeClassNotFound")
+
+    def test_with_a_class_that_is_not_ready(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.problems = (NodeClassProblem(AMIS, "AMINotFound", "no image"),)
+        assert cluster.conditions("NodePool")["Ready"] == ("False", "NodeClassNotReady")
+
+    def test_with_a_class_that_is_refused(self) -> None:
+        found = Cluster(NODE_POOL, changed(EC2_NODE_CLASS, "spec.role", "other")).conditions("NodePool")
+        assert found["Ready"] == ("False", "NodeClassNotReady")
+
+    def test_with_a_class_that_nobody_has_inspected(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.inspected = False
+        assert cluster.conditions("NodePool")["Ready"] == ("Unknown", "NodeClassReadinessUnknown")
+        assert uninspected(cluster.live, None) == ("default",)
+
+    def test_that_does_not_validate(self) -> None:
+        cluster = Cluster(changed(NODE_POOL, "spec.template.spec.expireAfter", "soon"), EC2_NODE_CLASS)
+        assert cluster.conditions("NodePool")["Ready"] == ("False", "NodePoolValidationFailed")
+        valid = next(each for each in cluster.objects[0]["status"]["conditions"] if each["type"] == "Ready")
+        assert valid["message"].startswith("spec.template.spec.expireAfter: ")
+
+
+class TestNodeClass:
+    def test_ready_with_what_was_found(self) -> None:
+        cluster = Cluster(EC2_NODE_CLASS)
+        assert cluster.conditions("EC2NodeClass")["Ready"] == ("True", "Ready")
+        status = cluster.objects[0]["status"]
+        assert status["subnets"] == [{"id": "subnet-0a", "zone": "eu-west-1a", "zoneID": "euw1-az1"}]
+        assert status["securityGroups"] == [{"id": "sg-0123abcd", "name": "nodes"}]
+        arch = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+        assert status["amis"] == [{"id": "ami-0a", "name": "al2023", "requirements": [arch]}]
+        assert status["instanceProfile"] == "shiplap-profile"
+        assert uninspected(cluster.live, cluster.status) == ()
+
+    def test_edited_since_it_was_inspected(self) -> None:
+        cluster = Cluster(EC2_NODE_CLASS)
+        before = cluster.status
+        cluster.objects = [stored(changed(EC2_NODE_CLASS, "spec.detailedMonitoring", True))]
+        assert uninspected(cluster.live, before) == ("default",)
+
+    def test_with_another_clusters_role(self) -> None:
+        found = Cluster(changed(EC2_NODE_CLASS, "spec.role", "other")).conditions("EC2NodeClass")
+        assert found == dict.fromkeys(("Ready", "ValidationSucceeded"), ("False", "EC2NodeClassValidationFailed"))
+
+
+class TestWrites:
+    def test_nothing_is_written_twice(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.nodes = (node("a", "default"),)
+        cluster.write()
+        assert cluster.updates(NOW + 3600) == []
+
+    def test_a_time_changes_only_with_its_condition(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.write()
+        cluster.problems = (NodeClassProblem(AMIS, "AMINotFound", "no image"),)
+        cluster.write(NOW + 3600)
+        times = {each["type"]: each["lastTransitionTime"] for each in cluster.objects[1]["status"]["conditions"]}
+        assert times["AMIsReady"] > times["SubnetsReady"]
+
+    def test_what_a_user_edits_is_written_again(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.write()
+        cluster.objects[0]["status"]["conditions"] = "gone"
+        cluster.objects[1]["status"] = None
+        assert [each.kind for each in cluster.updates()] == ["NodePool", "EC2NodeClass"]
+
+    def test_an_update_names_the_version_it_is_made_from(self) -> None:
+        update = Cluster(BUFFER).updates()[0]
+        assert (update.kind, update.namespace, update.name, update.resource_version) == (
+            "CapacityBuffer",
+            "shop",
+            "warm",
+            "1",
+        )
