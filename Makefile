@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short verdicts kube check bench docs format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -96,8 +96,12 @@ simulate-long: setup ## The same with SEEDS=20000 seeds, or as many as asked
 mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
 	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500
 
-docs: setup ## Write docs/commands.md from the commands' own help
+docs: setup ## Write docs/commands.md from the commands' own help, and the tables of fields from upstream's types
 	@$(BIN)/python tools/command_reference.py
+	@$(BIN)/python tools/karpenter_fields.py
+
+upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/karpenter-fields.md from it
+	@$(BIN)/python tools/karpenter_fields.py $(KARPENTER)
 
 format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true

@@ -33,6 +33,13 @@ def folder_of(module: tuple[str, str]) -> Path:
         if os.environ.get("CI"):
             pytest.fail("CI must have Go, which downloads what this test reads")
         pytest.skip("there is no Go, which downloads what this test reads")
+    folder, found = download(name)
+    assert found == wanted, f"{name} is not what it was"
+    return folder
+
+
+def download(name: str) -> tuple[Path, str]:
+    """The folder of a module such as `k8s.io/api@v0.36.3`, downloaded if it is not there, and its sum."""
     with tempfile.TemporaryDirectory() as outside:  # a go.mod would have its own opinion of versions
         done = subprocess.run(  # noqa: S603 - fixed words
             ["go", "mod", "download", "-json", name],  # noqa: S607 - wherever Go is
@@ -46,6 +53,6 @@ def folder_of(module: tuple[str, str]) -> Path:
     answer = json.loads(done.stdout or "{}")
     problem = answer.get("Error") or done.stderr
     assert done.returncode == 0 or "requires go >=" in problem, problem
-    assert answer["Sum"] == wanted, f"{name} is not what it was"
     # Go names no folder of a module that asks for a newer Go, and unpacks it all the same.
-    return Path(answer.get("Dir") or Path(answer["Zip"]).parents[4 + name.count("/")] / name)
+    folder = Path(answer.get("Dir") or Path(answer["Zip"]).parents[4 + name.count("/")] / name)
+    return folder, answer["Sum"]

@@ -62,7 +62,12 @@ def api_version_of(kind: str) -> str:
 
 def schema_of(kind: str) -> Schema:
     """The schema of `spec`, in the version that is stored."""
-    version = _stored(crd_of(kind)["spec"])
+    return schema_in(crd_of(kind))
+
+
+def schema_in(crd: dict[str, Any]) -> Schema:
+    """The schema of `spec` in a CRD, in the version that is stored."""
+    version = _stored(crd["spec"])
     found: Schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     if "scale" in version.get("subresources", {}):  # its Scale object has replicas of 32 bits
         found["properties"]["replicas"]["format"] = "int32"
