@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,12 +63,20 @@ deploy-local: setup ## The stack as synthesised, deployed on a local emulator; S
 test: setup ## All tests
 	@$(BIN)/pytest -n auto --dist worksteal
 
-e2e: kube ## The tests that need a real Kubernetes control plane; builds one from Go modules first
+# A minor version of tests/e2e/versions; empty means the newest.
+K8S ?=
+export SHIPLAP_KUBE_VERSION := $(K8S)
+
+e2e: kube ## The tests that need a real Kubernetes control plane, built from Go modules first; K8S=1.33 selects the version
 	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts
 
 # Without what takes many minutes.
 e2e-short: kube
 	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts
+
+e2e-versions: setup ## The shorter of them on every version of Kubernetes in tests/e2e/versions; each takes 9 minutes to build
+	@for folder in tests/e2e/versions/*/; do \
+	  $(MAKE) --no-print-directory e2e-short K8S=$$(basename "$$folder"); done
 
 verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a real API server; SEED=… repeats one
 	@SHIPLAP_VERDICTS=100000 SHIPLAP_SEED=$${SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -m e2e tests/e2e/test_api_server_verdicts.py

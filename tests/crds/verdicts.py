@@ -70,9 +70,27 @@ DIFFERENCES = (
 """docs/manifests.md has the list for users."""
 
 
-def difference_of(manifest: Object, *, accepted_there: bool) -> str:
-    """Which difference explains that an API server decides otherwise; empty if none does."""
-    for difference in DIFFERENCES:
+def _exceeds_32_bits_only(manifest: Object) -> bool:
+    return is_accepted(_within_32_bits(manifest))
+
+
+def _within_32_bits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _within_32_bits(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_within_32_bits(entry) for entry in value]
+    return _LARGEST if isinstance(value, int) and value > _LARGEST else value
+
+
+_LARGEST = 2**31 - 1
+BEFORE_1_36 = (Difference("a whole number of more than 32 bits, before Kubernetes 1.36", True, _exceeds_32_bits_only),)
+"""Differences that an older API server has as well."""
+
+
+def difference_of(manifest: Object, *, accepted_there: bool, kubernetes: str = "1.36") -> str:
+    """Which difference explains that an API server of a minor version decides otherwise; empty if none does."""
+    minor = int(kubernetes.partition(".")[2])
+    for difference in (*DIFFERENCES, *(BEFORE_1_36 if minor < 36 else ())):
         if difference.accepted_there == accepted_there and difference.applies(manifest):
             return difference.what
     return ""

@@ -1,7 +1,8 @@
 """The programs of a Kubernetes control plane: found where `$SHIPLAP_KUBE_BIN` says, or built once from Go modules.
 
-`python -m tests.e2e.programs` builds them if they are missing and prints their folder. Nothing but that command (and so
-`make e2e`) ever builds: tests only look.
+`$SHIPLAP_KUBE_VERSION` selects a minor version of Kubernetes; `make e2e K8S=1.33` sets it. Each has a folder in
+`versions` with its Go module. `python -m tests.e2e.programs` builds the programs if they are missing and prints their
+folder. Nothing but that command (and so `make e2e`) ever builds: tests only look.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / "build" / "kube"
+VERSIONS = tuple(sorted(path.parent.name for path in HERE.glob("versions/*/go.mod")))
+"""The minor versions of Kubernetes that can be built, such as 1.36."""
+NEWEST = VERSIONS[-1]
+"""The version without `$SHIPLAP_KUBE_VERSION`."""
 
 PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -51,21 +56,39 @@ def find(environment: Mapping[str, str] = os.environ) -> Path:
         ProgramsMissing: they are not where `$SHIPLAP_KUBE_BIN` says, or not built.
     """
     told = environment.get("SHIPLAP_KUBE_BIN")
-    folder = Path(told) if told else CACHE / _key()
+    folder = Path(told) if told else CACHE / _key(environment)
     missing = sorted(name for name in PROGRAMS if not os.access(folder / name, os.X_OK))
     if missing and told:
         raise ProgramsMissing(f"SHIPLAP_KUBE_BIN is {told}, which lacks {', '.join(missing)}")
     if missing:
-        raise ProgramsMissing("the programs of a control plane are not built; `make e2e` builds them")
+        raise ProgramsMissing(f"the programs of Kubernetes {minor(environment)} are not built; `make e2e` builds them")
     return folder
 
 
-def version() -> str:
+def minor(environment: Mapping[str, str] = os.environ) -> str:
+    """The minor version that is asked for, such as 1.36.
+
+    Raises:
+        ProgramsMissing: it is not one of `VERSIONS`.
+    """
+    asked = environment.get("SHIPLAP_KUBE_VERSION") or NEWEST
+    if asked not in VERSIONS:
+        raise ProgramsMissing(f"there is no Kubernetes {asked} in tests/e2e/versions, only {', '.join(VERSIONS)}")
+    return asked
+
+
+def version(environment: Mapping[str, str] = os.environ) -> str:
     """The Kubernetes version that go.mod pins, such as v1.36.3."""
-    found = _KUBERNETES.search((HERE / "go.mod").read_text())
+    module = _module(environment) / "go.mod"
+    found = _KUBERNETES.search(module.read_text())
     if found is None:
-        raise ProgramsMissing(f"{HERE / 'go.mod'} pins no version of k8s.io/kubernetes")
+        raise ProgramsMissing(f"{module} pins no version of k8s.io/kubernetes")
     return found[1]
+
+
+def _module(environment: Mapping[str, str]) -> Path:
+    """The folder of the Go module that pins the programs."""
+    return HERE / "versions" / minor(environment)
 
 
 def build() -> Path:
@@ -81,15 +104,16 @@ def build() -> Path:
         if os.environ.get("SHIPLAP_KUBE_BIN"):
             raise
     go = _go()
-    folder = CACHE / _key()
+    folder = CACHE / _key(os.environ)
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
-    command = [go, "build", "-trimpath", "-ldflags", _linker_flags(), "-o", f"{unfinished}{os.sep}", *PROGRAMS.values()]
+    flags = ["-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{unfinished}{os.sep}"]
+    command = [go, "build", *flags, *PROGRAMS.values()]
     settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
     try:
         done = subprocess.run(  # noqa: S603 - our own command
             command,
-            cwd=HERE,
+            cwd=_module(os.environ),
             env=os.environ | settings,
             capture_output=True,
             text=True,
@@ -118,22 +142,24 @@ def _go() -> str:
     return found
 
 
-def _linker_flags() -> str:
+def _linker_flags(environment: Mapping[str, str]) -> str:
     """No symbols, and the version that an API server states; without it, it would call itself v0.0.0."""
-    release = version()
-    major, minor, _ = release.removeprefix("v").split(".")
-    stated = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    release = version(environment)
+    major, minor_number, _ = release.removeprefix("v").split(".")
+    stated = {"gitVersion": release, "gitMajor": major, "gitMinor": minor_number, "gitTreeState": "clean"}
     return " ".join(
         ["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stated.items())]
     )
 
 
-def _key() -> str:
+def _key(environment: Mapping[str, str]) -> str:
     """Names a build by what it is made of."""
+    module = _module(environment)
+    files = ((module / name).read_bytes() for name in ("go.mod", "go.sum"))
     digest = blake2s(digest_size=6)
-    for part in ((HERE / "go.mod").read_bytes(), (HERE / "go.sum").read_bytes(), _linker_flags().encode()):
+    for part in (*files, _linker_flags(environment).encode()):
         digest.update(part)
-    return f"{version()}-{digest.hexdigest()}"
+    return f"{version(environment)}-{digest.hexdigest()}"
 
 
 def main() -> int:

@@ -91,7 +91,7 @@ class Tally:
         self.asked += 1
         self.accepted += answer.accepted
         if is_accepted(manifest) != answer.accepted:
-            difference = difference_of(manifest, accepted_there=answer.accepted)
+            difference = difference_of(manifest, accepted_there=answer.accepted, kubernetes=programs.minor())
             self.differences[difference] += 1
             if not difference:
                 self.unexplained.append((manifest, answer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,38 @@ def test_what_is_built_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert programs.find({}) == folder == programs.build()
 
 
-def test_the_version_is_a_current_one() -> None:
-    _, minor, _ = programs.version().split(".")
-    assert int(minor) >= 34
+@pytest.mark.parametrize("minor", ["1.33", "1.34", "1.35", "1.36"])
+def test_each_version_has_a_module_of_its_own(minor: str) -> None:
+    asked = {"SHIPLAP_KUBE_VERSION": minor}
+    assert programs.version(asked).startswith(f"v{minor}.")
+    module = (programs.HERE / "versions" / minor / "go.mod").read_text()
+    staging = set(re.findall(r"=> k8s.io/\S+ (v\S+)", module))
+    assert staging == {programs.version(asked).replace("v1.", "v0.")}
+
+
+def test_the_newest_version_is_the_default() -> None:
+    assert programs.minor({}) == programs.minor({"SHIPLAP_KUBE_VERSION": ""}) == "1.36"
+
+
+def test_builds_of_versions_do_not_replace_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "CACHE", tmp_path)
+    newest = tmp_path / programs._key({})
+    newest.mkdir()
+    for name in programs.PROGRAMS:
+        (newest / name).touch(mode=0o755)
+    assert programs.find({}) == newest
+    with pytest.raises(programs.ProgramsMissing, match=r"Kubernetes 1\.33 are not built"):
+        programs.find({"SHIPLAP_KUBE_VERSION": "1.33"})
+
+
+def test_a_version_without_a_module_is_refused() -> None:
+    with pytest.raises(programs.ProgramsMissing, match=r"no Kubernetes 1\.9 .* 1\.33, 1\.34"):
+        programs.find({"SHIPLAP_KUBE_VERSION": "1.9"})
+
+
+def test_the_page_on_limits_lists_the_releases() -> None:
+    page = (programs.HERE.parents[1] / "docs" / "limits.md").read_text()
+    listed = dict(re.findall(r"^\| (1\.\d+) \| (1\.\d+\.\d+) \|", page, re.MULTILINE))
+    assert listed == {
+        minor: programs.version({"SHIPLAP_KUBE_VERSION": minor}).removeprefix("v") for minor in programs.VERSIONS
+    }
