@@ -107,7 +107,13 @@ def any_pods(draw: st.DrawFn) -> Pod:
             "phase": draw(st.sampled_from(["Pending", "Running"])),
             "startTime": draw(TIMES),
             "conditions": draw(
-                st.sampled_from([[], [{"type": "Ready", "status": "True", "lastTransitionTime": None}]])
+                st.sampled_from(
+                    [
+                        [],
+                        [{"type": "Ready", "status": "True", "lastTransitionTime": None}],
+                        [{"type": "PodResizePending", "status": "True", "reason": "Infeasible", "message": "large"}],
+                    ]
+                )
             ),
             "containerStatuses": statuses(running),
             "initContainerStatuses": statuses(starting),

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from shiplap.kubernetes.objects import (
     Container,
     ContainerPort,
+    ContainerStatus,
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -45,6 +47,28 @@ def test_daemons_are_told_apart_and_move_nowhere() -> None:
     assert [dict(requests) for requests in load.daemons] == [{"cpu": 200, "pods": 1}]
     assert load.moving == {"cpu", "pods"}
     assert {number for number, _, _ in load.ports} == {8080}
+
+
+def test_a_resize_changes_the_load_of_its_pod_alone() -> None:
+    side = Container(name="side", resources=ResourceRequirements(requests={"cpu": "8"}), restart_policy="Always")
+    held, less = (
+        (ContainerStatus(name="side", resources=ResourceRequirements(requests={"cpu": cpu})),) for cpu in ("9", "1")
+    )
+    refused = PodCondition(type="PodResizePending", reason="Infeasible")
+    statuses = (
+        PodStatus(),
+        PodStatus(init_container_statuses=held),
+        PodStatus(
+            init_container_statuses=less,
+            conditions=(refused,),
+        ),
+    )
+    pods = [
+        Pod(ObjectMeta(name=f"p{place}"), PodSpec(init_containers=(side,), node_name="n"), status)
+        for place, status in enumerate(statuses)
+    ]
+    loads = PodLoads()
+    assert [loads.load([item]).requests["cpu"] for item in pods] == [8000, 9000, 1000]
 
 
 def test_a_node_with_a_pod_that_cannot_be_read_is_left_to_who_looks_at_it() -> None:

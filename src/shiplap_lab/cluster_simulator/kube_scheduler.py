@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.kubernetes.objects import TERMINAL_PHASES, ContainerPort, Node, Pod, PodSpec
-from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.pod_requests import is_resize_infeasible, pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
 from shiplap.kubernetes.selectors import node_affinity_allows, term_matches
 from shiplap.kubernetes.taints import tolerates, untolerated
@@ -132,7 +132,8 @@ def _shortages(needs: PodInfo, state: NodeInfo) -> list[str]:
 def _held(pod: Pod) -> tuple[object, ...]:
     """What of a status changes what the pod asks for."""
     status = pod.status
-    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
+    held = (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
+    return (*held, is_resize_infeasible(status))
 
 
 def _host_port(spec: PodSpec, port: ContainerPort) -> int:

@@ -131,6 +131,19 @@ def test_pod_level_resources_can_be_resized_too() -> None:
     assert requests_of(spec, status) == {"cpu": 3000, "memory": GI, "pods": 1}
 
 
+@pytest.mark.parametrize(("reason", "cpu"), [("Infeasible", 2000), ("Deferred", 8000)])
+def test_a_resize_that_the_kubelet_cannot_carry_out_does_not_count(reason: str, cpu: int) -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+    held = {"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "1"}}}
+    status = {"conditions": [{"type": "Ready", "status": "True"}, condition], "containerStatuses": [held]}
+    assert requests_of({"containers": [container({"cpu": "8"})]}, status)["cpu"] == cpu
+
+    pod_level = {"resources": {"requests": {"cpu": "8"}}, "containers": [container()]}
+    assert requests_of(pod_level, {"conditions": [condition], **held})["cpu"] == cpu
+    del held["resources"]
+    assert requests_of({"containers": [container({"cpu": "8"})]}, status)["cpu"] == 8000, "nothing runs yet"
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -34,6 +34,7 @@ from shiplap.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
+from shiplap.kubernetes.pod_requests import RESIZE_PENDING
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """How much a pod's controller would rather keep it."""
@@ -110,14 +111,19 @@ def _lean_status(pod: Pod, *, timed: bool) -> PodStatus:
         phase=status.phase,
         nominated_node_name="" if spec.node_name else status.nominated_node_name,
         start_time=status.start_time if timed else "",
-        conditions=tuple(
-            PodCondition(type=item.type, status=item.status) for item in status.conditions if item.type == "Ready"
-        ),
+        conditions=tuple(filter(None, map(_lean_condition, status.conditions))),
         container_statuses=_resize_statuses(status.container_statuses, spec.containers),
         init_container_statuses=_resize_statuses(status.init_container_statuses, spec.init_containers),
         resources=status.resources if pod_level else None,
         allocated_resources=status.allocated_resources if pod_level else {},
     )
+
+
+def _lean_condition(condition: PodCondition) -> PodCondition | None:
+    """Whether the pod is ready, and why a resize of it waits."""
+    if condition.type == RESIZE_PENDING:
+        return PodCondition(type=condition.type, status=condition.status, reason=condition.reason)
+    return PodCondition(type=condition.type, status=condition.status) if condition.type == "Ready" else None
 
 
 def _resize_statuses(

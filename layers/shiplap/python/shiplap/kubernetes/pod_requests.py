@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from shiplap.kubernetes.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
 from shiplap.kubernetes.quantity import PODS, add_resources, parse_amount, parse_resources
 
+RESIZE_PENDING = "PodResizePending"
+"""The condition of a pod whose resize the kubelet has not accepted; the reason is Deferred or Infeasible."""
+
 _NO_RESOURCES = ResourceRequirements()
 
 
@@ -19,7 +22,8 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     The rule is Kubernetes' (component-helpers, resource.PodRequests): the containers and sidecars together, or the
     largest step of the init sequence if that is more (each init container next to the sidecars started before it);
     pod-level resources replace that sum per resource; RuntimeClass overhead comes on top. While a resize is under way
-    the larger of what is wanted and what the kubelet still holds counts. A limit without a request is a request.
+    or deferred, the larger of what is wanted and what the kubelet still holds counts; of a resize that the kubelet
+    calls infeasible, only what it holds. A limit without a request is a request.
 
     Raises:
         ValueError: a quantity is malformed; the message names the resource.
@@ -43,7 +47,7 @@ def _running(spec: PodSpec, status: PodStatus) -> dict[str, int]:
     total: dict[str, int] = {}
     known = {container.name: container for container in status.container_statuses}
     for container in spec.containers:
-        wanted = _held(container, known)
+        wanted = _held(container, known, status)
         if total:
             for resource, amount in wanted.items():
                 total[resource] = total.get(resource, 0) + amount
@@ -58,7 +62,7 @@ def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        wanted = _held(container, known)
+        wanted = _held(container, known, status)
         if container.restart_policy == "Always":
             sidecars = add_resources(sidecars, wanted)
             peak = _larger((peak, sidecars))
@@ -77,10 +81,11 @@ def _pod_level(resources: ResourceRequirements, status: PodStatus, containers: M
         return wanted
     actual = parse_resources((status.resources or _NO_RESOURCES).requests)
     held = _larger((parse_resources(status.allocated_resources), actual))
-    return _larger((wanted, {resource: amount for resource, amount in held.items() if resource in wanted}))
+    counted = {resource: amount for resource, amount in held.items() if resource in wanted}
+    return wanted | counted if _is_final(status.resources, status) else _larger((wanted, counted))
 
 
-def _held(container: Container, known: Mapping[str, ContainerStatus]) -> dict[str, int]:
+def _held(container: Container, known: Mapping[str, ContainerStatus], pod: PodStatus) -> dict[str, int]:
     """A container's requests, or what its kubelet still holds for it if that is more."""
     wanted = _declared(container.resources)
     status = known.get(container.name)
@@ -90,7 +95,21 @@ def _held(container: Container, known: Mapping[str, ContainerStatus]) -> dict[st
     # Equal text is the rule once a pod runs; only a resize makes a difference worth parsing.
     if (not allocated or allocated == requests) and (actual is None or actual.requests == requests):
         return wanted
-    return _larger((wanted, parse_resources(allocated), parse_resources((actual or _NO_RESOURCES).requests)))
+    held = (parse_resources(allocated), parse_resources((actual or _NO_RESOURCES).requests))
+    return _larger(held if _is_final(actual, pod) else (wanted, *held))
+
+
+def _is_final(actual: ResourceRequirements | None, status: PodStatus) -> bool:
+    """Whether what the kubelet holds is known and will stay, because it cannot carry out the resize on this node."""
+    return actual is not None and is_resize_infeasible(status)
+
+
+def is_resize_infeasible(status: PodStatus) -> bool:
+    """Whether the kubelet refuses a pod's resize for good; one that it defers may still come."""
+    for condition in status.conditions:
+        if condition.type == RESIZE_PENDING:
+            return condition.reason == "Infeasible"
+    return False
 
 
 def _declared(resources: ResourceRequirements) -> dict[str, int]:

@@ -23,7 +23,7 @@ from shiplap.kubernetes.objects import (
     PodStatus,
     Toleration,
 )
-from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.pod_requests import is_resize_infeasible, pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
 from shiplap.scheduling.model.pod_volumes import NO_VOLUMES, VolumeNeeds
 from shiplap.scheduling.model.preferences import NO_PREFERENCES, Preferences, preferred_nodes
@@ -105,10 +105,9 @@ def signature(spec: PodSpec) -> bytes:
 
 
 def encode_status(status: PodStatus) -> bytes:
-    """The part of a status that changes what a pod takes: a resize under way."""
-    return _encode(
-        (status.resources, status.allocated_resources, status.container_statuses, status.init_container_statuses)
-    )
+    """The part of a status that changes what a pod takes, a resize under way; empty without one."""
+    held = (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources)
+    return _encode((*held, is_resize_infeasible(status))) if any(held) else b""
 
 
 def group(

@@ -57,8 +57,7 @@ class PodLoads:
     def _of(self, pod: Pod) -> tuple[dict[str, int], frozenset[HostPort]]:
         status = pod.status
         key = signature(pod.spec)
-        if status.container_statuses or status.resources is not None or status.allocated_resources:
-            key += encode_status(status)
+        key += encode_status(status)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = (pod_requests(pod), host_ports(pod.spec))
