@@ -26,7 +26,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import go_seconds, seconds_or_never
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE
-from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog
 from shiplap.scheduling.supply.existing_nodes import STARTING_S
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S
 
@@ -39,25 +39,27 @@ _PODS_AT_ONCE = 1000
 
 
 class LastDecision:
-    """Stands in for `decide` for the snapshots of one cluster; keeps the last one, and a digest of what it looked at.
+    """Stands in for `decide` for the snapshots of one cluster; keeps the last one, the catalogues and a digest of
+    all else that it looked at.
 
     Decisions with commands are never kept: the next decision confirms them, and both are recorded.
     """
 
     def __init__(self) -> None:
         self._seen = b""
+        self._catalogs: tuple[NodeClassCatalog, ...] = ()
         self._made_at = self._until = 0.0
         self._decision = Decision()
 
     def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
         """As `decide`; what the reasons of blocked nodes say of the time may be as old as the decision."""
-        now, seen = snapshot.scheduling.now, _digest(snapshot)
-        if self._made_at <= now < self._until and seen == self._seen:
+        now, catalogs, seen = snapshot.scheduling.now, snapshot.scheduling.catalogs, _digest(snapshot)
+        if self._made_at <= now < self._until and seen == self._seen and catalogs == self._catalogs:
             return self._decision
         self._seen = b""
         decision = decide(snapshot)
         if not decision.commands:
-            self._seen, self._decision = seen, decision
+            self._seen, self._catalogs, self._decision = seen, catalogs, decision
             self._made_at, self._until = now, unchanged_until(snapshot)
         return decision
 
@@ -152,13 +154,16 @@ def _timed(view: ClusterView) -> list[Pod]:
 
 
 def _digest(snapshot: DisruptionSnapshot) -> bytes:
-    """Digest of the snapshot without the time, the epoch and the versions of nodes, which change on an idle cluster.
+    """Digest of the snapshot without the time, the epoch and the versions of nodes, which change on an idle cluster,
+    and without the catalogues, which are kept: they are most of a snapshot, and mostly the same objects.
 
     Pods and claims count by their version where they have one: it changes whenever they do.
     """
     scheduling = snapshot.scheduling
     claims = [(claim.name, claim.version) if claim.version else claim for claim in scheduling.claims]
-    rest = replace(snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, claims=(), view=ClusterView()))
+    rest = replace(
+        snapshot, scheduling=replace(scheduling, now=0.0, epoch=0, claims=(), catalogs=(), view=ClusterView())
+    )
     digest = hashlib.blake2b(msgspec.msgpack.encode((rest, claims), order="deterministic"), digest_size=16)
     digest.update(scheduling.view.once(_view_digest))
     return digest.digest()
