@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap.aws import session
-from shiplap.cluster.secret_access import parse_secret
+from shiplap.cluster.enter import parse_secret
 from shiplap.errors import AwsError, ClusterDenied, InvalidInput
 from shiplap.flows.install import Install
 from shiplap.settings import ClusterSettings, ResourceNames, Settings

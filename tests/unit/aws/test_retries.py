@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from shiplap.aws.retries import attempts
+from shiplap.aws.failures import attempts
 
 
 def test_pauses_come_between_attempts_and_stay_within_their_growing_bounds() -> None:

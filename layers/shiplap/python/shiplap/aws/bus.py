@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shiplap.aws.failures import store_errors
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import Sleep, attempts, store_errors
 from shiplap.errors import StoreError
 from shiplap.ports import BusEvent
 

@@ -1,8 +1,10 @@
-"""Translates the exceptions that botocore raises for stores into those of `shiplap.errors`."""
+"""Failed calls of AWS: translates botocore's exceptions for stores into `shiplap.errors`, and bounds retries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -10,6 +12,8 @@ from botocore.exceptions import ConnectionError as NoConnection
 from botocore.parsers import ResponseParserError
 
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
+
+Sleep = Callable[[float], None]
 
 NO_ANSWER = (BotoCoreError, ResponseParserError)
 """What botocore raises when there is no answer, or none that can be read: a proxy's page, half a document. The latter
@@ -70,3 +74,15 @@ def store_errors(action: str) -> Iterator[None]:
         yield
     except FAILURES as error:
         raise store_error(action, error) from error
+
+
+def attempts(count: int, *, first_s: float = 0.02, longest_s: float = 0.5, sleep: Sleep = time.sleep) -> Iterator[int]:
+    """The numbers 0 … count − 1 with a pause before each but the first.
+
+    A pause is a random part of `first_s`, doubled each time, of at most `longest_s` seconds ("full jitter"), so that
+    writers in conflict once are not in conflict again.
+    """
+    for number in range(count):
+        if number:
+            sleep(random.uniform(0, min(first_s * 2**number, longest_s)))  # noqa: S311 - not a secret
+        yield number

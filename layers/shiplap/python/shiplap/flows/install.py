@@ -225,13 +225,13 @@ class Install:
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         if cluster.kubeconfig_secret:
             from shiplap.aws.secrets import text_of  # noqa: PLC0415
-            from shiplap.cluster import secret_access  # noqa: PLC0415
+            from shiplap.cluster.enter import secret_client  # noqa: PLC0415
 
             def kubeconfig() -> str:
                 return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
 
             source = f"secret {cluster.kubeconfig_secret}"
-            return secret_access.secret_client(kubeconfig, source, sleep=time.sleep)
+            return secret_client(kubeconfig, source, sleep=time.sleep)
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:

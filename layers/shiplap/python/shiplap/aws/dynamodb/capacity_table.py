@@ -27,8 +27,7 @@ from shiplap.aws.dynamodb.items import (
     text,
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
-from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import CONDITION_FAILED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreError, StoreThrottled
 from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation

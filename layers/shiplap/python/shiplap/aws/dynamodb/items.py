@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from shiplap.aws.failures import CONDITION_FAILED, code_of, store_errors
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import CONDITION_FAILED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreThrottled
 
 if TYPE_CHECKING:

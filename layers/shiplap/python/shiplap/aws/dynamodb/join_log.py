@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shiplap.aws.dynamodb.items import Item, expiry, get, number, put_if, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import Sleep, attempts
 from shiplap.errors import StoreError, StoreThrottled
 from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, PoolJoins, with_samples
 

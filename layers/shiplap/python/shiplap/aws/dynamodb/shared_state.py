@@ -27,8 +27,7 @@ from shiplap.aws.dynamodb.items import (
     text,
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
-from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take

@@ -18,8 +18,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
-from shiplap.aws.failures import TRANSACTION_CANCELED, code_of, store_errors
-from shiplap.aws.retries import Sleep, attempts
+from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled

@@ -30,9 +30,8 @@ from shiplap.aws.ec2_errors import (
     classify,
     classify_end,
 )
-from shiplap.aws.failures import NO_ANSWER, code_of
+from shiplap.aws.failures import NO_ANSWER, Sleep, code_of
 from shiplap.aws.instance_profiles import InstanceProfileClient
-from shiplap.aws.retries import Sleep
 from shiplap.aws.selectors.node_classes import NodeClassResolver
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass

@@ -20,8 +20,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, put_if, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.ec2_errors import THROTTLED, classify
-from shiplap.aws.failures import code_of
-from shiplap.aws.retries import Sleep
+from shiplap.aws.failures import Sleep, code_of
 from shiplap.errors import AwsThrottled, StoreError
 
 if TYPE_CHECKING:
