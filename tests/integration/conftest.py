@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,3 +15,14 @@ from tests.integration.live_install import LiveInstall, live_install
 def live(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveInstall]:
     with live_install(tmp_path, capsys, monkeypatch) as found:
         yield found
+
+
+@pytest.fixture
+def own_logger() -> Iterator[None]:
+    """Restores the logger `shiplap`: Powertools leaves marks on it, which the next install would take for its own."""
+    logger = logging.getLogger("shiplap")
+    before = logger.__dict__ | {"handlers": logger.handlers[:]}
+    yield
+    logger.__dict__.clear()
+    logger.__dict__.update(before)
+    logger.setLevel(logger.level)

@@ -19,6 +19,8 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, make_client
 
+pytestmark = pytest.mark.usefixtures("own_logger")
+
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,7 +90,7 @@ Load = Callable[[str, Stage], tuple[ModuleType, StagedInstall]]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+def load(monkeypatch: pytest.MonkeyPatch, own_logger: None) -> Load:
     """Import a function's handler and give it a stage to act on."""
 
     def loaded(name: str, stage: Stage) -> tuple[ModuleType, StagedInstall]:
@@ -104,12 +103,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         monkeypatch.setattr(module, "install", lambda: install)
         return module, install
 
-    logger = logging.getLogger("shiplap")
-    before = logger.__dict__ | {"handlers": logger.handlers[:]}
-    yield loaded
-    logger.__dict__.clear()  # Powertools leaves marks on the logger, which the next install would take for its own
-    logger.__dict__.update(before)
-    logger.setLevel(logger.level)
+    return loaded
 
 
 def records(*bodies: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -94,7 +93,7 @@ Load = Callable[[str, Clusters], ModuleType]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+def load(monkeypatch: pytest.MonkeyPatch, own_logger: None) -> Load:
     """Import a function's handler and give it clusters to serve."""
 
     def loaded(name: str, clusters: Clusters) -> ModuleType:
@@ -107,11 +106,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         monkeypatch.setattr(module, "install", lambda: install)
         return module
 
-    logger = logging.getLogger("shiplap")
-    before = logger.__dict__ | {"handlers": logger.handlers[:]}
-    yield loaded
-    logger.__dict__.clear()  # Powertools leaves marks on the logger, which the next install would take for its own
-    logger.__dict__.update(before)
+    return loaded
 
 
 @pytest.fixture
