@@ -107,6 +107,7 @@ mutants: setup ## Which defects, planted on purpose, the simulation finds, and a
 docs: setup ## Write docs/commands.md from the commands' own help, and the tables of fields from upstream's types
 	@$(BIN)/python tools/command_reference.py
 	@$(BIN)/python tools/karpenter_fields.py
+	@$(BIN)/python tools/kubernetes_fields.py
 
 upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/karpenter-fields.md from it
 	@$(BIN)/python tools/karpenter_fields.py $(KARPENTER)

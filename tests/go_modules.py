@@ -22,6 +22,9 @@ KARPENTER_CRDS = (
 KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
 """The kubelet's configuration types."""
 
+KUBERNETES = "1.36"
+"""The minor version of Kubernetes whose types are compared with ours."""
+
 _TIMEOUT_S = 300
 
 
@@ -36,6 +39,16 @@ def folder_of(module: tuple[str, str]) -> Path:
     folder, found = download(name)
     assert found == wanted, f"{name} is not what it was"
     return folder
+
+
+def kubernetes_module(name: str) -> tuple[str, str]:
+    """A module such as k8s.io/api, at the version and with the sum that `make e2e` builds."""
+    sums = (Path(__file__).parent / "e2e" / "versions" / KUBERNETES / "go.sum").read_text()
+    for line in sums.splitlines():
+        path, version, wanted = line.split()
+        if path == name and not version.endswith("/go.mod"):
+            return f"{path}@{version}", wanted
+    raise KeyError(name)
 
 
 def download(name: str) -> tuple[Path, str]:

@@ -197,7 +197,6 @@ class PodSpec(ApiObject, frozen=True):
     volumes: tuple[Volume, ...] = ()
     priority: int = 0
     priority_class_name: str = ""
-    preemption_policy: str = ""
     scheduler_name: str = ""
     host_network: bool = False
     runtime_class_name: str = ""
@@ -252,12 +251,6 @@ class NodeSpec(ApiObject, frozen=True):
     unschedulable: bool = False
 
 
-class NodeSystemInfo(ApiObject, frozen=True):
-    kubelet_version: str = ""
-    os_image: str = ""
-    architecture: str = ""
-
-
 class NodeCondition(ApiObject, frozen=True):
     type: str = ""
     status: str = ""
@@ -270,7 +263,6 @@ class NodeStatus(ApiObject, frozen=True):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: tuple[NodeCondition, ...] = ()
-    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(ApiObject, frozen=True):

@@ -237,7 +237,6 @@ class VolumeAttachmentSource(ApiObject, frozen=True):
 
 
 class VolumeAttachmentSpec(ApiObject, frozen=True):
-    attacher: str = ""
     node_name: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
