@@ -30,12 +30,14 @@ from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.control_plane import ControlPlane, wait_until
+from tests.e2e.dry_runs import DryRuns
 from tests.e2e.joiner import Joiner
 
 REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")
 CLUSTER = "real"
-RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
+_DOCS = Path(__file__).parents[2] / "docs"
+RBAC = (_DOCS / "rbac.yaml", _DOCS / "rbac-cluster-manifests.yaml")
 _MIB = 2**20
 _AT_ONCE = 2
 """Invocations of a function at once: a machine with two processors gains nothing by more, and each starts cold."""
@@ -44,7 +46,8 @@ _LONGEST_S = 900
 
 class World:
     """A context manager. `manifests` are the NodePools and EC2NodeClasses; `settings` are added to the cluster's. Every
-    `poll_s` seconds it is looked whether instances have started or ended.
+    `poll_s` seconds it is looked whether instances have started or ended. With `manifests: cluster` among the settings
+    the manifests are objects of the API server, which has upstream's CRDs.
 
     Attributes:
         overhead: the share of its memory that an instance type really lacks, where it is not 4 %.
@@ -84,6 +87,9 @@ class World:
         self._minor = ".".join(programs.version().removeprefix("v").split(".")[:2])
         self._seed()
         token = self._enter()
+        if self._settings.get("manifests") == "cluster":
+            enter(DryRuns(self.plane))  # installs the CRDs
+            self.apply(self._manifests)
         self.deployed = self.aws.deploy(self._written(token), dict.fromkeys(("EC2", "SSM", "PRICING"), self.ec2.url))
         self.state = DynamoState(self.aws.client("dynamodb"), self.deployed.state_table)
         self.capacity = DynamoCapacity(self.aws.client("dynamodb"), self.deployed.capacity_table)
@@ -123,13 +129,14 @@ class World:
 
     def _enter(self) -> str:
         """The functions' service account, with the shipped role and nothing else; its token."""
-        for document in yaml.safe_load_all(RBAC.read_text()):
+        for document in (item for path in RBAC for item in yaml.safe_load_all(path.read_text())):
             self.api.apply(document)
         self.api.create("serviceaccounts", {"metadata": {"name": "shiplap"}}, "shiplap")
         subject = {"kind": "ServiceAccount", "namespace": "shiplap", "name": "shiplap"}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "shiplap"}
-        binding = {"metadata": {"name": "shiplap-functions"}, "roleRef": role, "subjects": [subject]}
-        self.api.create("clusterrolebindings", binding)
+        for name in ("shiplap", "shiplap-manifests"):
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+            binding = {"metadata": {"name": f"{name}-functions"}, "roleRef": role, "subjects": [subject]}
+            self.api.create("clusterrolebindings", binding)
         self.api.create("storageclasses", {"metadata": {"name": "fast"}, **_STORAGE_CLASS})
         return self.api.token_of("shiplap", "shiplap")
 

@@ -189,8 +189,13 @@ class EventSourcePoller:
             self._sqs.delete_message_batch(QueueUrl=self._mapped.queue_url, Entries=entries)
 
     def _trace(self, params: dict[str, Any], **_: Any) -> None:
-        """Of botocore, before an invocation: the operation has no parameter for its trace."""
-        params["headers"][lineage.HEADER] = self._invocation.trace
+        """Of botocore, before an invocation: the operation has no parameter for its trace.
+
+        Others may invoke functions by the same client: theirs have no trace.
+        """
+        trace = getattr(self._invocation, "trace", None)
+        if trace is not None:
+            params["headers"][lineage.HEADER] = trace
 
     def _receive(self, wait_s: float, most: int) -> list[Message]:
         answer = self._sqs.receive_message(

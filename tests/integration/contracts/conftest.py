@@ -11,8 +11,10 @@ import yaml
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.dry_runs import DryRuns
 
-RBAC = Path(__file__).parents[3] / "docs" / "rbac.yaml"
+DOCS = Path(__file__).parents[3] / "docs"
+RBAC = (DOCS / "rbac.yaml", DOCS / "rbac-cluster-manifests.yaml")
 
 CONTROLLERS = ("disruption-controller",)
 """Nothing but what counts for PodDisruptionBudgets: no controller may meddle with what a test has arranged."""
@@ -28,9 +30,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     folder = tmp_path_factory.mktemp("plane")
     with ControlPlane(folder, scheduler=False, controllers=CONTROLLERS, nodes=False) as running, api_of(running) as api:
         api.make_default_account("default")
-        for document in yaml.safe_load_all(RBAC.read_text()):
+        for document in (item for path in RBAC for item in yaml.safe_load_all(path.read_text())):
             api.apply(document)
-        yield running
+        with DryRuns(running):  # installs upstream's CRDs
+            yield running
 
 
 @pytest.fixture
