@@ -19,6 +19,7 @@ from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.flows.install import Install as Functions
+from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.manifests.files.loading import load_manifests
@@ -83,8 +84,9 @@ class LiveInstall:
         """By the code of the schedule function, with its own adapters."""
         names = ResourceNames("state", "capacity", "install", "bus", "queue")
         context = Functions("schedule", Settings((self.settings,)), names).context(self.settings)
-        supply = read_supply(self.settings, context)
-        snapshot = priced_snapshot(self.settings, read_inputs(self.settings, context), supply, context).snapshot
+        settings = listed_settings(self.settings, context, KnownManifests())
+        supply = read_supply(settings, context)
+        snapshot = priced_snapshot(settings, read_inputs(settings, context), supply, context).snapshot
         return snapshot, plan(snapshot)
 
     def says(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:

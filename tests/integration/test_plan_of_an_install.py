@@ -19,6 +19,7 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
+from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
@@ -58,6 +59,22 @@ def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> Non
     snapshot, third = live.decided()
     assert kind.name not in {item.launch.instance_type for item in third.node_claims}
     assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(third, 0, Money(snapshot)))
+
+
+def test_manifests_are_those_of_the_cluster_where_its_functions_read_them(live: LiveInstall) -> None:
+    roles = AllowedResources(node_roles=tuple(item.spec.role for item in live.settings.manifests.node_classes))
+    pool, node_class = json.loads((live.folder / "pools.json").read_text())["items"]
+    foreign = {**node_class, "metadata": {"name": "foreign"}, "spec": {**node_class["spec"], "role": "of-another"}}
+    for item in (pool, node_class):
+        live.http.api.apply(item)
+    live.settings = msgspec.structs.replace(
+        live.settings, manifests=type(live.settings.manifests)(), live_manifests=True, allowed=roles
+    )
+    snapshot, decided = live.decided()
+    assert decided.node_claims
+    live.http.api.apply(foreign)  # is left out
+    live.http.api.apply({**pool, "metadata": {"name": "wrong"}, "spec": {**pool["spec"], "weight": "heavy"}})
+    assert without_times(live.says("plan", "--cluster", "blue")) == without_times(document(decided, 0, Money(snapshot)))
 
 
 def test_claims_on_their_way_are_waited_for(live: LiveInstall) -> None:

@@ -17,6 +17,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files
+from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs import learned_file
@@ -202,9 +203,13 @@ def _snapshot_without_install(
 
 
 def _own_manifests(cluster_inputs: ClusterInputs, sources: Sources, *, lax_budgets: bool) -> Manifests:
-    """The manifests that the install was deployed with and decides by, else those of the cluster."""
-    if cluster_inputs.installed is not None and cluster_inputs.installed.settings is not None:
-        return cluster_inputs.installed.settings.manifests
+    """The manifests that the install decides by, else those of the cluster."""
+    installed = cluster_inputs.installed.settings if cluster_inputs.installed is not None else None
+    if installed is not None and not installed.live_manifests:
+        return installed.manifests
+    if installed is not None:  # as its functions read them: what is wrong is left out
+        found = own_objects(document.data for document in cluster_inputs.state.manifests)
+        return live_manifests(check_live_object(item, installed.allowed) for item in found).manifests
     return _manifests_in_cluster(cluster_inputs, sources, lax_budgets=lax_budgets)
 
 
