@@ -93,7 +93,7 @@ class LiveInstall:
         config = str(self.folder / "config")
         got = run([*command.split(), "--kubeconfig", config, "-o", "json", *arguments])
         printed = self._capsys.readouterr()
-        assert (got, printed.err) == (code, ""), printed.err
+        assert (got, printed.err) == (code, ""), printed.err or printed.out[:3000]
         return dict(json.loads(printed.out))
 
     def in_flight(self, planned: PlannedClaim, snapshot: Snapshot) -> None:

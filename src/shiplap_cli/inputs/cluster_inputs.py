@@ -92,7 +92,8 @@ def read_cluster_inputs(
         cluster = replace(cluster, region=region.name)
         return ClusterInputs(state, cluster, False, region.given, region.assumed, installed=installed)
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
-    own = own_manifests and (installed is None or installed.settings is None)
+    deployed = installed.settings if installed is not None else None
+    own = own_manifests and (deployed is None or deployed.live_manifests)
     found = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:
