@@ -19,9 +19,12 @@ def live(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 @pytest.fixture
 def own_logger() -> Iterator[None]:
-    """Restores the logger `shiplap`: Powertools leaves marks on it, which the next install would take for its own."""
+    """A new logger `shiplap`: Powertools leaves marks on it, which the next install would take for its own."""
     logger = logging.getLogger("shiplap")
     before = logger.__dict__ | {"handlers": logger.handlers[:]}
+    for mark in logger.__dict__.keys() - logging.Logger("").__dict__.keys():
+        delattr(logger, mark)
+    logger.handlers = []
     yield
     logger.__dict__.clear()
     logger.__dict__.update(before)
