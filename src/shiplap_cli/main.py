@@ -173,11 +173,11 @@ def _invoke(name: str, arguments: list[str]) -> int:
 def application(name: str) -> typer.Typer:
     """The command as Typer knows it."""
     module, attribute, _ = COMMANDS[name]
-    found = getattr(importlib.import_module(module), attribute)
-    if isinstance(found, typer.Typer):
-        return found
+    target = getattr(importlib.import_module(module), attribute)
+    if isinstance(target, typer.Typer):
+        return target
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    application.command(name=name)(found)
+    application.command(name=name)(target)
     return application
 
 

@@ -356,6 +356,6 @@ def _checked_observations(entry: LearnedCapacity, source: Path) -> Sequence[Obse
     key = (entry.ami, entry.instance_type, entry.kubelet_hash)
     for each in entry.recent:
         if (each.ami, each.instance_type, each.kubelet_hash) != key:
-            found = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
-            raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {found}")
+            named = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
+            raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {named}")
     return entry.recent

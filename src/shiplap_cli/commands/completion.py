@@ -31,17 +31,17 @@ def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")
 
     Example: shiplap completion fish > ~/.config/fish/completions/shiplap.fish
     """
-    found = commands()
-    sys.stdout.write(_fish_script(found) if shell is Shell.FISH else _bash_script(found, zsh=shell is Shell.ZSH))
+    tree = commands()
+    sys.stdout.write(_fish_script(tree) if shell is Shell.FISH else _bash_script(tree, zsh=shell is Shell.ZSH))
     return 0
 
 
-def _bash_script(found: Sequence[CliCommand], *, zsh: bool) -> str:
+def _bash_script(tree: Sequence[CliCommand], *, zsh: bool) -> str:
     """A bash function; zsh understands it by bashcompinit. What is no option completes to files."""
-    cases = [f"    {pattern}) words={shlex.quote(words)} ;;" for pattern, words in _words_after(found)]
+    cases = [f"    {pattern}) words={shlex.quote(words)} ;;" for pattern, words in _words_after(tree)]
     values = [
         f"    {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(' '.join(parameter.choices))} ;;"
-        for command in found
+        for command in tree
         for parameter in command.parameters
         if parameter.choices
         for name in parameter.names
@@ -68,15 +68,15 @@ def _bash_script(found: Sequence[CliCommand], *, zsh: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _words_after(found: Sequence[CliCommand]) -> list[tuple[str, str]]:
+def _words_after(tree: Sequence[CliCommand]) -> list[tuple[str, str]]:
     """The words that may follow a command line so far: a shell pattern and the words."""
-    firsts = sorted({command.name.partition(" ")[0] for command in found})
+    firsts = sorted({command.name.partition(" ")[0] for command in tree})
     result = [("''", " ".join([*firsts, "--help", "--version"]))]
     for first in firsts:
-        inner = sorted(command.name.partition(" ")[2] for command in found if command.name.startswith(f"{first} "))
+        inner = sorted(command.name.partition(" ")[2] for command in tree if command.name.startswith(f"{first} "))
         if inner:
             result.append((shlex.quote(first), " ".join([*inner, "--help"])))
-    result += [(f"{shlex.quote(item.name)}|{shlex.quote(item.name)}' '*", " ".join(_options(item))) for item in found]
+    result += [(f"{shlex.quote(item.name)}|{shlex.quote(item.name)}' '*", " ".join(_options(item))) for item in tree]
     return result
 
 
@@ -84,18 +84,18 @@ def _options(command: CliCommand) -> list[str]:
     return [*(name for parameter in command.parameters for name in parameter.names), "--help"]
 
 
-def _fish_script(found: Sequence[CliCommand]) -> str:
+def _fish_script(tree: Sequence[CliCommand]) -> str:
     lines = ["complete -c shiplap -f -n __fish_use_subcommand -l version -d 'Print the version.'"]
-    told = set()
-    for command in found:
+    described = set()
+    for command in tree:
         first, _, second = command.name.partition(" ")
-        if first not in told:
-            told.add(first)
+        if first not in described:
+            described.add(first)
             summary = "" if second else command.help.partition("\n")[0]
             lines.append(f"complete -c shiplap -f -n __fish_use_subcommand -a {first} -d {_quoted(summary)}")
         seen = f"__fish_seen_subcommand_from {first}"
         if second:
-            others = " ".join(other.name.partition(" ")[2] for other in found if other.name.startswith(f"{first} "))
+            others = " ".join(other.name.partition(" ")[2] for other in tree if other.name.startswith(f"{first} "))
             condition = _quoted(f"{seen}; and not __fish_seen_subcommand_from {others}")
             lines.append(
                 f"complete -c shiplap -f -n {condition} -a {second} -d {_quoted(command.help.partition(chr(10))[0])}"

@@ -123,12 +123,12 @@ def claim(
     decision = _read_decision(record, sources, options)
     names = [each.name for each in decision.plan.node_claims]
     if name in names:
-        found = decision.plan.node_claims[names.index(name)]
-        account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(found)
+        planned = decision.plan.node_claims[names.index(name)]
+        account = ClaimAccounts(compile_snapshot(decision.snapshot)).of(planned)
         money = Money(decision.snapshot)
-        page = Group(claim_page(found, account, money), *decision.lines)
-        written = _document({"claim": found, "account": account}, decision.inputs)
-        written["claim"]["launch"]["priceEstimated"] = money.of_launch(found).estimated
+        page = Group(claim_page(planned, account, money), *decision.lines)
+        written = _document({"claim": planned, "account": account}, decision.inputs)
+        written["claim"]["launch"]["priceEstimated"] = money.of_launch(planned).estimated
         emit(written, output, lambda: page)
         return 0
     now = _present_state(name, decision.inputs)

@@ -74,7 +74,7 @@ def instance_types(
         reserved_enis=reserved_enis,
         cni=VpcCni(prefix_delegation, custom_networking, cni_max_eni, _version(cni_version)) if departs else None,
     )
-    found = resolve(
+    types = resolve(
         embedded.load(region),
         _node_class(nodeclass),
         setting,
@@ -82,7 +82,7 @@ def instance_types(
         learned=() if capacity is None else learned_file.read_learned(capacity),
         unavailable=(),
     )
-    chosen = _matching(found, names or [])
+    chosen = _matching(types, names or [])
     emit({kind.name: _yield(kind) for kind in chosen}, output, lambda: _table(chosen))
 
 
@@ -102,16 +102,16 @@ def _version(text: str) -> str:
     return text
 
 
-def _matching(found: Sequence[InstanceType], patterns: Iterable[str]) -> list[InstanceType]:
+def _matching(types: Sequence[InstanceType], patterns: Iterable[str]) -> list[InstanceType]:
     """The types that match any pattern, in the order of their names; all without patterns."""
     patterns = list(patterns)
     for pattern in patterns:
-        if not any(fnmatchcase(kind.name, pattern) for kind in found):
-            near = get_close_matches(pattern, [kind.name for kind in found], n=3)
+        if not any(fnmatchcase(kind.name, pattern) for kind in types):
+            near = get_close_matches(pattern, [kind.name for kind in types], n=3)
             hint = f"did you mean {', '.join(near)}?" if near else "patterns such as 'c7i.*' match by name"
-            reason = f"{pattern!r} matches none of the {len(found)} that can be launched; {hint}"
+            reason = f"{pattern!r} matches none of the {len(types)} that can be launched; {hint}"
             raise InvalidInput("instance type", reason)
-    return [kind for kind in found if not patterns or any(fnmatchcase(kind.name, each) for each in patterns)]
+    return [kind for kind in types if not patterns or any(fnmatchcase(kind.name, each) for each in patterns)]
 
 
 def _yield(kind: InstanceType) -> _NodeYield:

@@ -146,8 +146,8 @@ def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
 
 
 def _attributes(sqs: Any, url: str) -> dict[str, str]:
-    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]).get("Attributes", {})
-    return found
+    attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]).get("Attributes", {})
+    return attributes
 
 
 def quotas(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
@@ -210,18 +210,18 @@ def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iter
     """Whether another install launches nodes in the cluster, by the tags of its instances."""
     report, alive = CheckReporter("installs"), {"Name": "instance-state-name", "Values": ["pending", "running"]}
     pages = client("ec2").get_paginator("describe_instances").paginate(Filters=[*tags.owned_by(cluster), alive])
-    found = Counter(
+    counts = Counter(
         tags.read(item.get("Tags", [])).get(tags.INSTALL, "")
         for page in pages
         for reservation in page["Reservations"]
         for item in reservation["Instances"]
     )
-    ours = found.pop(deployment.install, 0)
-    old = found.pop("", 0)
-    for other, count in sorted(found.items()):
+    ours = counts.pop(deployment.install, 0)
+    old = counts.pop("", 0)
+    for other, count in sorted(counts.items()):
         fix = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
         yield report.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", fix)
-    if not found:
+    if not counts:
         says = f"{ours} instances of {deployment.install}, none of another install"
         yield report.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
 

@@ -75,14 +75,14 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidInput(str(manifest), f"the RBAC manifest cannot be read: {error}") from error
     rules = [rule for document in documents if document.kind == "ClusterRole" for rule in document.rules]
-    found = {
+    permissions = {
         RbacPermission(verb, group, resource)
         for rule in rules
         for verb in rule.verbs
         for group in rule.api_groups
         for resource in rule.resources
     }
-    return tuple(sorted(found))
+    return tuple(sorted(permissions))
 
 
 def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
@@ -125,14 +125,14 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether the cluster is there, lets access entries in, can be reached, and lets each function in."""
-    found, findings = describe_cluster(client, cluster)
+    described, findings = describe_cluster(client, cluster)
     yield from findings
-    if found is None:
+    if described is None:
         return
     network = _network_of(client, deployment, cluster)
     schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions[f"schedule{network}"])
-    yield endpoint(cluster, found.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
-    entries = authentication(cluster, found)
+    yield endpoint(cluster, described.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
+    entries = authentication(cluster, described)
     if entries.verdict is CheckVerdict.FAILED:
         yield entries
         return
@@ -163,9 +163,9 @@ def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | 
     return found, [report.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
 
 
-def authentication(cluster: str, found: Mapping[str, Any]) -> CheckResult:
+def authentication(cluster: str, described: Mapping[str, Any]) -> CheckResult:
     """Whether a cluster knows access entries."""
-    report, mode = CheckReporter("access"), found.get("accessConfig", {}).get("authenticationMode", "API")
+    report, mode = CheckReporter("access"), described.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
         fix = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
         return report.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", fix)
@@ -215,13 +215,13 @@ def _access_entry(client: Client, deployment: Deployment, cluster: str, name: st
 
 def node_access_entries(client: Client, known: Sequence[ClusterStatus]) -> Iterator[CheckResult]:
     """Whether the roles of nodes, by the instance profiles last inspected, enter as nodes of their system."""
-    found = {
+    types = {
         (cluster.cluster, status.instance_profile, FAMILIES[status.family].os)
         for cluster in known
         for status in cluster.node_classes
         if status.instance_profile and status.family in FAMILIES
     }
-    for cluster, profile, system in sorted(found):
+    for cluster, profile, system in sorted(types):
         yield node_access_entry(client, cluster, role_of_profile(client, profile), system)
 
 
@@ -254,15 +254,15 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
     if "audit" not in deployment.functions:
         yield report.ok(cluster, "is not used")
         return
-    found = answer_or_none(
+    answer = answer_or_none(
         lambda: client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
     )
-    if found is None:
+    if answer is None:
         fix = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
         yield report.warning(cluster, f"there is no log group {group}", fix)
         return
     function = deployment.functions["audit"]
-    if any(f":function:{function}" in item["destinationArn"] for item in found):
+    if any(f":function:{function}" in item["destinationArn"] for item in answer):
         yield report.ok(cluster, f"reaches {function}")
     else:
         yield report.warning(

@@ -173,12 +173,12 @@ def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
     from shiplap.aws.failures import FAILURES  # noqa: PLC0415
 
     try:
-        (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        (described,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
             raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region") from error
         raise AwsError(f"could not look up stack {stack}: {error}") from error
-    outputs = {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}
+    outputs = {item["OutputKey"]: item["OutputValue"] for item in described.get("Outputs", ())}
     if "Bucket" not in outputs or not any(re.fullmatch("Schedule.*Function", name) for name in outputs):
         raise InvalidInput("--stack", f"stack {stack!r} is not an install of Shiplap")
     return outputs
@@ -208,17 +208,17 @@ class _Clock:
         return time.time()
 
 
-def _counts_by_verdict(found: Sequence[Any]) -> dict[str, int]:
-    return {verdict: sum(item.verdict == verdict for item in found) for verdict in _STYLES}
+def _counts_by_verdict(results: Sequence[Any]) -> dict[str, int]:
+    return {verdict: sum(item.verdict == verdict for item in results) for verdict in _STYLES}
 
 
-def _table(found: Sequence[Any]) -> Table:
+def _table(results: Sequence[Any]) -> Table:
     rows = (
         (
             Text(str(item.verdict), style=_STYLES[item.verdict]),
             item.check,
             *map(Text, (item.subject, item.says, item.fix)),
         )
-        for item in found
+        for item in results
     )
     return plain_table("", "check", "what", "found", "fix", rows=rows)

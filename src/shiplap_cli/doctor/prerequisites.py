@@ -233,12 +233,12 @@ def endpoints_of(clusters: Sequence[PlannedCluster]) -> tuple[str, ...]:
 
 def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
     """Whether the subnets exist, and functions in them have a way to the services that they ask."""
-    found = _subnets(client, subnets)
-    if len({item["VpcId"] for item in found}) > 1:
+    described = _subnets(client, subnets)
+    if len({item["VpcId"] for item in described}) > 1:
         fix = "name subnets of one VPC in `vpc`"
         yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", fix)
         return
-    yield from account_checks.egress(client, _vpc(found), subnets, endpoints)
+    yield from account_checks.egress(client, _vpc(described), subnets, endpoints)
 
 
 def _subnets(client: Client, names: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -251,21 +251,21 @@ def _vpc(subnets: Sequence[Mapping[str, Any]]) -> str:
 
 def control_plane(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     """Whether EKS knows the cluster, takes access entries, and lets the functions reach its endpoint."""
-    found, findings = cluster_checks.describe_cluster(client, cluster.name)
+    described, findings = cluster_checks.describe_cluster(client, cluster.name)
     yield from findings
-    if found is None:
+    if described is None:
         return
     inside = {"SubnetIds": list(cluster.subnets), "VpcId": _vpc(_subnets(client, cluster.subnets))}
-    yield cluster_checks.endpoint(cluster.name, found.get("resourcesVpcConfig", {}), inside)
+    yield cluster_checks.endpoint(cluster.name, described.get("resourcesVpcConfig", {}), inside)
     if cluster.access_entry:
-        yield cluster_checks.authentication(cluster.name, found)
+        yield cluster_checks.authentication(cluster.name, described)
 
 
 def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     """Whether the cluster's security groups admit the functions' on port 443, where they meet inside the VPC."""
     report = CheckReporter("ingress")
-    found, _ = cluster_checks.describe_cluster(client, cluster.name)
-    config = (found or {}).get("resourcesVpcConfig", {})
+    described, _ = cluster_checks.describe_cluster(client, cluster.name)
+    config = (described or {}).get("resourcesVpcConfig", {})
     if not cluster.subnets or not config.get("endpointPrivateAccess"):
         return
     names = [name for name in (config.get("clusterSecurityGroupId"), *config.get("securityGroupIds", ())) if name]

@@ -34,7 +34,7 @@ class HistoryEntry(Printed, frozen=True):
     record: str = ""
 
 
-def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> Iterator[str]:
+def launch_reasons(claim: NodeClaim, decided: PlannedClaim | Recorded | None) -> Iterator[str]:
     """The alternatives that were weighed, from the record where there is one."""
     if claim.plan.pods:
         yield f"for {', '.join(pod.key for pod in claim.plan.pods[:5])}" + (
@@ -43,19 +43,19 @@ def launch_reasons(claim: NodeClaim, found: PlannedClaim | Recorded | None) -> I
     if claim.plan.requests:
         yield "needs " + ", ".join(f"{name} {text}" for name, text in format_resources(claim.plan.requests).items())
     yield from (f"because {reason}" for reason in claim.plan.reasons)
-    if not isinstance(found, Recorded):
+    if not isinstance(decided, Recorded):
         yield "its decision is not among the records that are kept"
         return
-    if isinstance(found.record, SchedulingRecord):
-        planned = next((item for item in found.record.plan.node_claims if item.name == claim.name), None)
+    if isinstance(decided.record, SchedulingRecord):
+        planned = next((item for item in decided.record.plan.node_claims if item.name == claim.name), None)
         if planned is not None:
-            account = ClaimAccounts(compile_snapshot(found.record.snapshot)).of(planned)
+            account = ClaimAccounts(compile_snapshot(decided.record.snapshot)).of(planned)
             yield account.pool
             yield account.types
             yield account.price
             yield from (f"not {cheaper}" for cheaper in account.cheaper)
-    elif isinstance(found.record, DisruptionRecord):
-        for command in found.record.decision.commands:
+    elif isinstance(decided.record, DisruptionRecord):
+        for command in decided.record.decision.commands:
             if command.replacements:
                 yield f"to replace {', '.join(command.nodes)}: {command.detail}"
     if claim.plan.relies_on_estimate:
@@ -275,12 +275,12 @@ class HistoryReader:
                 else ()
             )
             yield HistoryEntry(rfc3339_or_empty(claim.cause.first_event_at), "heard that pods are pending", heard)
-        record_id, found = self._decision_of(claim)
+        record_id, decided = self._decision_of(claim)
         yield HistoryEntry(
             rfc3339_or_empty(claim.created_at),
             f"decided to launch {claim.name} of pool {claim.plan.node_pool}"
             + (f" tier {claim.plan.tier}" if claim.plan.tier else ""),
-            tuple(launch_reasons(claim, found)),
+            tuple(launch_reasons(claim, decided)),
             record_id,
         )
         if claim.instance_id:

@@ -61,10 +61,10 @@ def read_history(options: HistoryOptions, ask: Callable[[HistoryReader], History
         return ask(reader)
 
 
-def require_known(found: History | None, kind: str, name: str, names: Sequence[str]) -> History:
+def require_known(history: History | None, kind: str, name: str, names: Sequence[str]) -> History:
     """The history. Raises InvalidInput, with similar names, when there is none."""
-    if found is not None:
-        return found
+    if history is not None:
+        return history
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(names[:5]) or 'none'}"
     raise InvalidInput(kind, f"the install knows no {kind} {name}; {hint}")

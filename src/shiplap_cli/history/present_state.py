@@ -133,13 +133,13 @@ def _taint_text(taint: Taint) -> str:
 
 def _conditions(node: Node) -> list[str]:
     """Ready, and every other one that is not as it should be."""
-    told = []
+    lines = []
     for each in sorted(node.status.conditions, key=lambda condition: (condition.type != "Ready", condition.type)):
         if each.type == "Ready" or each.status != "False":
             since = f" since {each.last_transition_time}" if each.last_transition_time else ""
             why = ": ".join(filter(None, (each.reason, each.message)))
-            told.append(f"{each.type} is {each.status}{since}" + (f" ({why})" if why else ""))
-    return told
+            lines.append(f"{each.type} is {each.status}{since}" + (f" ({why})" if why else ""))
+    return lines
 
 
 def _disruption(account: NodeAccount, claim: NodeClaim | None, money: Money) -> str:

@@ -40,17 +40,17 @@ def read_claim_rules(path: Path) -> tuple[ClaimRule, ...]:
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document with claimRules, found {len(documents)}")
     document = documents[0]
-    found, problems = decode(document.data, ClaimRules)
-    if found is not None:
-        problems += ((("claimRules", *where), reason) for where, reason in rule_problems(found.claim_rules))
-    if found is None or problems:
+    rules, problems = decode(document.data, ClaimRules)
+    if rules is not None:
+        problems += ((("claimRules", *where), reason) for where, reason in rule_problems(rules.claim_rules))
+    if rules is None or problems:
         raise InvalidManifests(
             [
                 InvalidInput(document.source, reason, field=field_name(where), line=document.line_of(where))
                 for where, reason in problems
             ]
         )
-    return found.claim_rules
+    return rules.claim_rules
 
 
 _FILES = "files"
@@ -94,22 +94,22 @@ def read_cluster_inputs(
     access = dev_access(which.cluster) if which.dev and not asked else access_of(sources.kubeconfig, sources.context)
     deployed = installed.settings if installed is not None else None
     own = own_manifests and (deployed is None or deployed.live_manifests)
-    found = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
+    live = read_live_cluster(access, manifests=own, workloads=bool(cluster.pod_topology_spread.constraints()))
     of_install = installed.settings if installed is not None else None
     if installed is not None and of_install is not None:
         installed.notes.extend(_context_warnings(access.context, access.server, of_install))
-    region = _region(sources, installed, found.state.view.nodes)
+    region = _region(sources, installed, live.state.view.nodes)
     cluster = replace(
         cluster,
-        name=installed.cluster if installed is not None and installed.cluster else found.access.context,
+        name=installed.cluster if installed is not None and installed.cluster else live.access.context,
         region=region.name,
-        endpoint=cluster.endpoint or found.access.server,
-        kubernetes_version=cluster.kubernetes_version or found.kubernetes_version,
+        endpoint=cluster.endpoint or live.access.server,
+        kubernetes_version=cluster.kubernetes_version or live.kubernetes_version,
     )
     # An install's claims are in its table; that its cluster has no NodeClaims to list hides nothing.
     known = installed is not None and installed.state is not None
-    unseen = tuple(permission for permission in found.unseen if not (known and permission.resource == "nodeclaims"))
-    return ClusterInputs(found.state, cluster, True, region.given, region.assumed, unseen, installed)
+    unseen = tuple(permission for permission in live.unseen if not (known and permission.resource == "nodeclaims"))
+    return ClusterInputs(live.state, cluster, True, region.given, region.assumed, unseen, installed)
 
 
 class _Region(msgspec.Struct, frozen=True):
@@ -125,11 +125,11 @@ def _region(sources: Sources, installed: InstalledCluster | None, nodes: Iterabl
         return _Region(sources.region, given=True)
     if installed is not None and installed.settings is not None:
         return _Region(installed.settings.region, given=True)
-    found = regions_of(nodes)
-    if not found:
+    regions = regions_of(nodes)
+    if not regions:
         default = embedded.DEFAULT_REGION
         return _Region(default, assumed=f"no node says its Region: {default} is assumed; --region gives another")
-    first, *others = found
+    first, *others = regions
     several = f"nodes are of {first} and {' and '.join(others)}: {first} is assumed for all; --region gives another"
     return _Region(first, assumed=several if others else "")
 

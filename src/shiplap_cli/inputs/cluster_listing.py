@@ -247,21 +247,21 @@ class _Lister:
     def survey(self, *, manifests: bool, workloads: bool) -> ClusterListing:
         version = self._version()  # alone and first: an unreachable server or a refused credential is one error
         of_manifests = _MANIFESTS if manifests else ()
-        found = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
+        listed = self._list_each((*_ALWAYS, *of_manifests, _NODE_CLAIMS))
         self._require_pods()
-        pods, nodes = found["pods"], found["nodes"]
+        pods, nodes = listed["pods"], listed["nodes"]
         wanted: list[ListedResource] = list(_WORKLOADS if workloads else ())
         wanted += _STORAGE if needs_storage_objects(pods, nodes) else ()
         wanted += (_NAMESPACES,) if needs_namespaces(pods) else ()
-        found |= self._list_each(wanted)
+        listed |= self._list_each(wanted)
         scalables: tuple[Scalable, ...] = ()
-        if found.get("capacity_buffers"):
+        if listed.get("capacity_buffers"):
             scalables = tuple(item for kind in _SCALABLES for item in self._list_permitted(kind))
         view = ClusterView(scalables=scalables, unreadable=tuple(sorted(self._unreadable)))
         return ClusterListing(
-            view=replace(view, **{field: items for field, items in found.items() if field in view.__struct_fields__}),
-            manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in found[kind.field]),
-            node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in found["node_claims"]),
+            view=replace(view, **{field: items for field, items in listed.items() if field in view.__struct_fields__}),
+            manifests=tuple(_with_kind(kind, item) for kind in of_manifests for item in listed[kind.field]),
+            node_claims=tuple(_with_kind(_NODE_CLAIMS, item) for item in listed["node_claims"]),
             kubernetes_version=version,
             unseen=tuple(sorted(set(self._unseen))),
         )
@@ -269,15 +269,15 @@ class _Lister:
     def _version(self) -> str:
         """Anybody may ask for the version; a server that does not say it is no reason to stop."""
         try:
-            found = msgspec.json.decode(self._transport.get("/version"), type=_Version)
+            version = msgspec.json.decode(self._transport.get("/version"), type=_Version)
         except (ObjectNotFound, msgspec.DecodeError):
             return ""
         except ClusterDenied as error:
             if error.status == 401:
                 raise
             return ""
-        minor = "".join(letter for letter in found.minor if letter.isdigit())  # EKS says `34+`
-        return f"{found.major}.{minor}" if minor else ""
+        minor = "".join(letter for letter in version.minor if letter.isdigit())  # EKS says `34+`
+        return f"{version.major}.{minor}" if minor else ""
 
     def _list_each(self, kinds: Sequence[ListedResource]) -> dict[str, Any]:
         """Each kind's items by field; lists wait for the network side by side."""

@@ -103,10 +103,10 @@ class ExecCredential:
 
     def client(self) -> Pem | None:
         """The certificate and key that the plugin gives, if it does. Raises InvalidInput."""
-        found = self._status()
-        if not found.client_certificate_data:
+        status = self._status()
+        if not status.client_certificate_data:
             return None
-        return Pem(found.client_certificate_data, found.client_key_data)
+        return Pem(status.client_certificate_data, status.client_key_data)
 
     def _status(self) -> _Status:
         if self._known is None:
@@ -163,14 +163,14 @@ class ExecCredential:
 
     def _checked(self, printed: bytes, shown: str) -> _Status:
         try:
-            found = msgspec.json.decode(printed, type=_ExecCredential)
+            credential = msgspec.json.decode(printed, type=_ExecCredential)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._refusal(f"`{shown}` did not print an ExecCredential: {error}") from error
         wanted = self._plugin.api_version
-        if found.kind != "ExecCredential" or (wanted and found.api_version != wanted):
-            got = f"{found.kind or 'nothing'} of {found.api_version or 'no version'}"
+        if credential.kind != "ExecCredential" or (wanted and credential.api_version != wanted):
+            got = f"{credential.kind or 'nothing'} of {credential.api_version or 'no version'}"
             raise self._refusal(f"`{shown}` printed {got}, not an ExecCredential of {wanted or _GROUP + 'v1'}")
-        status = found.status
+        status = credential.status
         if status is None or not (status.token or (status.client_certificate_data and status.client_key_data)):
             raise self._refusal(f"`{shown}` printed an ExecCredential without a token or a certificate with its key")
         if status.expiration_timestamp:

@@ -235,15 +235,15 @@ def _catalog(region: str) -> Catalog:
         region, ec2=client("ec2", region), price_list=lambda endpoint: client("pricing", endpoint), clock=time.time
     )
     with progress(f"asking AWS for the instance types and prices of {region}; kept for an hour"):
-        found = source.fetch(known)
+        catalog = source.fetch(known)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f"{file.name}.{os.getpid()}")
-        draft.write_bytes(encode(found))
+        draft.write_bytes(encode(catalog))
         draft.replace(file)
     except OSError:
         pass  # a folder that cannot be written to: the next command asks again
-    return found
+    return catalog
 
 
 def _account() -> str:

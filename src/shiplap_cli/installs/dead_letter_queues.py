@@ -36,20 +36,20 @@ def depth(queue: str) -> tuple[int, int]:
         "ApproximateNumberOfMessagesNotVisible",
     ]
     with store_errors(f"look at {queue}"):
-        found: Any = client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
-    waiting, later, held = (int(found.get("Attributes", {}).get(name, 0)) for name in names)
+        answer: Any = client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
+    waiting, later, held = (int(answer.get("Attributes", {}).get(name, 0)) for name in names)
     return waiting + later, held
 
 
 def peek(queue: str) -> list[DeadLetter]:
     """Some of the messages, which are given back at once. Raises StoreError."""
-    found = list(_received(queue, _MOST_REQUESTS))
-    for dead_letter in found:
+    letters = list(_received(queue, _MOST_REQUESTS))
+    for dead_letter in letters:
         with store_errors(f"give back a message of {queue}"):
             client("sqs").change_message_visibility(
                 QueueUrl=queue, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0
             )
-    return found
+    return letters
 
 
 def redrive(dead: str, queue: str) -> tuple[int, int]:

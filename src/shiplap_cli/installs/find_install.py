@@ -74,10 +74,10 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         Raises:
             InvalidInput: it is not known.
         """
-        found = self.outputs.get(name, "")
-        if not found:
+        value = self.outputs.get(name, "")
+        if not value:
             raise InvalidInput("--stack", f"the output {name} is not known; name the install's stack, not its bucket")
-        return found
+        return value
 
     def state(self) -> StateStore:
         """Its table `state`. Raises InvalidInput: its name is not known."""
@@ -132,9 +132,9 @@ def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
     if dev:
         from shiplap_lab.dev.dev_session import find_session as running  # noqa: PLC0415 - not for those who ask a live install
 
-        found = running()
-        os.environ.update(found.environment)
-        return DeployedInstall(found.bucket, _outputs(stack) or {})
+        session = running()
+        os.environ.update(session.environment)
+        return DeployedInstall(session.bucket, _outputs(stack) or {})
     if bucket:
         return DeployedInstall(bucket)
     outputs = _outputs(stack)
@@ -199,9 +199,9 @@ def _outputs(stack: str) -> dict[str, str] | None:
     from shiplap.aws.failures import FAILURES  # noqa: PLC0415
 
     try:
-        (found,) = aws_client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        (described,) = aws_client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except FAILURES as error:
         if isinstance(error, ClientError) and "does not exist" in str(error):
             return None
         raise AwsError(f"could not look up stack {stack}: {error}") from error
-    return {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", ())}
+    return {item["OutputKey"]: item["OutputValue"] for item in described.get("Outputs", ())}

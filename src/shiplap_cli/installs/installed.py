@@ -275,9 +275,9 @@ def settings_of(install: DeployedInstall) -> Settings:
 
     with aws_errors(f"look up the layers of {function}"):
         client = aws_client("lambda")
-        found = client.get_function_configuration(FunctionName=function, Qualifier=_ALIAS)
+        answer = client.get_function_configuration(FunctionName=function, Qualifier=_ALIAS)
     # The settings are by far the smallest layer.
-    for layer in sorted(found.get("Layers", ()), key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):
+    for layer in sorted(answer.get("Layers", ()), key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):
         with aws_errors(f"look up layer {layer['Arn']}"):
             version = client.get_layer_version_by_arn(Arn=layer["Arn"])
         document = _document(_content(version))

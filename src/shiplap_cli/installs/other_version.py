@@ -84,8 +84,8 @@ def decide_with(where: Path, document: bytes) -> OtherDecision:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise InvalidInput(_OPTION, f"the version of {where} fails: {last or f'exit code {done.returncode}'}")
     try:
-        found = _ANSWER.decode(done.stdout)
-        return OtherDecision(found.version, base64.b64decode(found.written, validate=True), found.problem)
+        answer = _ANSWER.decode(done.stdout)
+        return OtherDecision(answer.version, base64.b64decode(answer.written, validate=True), answer.problem)
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidInput(_OPTION, f"the version of {where} gives no answer that can be read: {error}") from error
 

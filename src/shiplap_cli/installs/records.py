@@ -51,13 +51,13 @@ def _read_document(name: str, install: Callable[[], DeployedInstall]) -> bytes:
 def _full_id(tail: str, bucket: str) -> str:
     """The id that ends so."""
     try:
-        found = DeployedInstall(bucket).records().named(tail)
+        ids = DeployedInstall(bucket).records().named(tail)
     except StoreError as error:
         raise InvalidInput(tail, with_hint(error)) from error
-    if len(found) != 1:
-        several = f"is the end of {', '.join(found)}; name one in full"
-        raise InvalidInput(tail, several if found else f"no record in s3://{bucket}/records/ ends so, and no such file")
-    return found[0]
+    if len(ids) != 1:
+        several = f"is the end of {', '.join(ids)}; name one in full"
+        raise InvalidInput(tail, several if ids else f"no record in s3://{bucket}/records/ ends so, and no such file")
+    return ids[0]
 
 
 def _fetch(bucket: str, record_id: str, name: str) -> bytes:

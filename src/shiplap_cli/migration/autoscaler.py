@@ -114,15 +114,15 @@ def _priorities(document: Document) -> tuple[tuple[int, tuple[str, ...]], ...]:
     text = (document.data.get("data") or {}).get("priorities", "")
     where = f"{document.source}: {document.name}: data.priorities"
     (inner,) = read_text(where, text) or (None,)
-    found: list[tuple[int, tuple[str, ...]]] = []
+    priorities: list[tuple[int, tuple[str, ...]]] = []
     for number, patterns in (inner.data if inner is not None else {}).items():
         try:
-            found.append((int(number), tuple(re.compile(pattern).pattern for pattern in patterns)))
+            priorities.append((int(number), tuple(re.compile(pattern).pattern for pattern in patterns)))
         except (ValueError, TypeError, re.error) as error:
             raise InvalidInput(
                 where, f"{number}: expected a number with a list of regular expressions: {error}"
             ) from error
-    return tuple(sorted(found, reverse=True))
+    return tuple(sorted(priorities, reverse=True))
 
 
 def _apply(settings: AutoscalerSettings, name: str, value: str, collector: FindingCollector) -> AutoscalerSettings:

@@ -246,8 +246,8 @@ def _reference(pool: _Pool) -> str:
 def _mapping(body: dict[str, Any], *path: str) -> dict[str, Any]:
     """The mapping at this path, made where there is none; what is something else is left to validation."""
     for key in path:
-        found = body.get(key)
-        if not isinstance(found, dict):
-            found = body[key] = {}
-        body = found
+        value = body.get(key)
+        if not isinstance(value, dict):
+            value = body[key] = {}
+        body = value
     return body

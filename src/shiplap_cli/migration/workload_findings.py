@@ -120,14 +120,14 @@ def _is_node_bound(pod: Pod) -> bool:
 
 def with_local_storage(documents: Iterable[Document]) -> frozenset[str]:
     """`namespace/name` of the Pods among objects that keep data on their node: emptyDir not in memory, or hostPath."""
-    found = set()
+    local = set()
     for document in documents:
         spec = document.data.get("spec")
         volumes = spec.get("volumes") if document.data.get("kind") == "Pod" and isinstance(spec, dict) else None
         if any(map(_keeps_data, volumes if isinstance(volumes, list) else ())):
             metadata = document.data.get("metadata") or {}
-            found.add(namespaced_name(metadata.get("namespace") or "", metadata.get("name", "")))
-    return frozenset(found)
+            local.add(namespaced_name(metadata.get("namespace") or "", metadata.get("name", "")))
+    return frozenset(local)
 
 
 def _keeps_data(volume: Any) -> bool:

@@ -157,10 +157,10 @@ class ObservedFacts:
 
 def _launches(claims: Iterable[NodeClaim]) -> dict[str, list[NodeClaim]]:
     """Claims by the token of their launch, the oldest launch first."""
-    found: dict[str, list[NodeClaim]] = {}
+    by_launch: dict[str, list[NodeClaim]] = {}
     for claim in sorted(claims, key=_age):
-        found.setdefault(claim.launch.token, []).append(claim)
-    return found
+        by_launch.setdefault(claim.launch.token, []).append(claim)
+    return by_launch
 
 
 def _age(claim: NodeClaim) -> tuple[float, str]:

@@ -110,8 +110,8 @@ def _bootstrap(script: str, family: str) -> NodeRegistration:
         name = re.search(r"-EKSClusterName '?([^'\s]+)", script)
         arguments = re.search(r"-KubeletExtraArgs '([^']*)'", script)
         cluster, flags = name[1] if name else "", arguments[1] if arguments else ""
-    found = _of_flags(flags)
-    return msgspec.structs.replace(found, family=family, cluster=cluster)
+    parsed = _of_flags(flags)
+    return msgspec.structs.replace(parsed, family=family, cluster=cluster)
 
 
 def _of_flags(flags: str) -> NodeRegistration:

@@ -85,13 +85,13 @@ class CatalogHardware:
         pods = kubelet.max_pods or max_pods(kind, family, kubelet, CapacitySetting(region=machine.region))
         if kubelet.pods_per_core and family.pods_per_core:
             pods = min(pods, kubelet.pods_per_core * kind.v_cpu_info.default_v_cpus)
-        found = described_capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
-        found[MEMORY] = self._memory(kind, machine.ami)
-        found[EPHEMERAL_STORAGE] = found[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
+        capacity = described_capacity(kind, family, spec, pods=pods, overhead_percent=0.0)
+        capacity[MEMORY] = self._memory(kind, machine.ami)
+        capacity[EPHEMERAL_STORAGE] = capacity[EPHEMERAL_STORAGE] * 999 // 1000  # the file system's own share
         counted = eni_limited_pods(kind) if family.eni_limited_overhead else pods
-        kept = overhead(found, kind.v_cpu_info.default_v_cpus, counted, kubelet)
-        allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in found.items()}
-        return NodeResources(found, allocatable, architecture(kind), family.os)
+        kept = overhead(capacity, kind.v_cpu_info.default_v_cpus, counted, kubelet)
+        allocatable = {resource: max(0, amount - kept.get(resource, 0)) for resource, amount in capacity.items()}
+        return NodeResources(capacity, allocatable, architecture(kind), family.os)
 
 
 class Delays(msgspec.Struct, frozen=True):

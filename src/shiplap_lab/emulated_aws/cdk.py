@@ -27,9 +27,9 @@ def executable() -> Path:
         wheel = Path(package.origin).parent / "bin" / "node"
         if wheel.exists():
             return wheel
-    found = shutil.which("node")
-    if found:
-        return Path(found)
+    node = shutil.which("node")
+    if node:
+        return Path(node)
     raise ShiplapError("Node.js is needed to deploy the stack; install it, or run `make setup`")
 
 

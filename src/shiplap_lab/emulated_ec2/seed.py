@@ -68,12 +68,12 @@ def release_images(alias: str, kubernetes_version: str) -> tuple[PublishedImage,
     for variant in ami_variants(alias, kubernetes_version):
         arch = next(values[0] for key, _, values in variant.requirements if key == labels.ARCH)
         by_parameter[variant.parameter] = arch
-    found = []
+    images = []
     for number, (parameter, arch) in enumerate(by_parameter.items(), 1):
         name = parameter.removesuffix("/image_id").rpartition("/aws/service/")[2].replace("/", "-")
         image_id = f"ami-{_digits(alias + kubernetes_version)}{number:02x}"
-        found.append(PublishedImage(EmulatedImage(image_id, name, _MACHINES[arch], _RELEASED_AT), (parameter,)))
-    return tuple(found)
+        images.append(PublishedImage(EmulatedImage(image_id, name, _MACHINES[arch], _RELEASED_AT), (parameter,)))
+    return tuple(images)
 
 
 def _digits(text: str) -> str:

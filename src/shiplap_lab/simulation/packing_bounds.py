@@ -83,9 +83,9 @@ def _rows(template: NodeClaimTemplate) -> list[list[float]]:
     """What each node that a template may launch has for pods, and its price."""
     offered = template.table.offered(template.requirements, template.allow_undefined)
     columns = [template.table.axis.names.index(name) for name in _RESOURCES]
-    found = []
+    rows = []
     for row, kind in enumerate(template.table.row_type.tolist()):
         price = float(offered.price[kind])
         if offered.suits[kind] and np.isfinite(price):
-            found.append([*template.net[row, columns].astype(float).tolist(), price])
-    return found
+            rows.append([*template.net[row, columns].astype(float).tolist(), price])
+    return rows

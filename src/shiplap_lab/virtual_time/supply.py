@@ -109,5 +109,5 @@ class SimulatedHardware:
 
 
 def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
-    found = instance_types(sold, node_class, cluster_setting(settings, ()), resolved=None, learned=(), unavailable=())
-    return {instance_type.name: instance_type for instance_type in found}
+    types = instance_types(sold, node_class, cluster_setting(settings, ()), resolved=None, learned=(), unavailable=())
+    return {instance_type.name: instance_type for instance_type in types}

@@ -218,12 +218,12 @@ class BucketRecorder:
 
     def ids(self, cluster: str, first_at: float, last_at: float) -> tuple[str, ...]:
         """One listing per day, the first from its moment on, so that looking for the newest costs no more than they."""
-        found: list[str] = []
+        names: list[str] = []
         for day in range(int(first_at // _DAY_S), int(last_at // _DAY_S) + 1):
             moment = datetime.fromtimestamp(max(day * _DAY_S, int(first_at)), UTC)
             prefix = f"{RECORDS_PREFIX}{cluster}/{moment:%Y-%m-%d}/"
-            found += self._listed(prefix, after=f"{prefix}{moment:%H%M%S}")
-        return tuple(name for name in sorted(found) if int(first_at) <= records.written_at(name) <= last_at)
+            names += self._listed(prefix, after=f"{prefix}{moment:%H%M%S}")
+        return tuple(name for name in sorted(names) if int(first_at) <= records.written_at(name) <= last_at)
 
     def named(self, tail: str) -> tuple[str, ...]:
         """Ids that end in `tail` (TIME-EPOCH-DIGEST), of any cluster and day."""

@@ -18,8 +18,8 @@ def text_of(secret: str, client: Callable[[], Any]) -> str:
         AwsThrottled, AwsError: Secrets Manager refuses, or the secret holds no text.
     """
     with aws_errors(f"read secret {secret}"):
-        found = client().get_secret_value(SecretId=secret)
-    text = found.get("SecretString")
+        answer = client().get_secret_value(SecretId=secret)
+    text = answer.get("SecretString")
     if not text:
         raise AwsError(f"secret {secret} holds no text: store the kubeconfig as a string")
     return str(text)

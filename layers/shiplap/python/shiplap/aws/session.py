@@ -128,12 +128,12 @@ def credentials() -> Credentials:
 
     try:
         with _LOCK:
-            found = session().get_credentials()
+            current = session().get_credentials()
     except BotoCoreError as error:
         raise AwsError(f"the AWS credentials cannot be read: {error}", code="NoCredentials") from error
-    if found is None:
+    if current is None:
         raise AwsError("no AWS credentials are configured", code="NoCredentials")
-    return found
+    return current
 
 
 @cache

@@ -200,12 +200,12 @@ def _converted(path: Path, document: Any) -> _File:
         raise InvalidInput(str(path), f"not a kubeconfig: {reason}") from error
 
 
-def _access(found: Sequence[tuple[Path, _File]], wanted: str) -> Access:
-    sources = ", ".join(str(path) for path, _ in found)
+def _access(files: Sequence[tuple[Path, _File]], wanted: str) -> Access:
+    sources = ", ".join(str(path) for path, _ in files)
     contexts = {
-        entry.name: (path, entry.context) for path, file in reversed(found) for entry in reversed(file.contexts or ())
+        entry.name: (path, entry.context) for path, file in reversed(files) for entry in reversed(file.contexts or ())
     }
-    name = wanted or next((file.current_context for _, file in found if file.current_context), "")
+    name = wanted or next((file.current_context for _, file in files if file.current_context), "")
     if not name:
         raise InvalidInput(sources, f"there is no current context; choose one by --context: {_known(contexts)}")
     if name not in contexts:
@@ -213,8 +213,8 @@ def _access(found: Sequence[tuple[Path, _File]], wanted: str) -> Access:
         hint = f"did you mean {near[0]}? " if near else ""
         raise InvalidInput(sources, f"there is no context {name!r}; {hint}known are {_known(contexts)}")
     source, context = contexts[name]
-    clusters = {e.name: (path, e.cluster) for path, file in reversed(found) for e in reversed(file.clusters or ())}
-    users = {e.name: (path, e.user) for path, file in reversed(found) for e in reversed(file.users or ())}
+    clusters = {e.name: (path, e.cluster) for path, file in reversed(files) for e in reversed(file.clusters or ())}
+    users = {e.name: (path, e.user) for path, file in reversed(files) for e in reversed(file.users or ())}
     if context.cluster not in clusters:
         raise InvalidInput(
             str(source), f"names cluster {context.cluster!r}, which is not there", document=f"context {name}"
@@ -283,13 +283,13 @@ def _pem(path: Path, data: str, file: str, document: str, field: str) -> str:
 
 def _headers(user: UserEntry) -> tuple[tuple[str, str], ...]:
     """What else each request says: a password, and as whom to be treated."""
-    found: list[tuple[str, str]] = []
+    headers: list[tuple[str, str]] = []
     if user.username and not user.token:
         pair = b64encode(f"{user.username}:{user.password}".encode()).decode()
-        found.append(("Authorization", f"Basic {pair}"))
+        headers.append(("Authorization", f"Basic {pair}"))
     if user.impersonate:
-        found.append(("Impersonate-User", user.impersonate))
+        headers.append(("Impersonate-User", user.impersonate))
     if user.impersonate_uid:
-        found.append(("Impersonate-Uid", user.impersonate_uid))
-    found += (("Impersonate-Group", group) for group in user.impersonate_groups or ())
-    return tuple(found)
+        headers.append(("Impersonate-Uid", user.impersonate_uid))
+    headers += (("Impersonate-Group", group) for group in user.impersonate_groups or ())
+    return tuple(headers)

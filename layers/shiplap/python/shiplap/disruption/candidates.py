@@ -161,11 +161,11 @@ def reschedulable_pods(view: ClusterView) -> Mapping[str, tuple[Pod, ...]]:
 
     For `ClusterView.of_pods`.
     """
-    found = {}
+    by_node = {}
     for node, on_node in view.by_node.items():
         if pods := [pod for pod in on_node if is_reschedulable(pod)]:
-            found[node] = tuple(sorted(pods, key=_key))
-    return found
+            by_node[node] = tuple(sorted(pods, key=_key))
+    return by_node
 
 
 def _costs(view: ClusterView) -> Mapping[str, float]:

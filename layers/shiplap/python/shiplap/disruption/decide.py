@@ -222,19 +222,19 @@ class _Decider:
             mine = [item for item in candidates if item.pool is pool]
             if mine:
                 expected[pool.metadata.name] = expected_node_of(pool, self.snapshot.scheduling, self.market, mine)
-        found: dict[str, tuple[Reason, str]] = {}
+        reasons: dict[str, tuple[Reason, str]] = {}
         for candidate in candidates:
             name = candidate.pool.metadata.name
             expires_s = seconds_or_never(candidate.expire_after)
             if expires_s is not None and self.now - candidate.born_at > expires_s:
-                found[candidate.name] = (Reason.EXPIRED, f"older than {candidate.expire_after}")
+                reasons[candidate.name] = (Reason.EXPIRED, f"older than {candidate.expire_after}")
             elif name in self.snapshot.unsettled_pools:
                 continue
             elif (
                 why := drift_reason(candidate, self.market, expected[name], self.now) or candidate.history.said_to_drift
             ):
-                found[candidate.name] = (Reason.DRIFTED, why)
-        return found
+                reasons[candidate.name] = (Reason.DRIFTED, why)
+        return reasons
 
     def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         eligible = [item for item in candidates if not item.empty and self._may_consolidate(item)]
@@ -376,7 +376,7 @@ def _in_commands(candidate: Candidate, commands: Sequence[DisruptionProposal]) -
 
 
 def _pool_counts(
-    nodes: Sequence[Node], found: CandidateNodes, busy: frozenset[str]
+    nodes: Sequence[Node], candidate_nodes: CandidateNodes, busy: frozenset[str]
 ) -> tuple[Counter[str], Counter[str]]:
     """Initialised nodes by the label of their NodePool, and how many of them are on their way out or not Ready.
 
@@ -386,11 +386,12 @@ def _pool_counts(
     disrupting: Counter[str] = Counter()
     for node in nodes:
         pool = node.metadata.labels.get(labels.NODE_POOL, "")
-        if not pool or node.metadata.labels.get(labels.INITIALIZED) != "true" or node.metadata.name in found.ending:
+        initialized = node.metadata.labels.get(labels.INITIALIZED) == "true"
+        if not pool or not initialized or node.metadata.name in candidate_nodes.ending:
             continue
         total[pool] += 1
         ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
-        going = node.metadata.name in found.leaving or node.metadata.name in busy
+        going = node.metadata.name in candidate_nodes.leaving or node.metadata.name in busy
         if not ready or going:
             disrupting[pool] += 1
     return total, disrupting

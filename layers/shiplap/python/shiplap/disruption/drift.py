@@ -44,12 +44,12 @@ def pool_hashes_of(pool: NodePool) -> Hashes:
 def class_hashes_of(catalog: NodeClassCatalog, node_class: EC2NodeClass | None = None) -> Hashes:
     """Those of an EC2NodeClass as its catalogue knows them, and Karpenter's where it wrote one on the manifest."""
     annotations = node_class.metadata.annotations if node_class is not None else {}
-    found = _written(annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION)
+    hashes = _written(annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION)
     if catalog.spec_hash:
-        found[HASH_VERSION] = frozenset({catalog.spec_hash})
+        hashes[HASH_VERSION] = frozenset({catalog.spec_hash})
     if catalog.first_hashes:
-        found[FIRST_VERSION] = frozenset(catalog.first_hashes)
-    return found
+        hashes[FIRST_VERSION] = frozenset(catalog.first_hashes)
+    return hashes
 
 
 def has_first_hash(annotations: Mapping[str, str]) -> bool:
@@ -62,7 +62,7 @@ def renewed_hashes(annotations: Mapping[str, str], pool_hashes: Hashes, class_ha
 
     A hash by which the claim has drifted stays, so that it remains drifted.
     """
-    found = dict(annotations)
+    renewed = dict(annotations)
     for key, version, known in (
         (POOL_HASH, POOL_HASH_VERSION, pool_hashes),
         (NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, class_hashes),
@@ -70,9 +70,9 @@ def renewed_hashes(annotations: Mapping[str, str], pool_hashes: Hashes, class_ha
         is_first = annotations.get(version) == FIRST_VERSION
         now = known.get(HASH_VERSION)
         if is_first and now and annotations.get(key) in known.get(FIRST_VERSION, ()):
-            (found[key],) = now
-            found[version] = HASH_VERSION
-    return found if found != annotations else None
+            (renewed[key],) = now
+            renewed[version] = HASH_VERSION
+    return renewed if renewed != annotations else None
 
 
 def _written(annotations: Mapping[str, str], key: str, version: str) -> dict[str, frozenset[str]]:

@@ -94,8 +94,8 @@ def backoff_until(history: NodeHistory) -> float:
 
 def _held(view: ClusterView) -> dict[str, str]:
     """Digests of the pods that would move with their node, by its name."""
-    found = view.of_pods(reschedulable_pods)
-    return {node: _digest([pod.metadata.uid or pod.key for pod in pods]) for node, pods in found.items()}
+    by_node = view.of_pods(reschedulable_pods)
+    return {node: _digest([pod.metadata.uid or pod.key for pod in pods]) for node, pods in by_node.items()}
 
 
 def _digest(uids: Collection[str]) -> str:

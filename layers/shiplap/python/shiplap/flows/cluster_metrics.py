@@ -112,11 +112,11 @@ def measure_memory(claim: NodeClaim, allocatable: Mapping[str, int], meter: Mete
         meter: takes the value.
     """
     counted_on = claim.plan.allocatable.get(MEMORY, 0)
-    found = allocatable.get(MEMORY, 0)
-    if counted_on and found > counted_on:
-        meter.count("MemoryBeyondPlan", (found - counted_on) / _GIB, "Gigabytes")
-    elif counted_on and found < counted_on:
-        meter.count("MemoryShort", (counted_on - found) / _GIB, "Gigabytes")
+    memory = allocatable.get(MEMORY, 0)
+    if counted_on and memory > counted_on:
+        meter.count("MemoryBeyondPlan", (memory - counted_on) / _GIB, "Gigabytes")
+    elif counted_on and memory < counted_on:
+        meter.count("MemoryShort", (counted_on - memory) / _GIB, "Gigabytes")
 
 
 def measure_catalog(catalog: Catalog, now: float, meter: Meter) -> None:

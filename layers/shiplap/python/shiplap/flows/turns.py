@@ -166,10 +166,10 @@ class _Waiting:
 
     def rest(self) -> list[Due]:
         """All that would have come next."""
-        found = []
+        remaining = []
         while (due := self.next()) is not None:
-            found.append(due)
-        return found
+            remaining.append(due)
+        return remaining
 
     def _collect(self, wait_s: float) -> bool:
         """Collect the probes that have ended, after a wait for the first; whether there was any."""
@@ -194,13 +194,13 @@ def _probing(due: Due, probe: Probe, results: Queue[tuple[str, ProbeResult]]) ->
     def act() -> None:
         try:
             with time_limit(PROBE_S):
-                found = ProbeResult(probe(due))
+                result = ProbeResult(probe(due))
         except (ClusterUnreachable, TooManyRequests) as error:
             _LOG.warning("is served last: %s", error, extra={"cluster": due.cluster.name})
-            found = ProbeResult(work=True, answers=False)
+            result = ProbeResult(work=True, answers=False)
         except Exception:  # noqa: BLE001 - see above; a thread has no caller
-            found = ProbeResult(work=True)
-        results.put((due.cluster.name, found))
+            result = ProbeResult(work=True)
+        results.put((due.cluster.name, result))
 
     return act
 

@@ -211,11 +211,10 @@ class _TypeResolver:
             unavailable=self._unavailable,
             reservations=self._reservations.get(kind.instance_type, ()),
         )
-        found = type_labels.hardware_labels(kind, self._family, self._setting.region) | type_labels.offering_labels(
-            offered
-        )
-        found |= type_labels.placement_labels(self._group)
-        requirements = {item[0]: self._pool[item] for item in found.items()}
+        label_values = type_labels.hardware_labels(kind, self._family, self._setting.region)
+        label_values |= type_labels.offering_labels(offered)
+        label_values |= type_labels.placement_labels(self._group)
+        requirements = {item[0]: self._pool[item] for item in label_values.items()}
         ami = self._ami(requirements)
         if ami is None or (self._family.os == "windows" and type_labels.architecture(kind) != "amd64"):
             return None
@@ -236,10 +235,10 @@ class _TypeResolver:
         return pods, *with_values(kubelet, kind, pods)
 
     def _hash(self, pods: int, values: FormulaValues) -> str:
-        found = self._hashes.get((pods, values))
-        if found is None:
-            found = self._hashes[pods, values] = kubelet_hash(self._node_class, pods, values)
-        return found
+        known = self._hashes.get((pods, values))
+        if known is None:
+            known = self._hashes[pods, values] = kubelet_hash(self._node_class, pods, values)
+        return known
 
 
 _MOST = 16
@@ -265,6 +264,6 @@ def remembered_types(
                 del _KNOWN[place]
                 _KNOWN.appendleft((known, types))
             return types
-    found = instance_types(catalog, node_class, setting, resolved=resolved, learned=learned, unavailable=unavailable)
-    _KNOWN.appendleft((asked, found))
-    return found
+    made = instance_types(catalog, node_class, setting, resolved=resolved, learned=learned, unavailable=unavailable)
+    _KNOWN.appendleft((asked, made))
+    return made

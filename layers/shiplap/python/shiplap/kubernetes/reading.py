@@ -193,13 +193,13 @@ def without_nulls(value: Any, *, in_lists: bool = False) -> Any:
 
 
 def _mapping(content: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    found = content.get(field)
-    return found if isinstance(found, dict) else {}
+    value = content.get(field)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(content: Mapping[str, Any], field: str) -> str:
-    found = content.get(field)
-    return found if isinstance(found, str) else ""
+    value = content.get(field)
+    return value if isinstance(value, str) else ""
 
 
 def _converted(content: Mapping[str, Any], field: str, kind: Any, otherwise: Any) -> Any:

@@ -101,9 +101,9 @@ class AllowedResources(msgspec.Struct, frozen=True, omit_defaults=True):
             yield ("spec", "placementGroupSelector", "id"), reason
 
 
-def outside(found: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+def outside(named: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
     """Ids that EC2 answered and that are not allowed, sorted; none where `allowed` bounds nothing."""
-    return tuple(sorted(set(found) - set(allowed))) if allowed else ()
+    return tuple(sorted(set(named) - set(allowed))) if allowed else ()
 
 
 def _refusal(name: str, setting: str, allowed: Sequence[str]) -> str:

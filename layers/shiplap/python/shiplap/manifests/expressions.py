@@ -85,16 +85,16 @@ _TOKEN = re.compile(
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     place, end = 0, len(text.rstrip())
     while place < end:
         match = _TOKEN.match(text, place)
         if match is None:
             raise ValueError(f"cannot be read from {text[place:].strip()[:20]!r} on")
         kind = str(match.lastgroup)
-        found.append((kind, match[kind]))
+        tokens.append((kind, match[kind]))
         place = match.end()
-    return found
+    return tokens
 
 
 class _Parser:

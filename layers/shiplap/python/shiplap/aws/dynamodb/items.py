@@ -112,19 +112,19 @@ def get(client: DynamoDBClient, table: str, key: Item) -> Item | None:
 
 def get_all(client: DynamoDBClient, table: str, keys: Sequence[Item], sleep: Sleep) -> list[Item]:
     """The items of these keys that exist, in any order, each read consistently. Raises StoreThrottled, StoreError."""
-    found: list[Item] = []
+    items: list[Item] = []
     for start in range(0, len(keys), BATCH_OF_KEYS):
         wanted: Any = {table: {"Keys": list(keys[start : start + BATCH_OF_KEYS]), "ConsistentRead": True}}
         for _ in attempts(_TRIES, sleep=sleep):
             with store_errors(f"read table {table}"):
                 answer = client.batch_get_item(RequestItems=wanted)
-            found += answer["Responses"].get(table, [])
+            items += answer["Responses"].get(table, [])
             wanted = answer.get("UnprocessedKeys") or {}
             if not wanted:
                 break
         else:
             raise StoreThrottled(f"table {table} could not be read in {_TRIES} attempts")
-    return found
+    return items
 
 
 def put_if(

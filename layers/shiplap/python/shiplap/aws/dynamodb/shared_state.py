@@ -112,8 +112,8 @@ class DynamoAccount:
         return marked
 
     def _stored(self, keys: Sequence[Item]) -> dict[tuple[str, str, str], UnavailableOffering]:
-        found = get_all(self._client, self._table, keys, self._sleep)
-        return {known.scope: known for known in map(_offering, found)}
+        items = get_all(self._client, self._table, keys, self._sleep)
+        return {known.scope: known for known in map(_offering, items)}
 
     def _put(self, marked: UnavailableOffering, known: UnavailableOffering | None) -> Any:
         condition = "attribute_not_exists(#item)" if known is None else "#until = :until"

@@ -458,7 +458,7 @@ class StagedItems(Generic[Record]):
         Raises:
             StoreThrottled, StoreError.
         """
-        found: list[Record] = []
+        records: list[Record] = []
         changed: list[_Key] = []
         for partition in partitions:
             begins_with = (STAGE_INDEX.sort_key, stage) if stage else None
@@ -469,20 +469,20 @@ class StagedItems(Generic[Record]):
                 same = {key: known[key] for key, version in versions.items() if known.get(key, ("",))[0] == version}
                 # A gone item must not pass for a new one of its name; a query for some stages does not show others.
                 self._known[partition] = known if stage else same
-            found += (record for _, record in same.values())
+            records += (record for _, record in same.values())
             changed += versions.keys() - same.keys()
-        return found + self._get(sorted(changed), stage)
+        return records + self._get(sorted(changed), stage)
 
     def _get(self, keys: list[_Key], stage: str) -> list[Record]:
         wanted = [{"cluster": {"S": partition}, "item": {"S": item}} for partition, item in keys]
-        found = []
+        records = []
         for item in get_all(self._client, self._table, wanted, self._sleep):
             record = self._decode(item)
             at = item.get(STAGE_INDEX.sort_key)
             if at is None or not at["S"].startswith(stage):
                 continue
-            found.append(record)
+            records.append(record)
             key = (item["cluster"]["S"], item["item"]["S"])
             with self._lock:
                 self._known[key[0]][key] = (item["version"]["N"], record)
-        return found
+        return records

@@ -246,10 +246,10 @@ class Ec2Compute:
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found = list(self._tagged(cluster, []))
-        others = Counter(instance.install for instance in found if self._is_foreign(instance))
+        tagged = list(self._tagged(cluster, []))
+        others = Counter(instance.install for instance in tagged if self._is_foreign(instance))
         self._neighbours[cluster] = dict(sorted(others.items()))
-        ours = (instance for instance in found if not self._is_foreign(instance))
+        ours = (instance for instance in tagged if not self._is_foreign(instance))
         return tuple(sorted(ours, key=lambda instance: (instance.launched_at, instance.id)))
 
     def other_installs(self, cluster: str) -> dict[str, int]:
@@ -264,8 +264,8 @@ class Ec2Compute:
         Raises:
             AwsThrottled, AwsError: EC2 refused.
         """
-        found = self._described(cluster, [{"Name": f"tag:{tags.LAUNCH}", "Values": [token]}])
-        return tuple(sorted(found, key=lambda instance: instance.id))
+        described = self._described(cluster, [{"Name": f"tag:{tags.LAUNCH}", "Values": [token]}])
+        return tuple(sorted(described, key=lambda instance: instance.id))
 
     def instance(self, cluster: str, instance_id: str) -> Instance | None:
         """An instance with this cluster's tags that is not terminated.
@@ -289,8 +289,8 @@ class Ec2Compute:
                 {"Name": "instance-id", "Values": [instance_id]},
                 {"Name": "instance-state-name", "Values": list(_ENDING)},
             ]
-            found = self._ec2.describe_instances(Filters=filters)["Reservations"]
-        shown = (seen for item in found for seen in item["Instances"])
+            reservations = self._ec2.describe_instances(Filters=filters)["Reservations"]
+        shown = (seen for item in reservations for seen in item["Instances"])
         return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
 
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:

@@ -229,7 +229,7 @@ def instances_of(
 def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswer) -> tuple[OfferingFailure, ...]:
     """Why offerings were refused, one failure per offering and code, sorted."""
     subnets = subnet_ids(request)
-    found: dict[tuple[str, str, str], OfferingFailure] = {}
+    failures: dict[tuple[str, str, str], OfferingFailure] = {}
     for error in answer.get("Errors", ()):
         override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
@@ -246,8 +246,8 @@ def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswe
             request.group,
             _reservation(configs),
         )
-        found.setdefault((failure.instance_type, failure.zone, code), failure)
-    return tuple(sorted(found.values()))
+        failures.setdefault((failure.instance_type, failure.zone, code), failure)
+    return tuple(sorted(failures.values()))
 
 
 def all_failed(
@@ -295,15 +295,15 @@ def first_answer(
     """
     token = request.token
     try:
-        found = _fleets(ec2, [fleet_id] if fleet_id else _ids(ec2, token))
-        if not found or any(item.get("ActivityStatus") in _UNDER_WAY for item in found):
+        fleets = _fleets(ec2, [fleet_id] if fleet_id else _ids(ec2, token))
+        if not fleets or any(item.get("ActivityStatus") in _UNDER_WAY for item in fleets):
             return None
-        given = [each for item in found for each in instances_of(request, configs, item, launched_at, install)]
+        given = [each for item in fleets for each in instances_of(request, configs, item, launched_at, install)]
         instances = _still_there(ec2, sorted(given, key=lambda instance: instance.id))
     except FAILURES as error:
         _LOG.warning("the fleet of launch %s was not found: %s", token, error)
         return None
-    return FleetResult(instances, tuple(failure for item in found for failure in failures_of(request, configs, item)))
+    return FleetResult(instances, tuple(failure for item in fleets for failure in failures_of(request, configs, item)))
 
 
 def _ids(ec2: EC2Client, token: str) -> list[str]:

@@ -69,15 +69,15 @@ def zones_by_type(ec2: EC2Client) -> dict[str, tuple[str, ...]]:
     Raises:
         AwsThrottled, AwsError: EC2 refused.
     """
-    found: dict[str, set[str]] = {}
+    zones: dict[str, set[str]] = {}
     with aws_errors("describe instance type offerings"):
         pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
             LocationType="availability-zone", PaginationConfig={"PageSize": 1000}
         )
         for page in pages:
             for offering in page["InstanceTypeOfferings"]:
-                found.setdefault(offering["InstanceType"], set()).add(offering["Location"])
-    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+                zones.setdefault(offering["InstanceType"], set()).add(offering["Location"])
+    return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
 
 def zone_ids(ec2: EC2Client) -> dict[str, str]:

@@ -57,8 +57,8 @@ def _selects(term: CapacityReservationSelectorTerm, seen: CapacityReservationTyp
     return _has_tags(term.tags, tags.read(seen.get("Tags", [])))
 
 
-def _has_tags(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
-    return all(key in found and value in ("*", found[key]) for key, value in wanted.items())
+def _has_tags(wanted: Mapping[str, str], present: Mapping[str, str]) -> bool:
+    return all(key in present and value in ("*", present[key]) for key, value in wanted.items())
 
 
 def _reservation(seen: CapacityReservationTypeDef) -> CapacityReservation:

@@ -32,18 +32,18 @@ def subnets(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[Subnet, ...]:
     """
     terms = node_class.spec.subnet_selector_terms
     queries = _queries([(term.id, tag_filters(term.tags)) for term in terms], "subnet-id")
-    found: dict[str, SubnetTypeDef] = {}
+    by_id: dict[str, SubnetTypeDef] = {}
     for query in queries:
         with aws_errors("describe subnets"):
             for page in ec2.get_paginator("describe_subnets").paginate(Filters=query):
-                found |= {subnet["SubnetId"]: subnet for subnet in page["Subnets"]}
-    if not found:
+                by_id |= {subnet["SubnetId"]: subnet for subnet in page["Subnets"]}
+    if not by_id:
         raise NodeClassNotReady(
             f"EC2NodeClass {node_class.metadata.name}: subnetSelectorTerms match no subnet", code="SubnetsNotFound"
         )
     answered = [
         Subnet(subnet_id, seen["AvailabilityZone"], seen.get("AvailabilityZoneId", ""), seen["AvailableIpAddressCount"])
-        for subnet_id, seen in found.items()
+        for subnet_id, seen in by_id.items()
     ]
     return tuple(sorted(answered, key=lambda subnet: (-subnet.free_ips, subnet.id)))
 
@@ -60,18 +60,18 @@ def security_groups(ec2: EC2Client, node_class: EC2NodeClass) -> tuple[SecurityG
     names = sorted({term.name for term in terms if term.name})
     if names:
         queries.append([{"Name": "group-name", "Values": names}])
-    found: dict[str, SecurityGroup] = {}
+    by_id: dict[str, SecurityGroup] = {}
     for query in queries:
         with aws_errors("describe security groups"):
             for page in ec2.get_paginator("describe_security_groups").paginate(Filters=query):
                 for group in page["SecurityGroups"]:
-                    found[group["GroupId"]] = SecurityGroup(group["GroupId"], group.get("GroupName", ""))
-    if not found:
+                    by_id[group["GroupId"]] = SecurityGroup(group["GroupId"], group.get("GroupName", ""))
+    if not by_id:
         raise NodeClassNotReady(
             f"EC2NodeClass {node_class.metadata.name}: securityGroupSelectorTerms match no security group",
             code="SecurityGroupsNotFound",
         )
-    return tuple(found[group_id] for group_id in sorted(found))
+    return tuple(by_id[group_id] for group_id in sorted(by_id))
 
 
 def _queries(terms: list[tuple[str, list[FilterTypeDef]]], id_filter: str) -> list[list[FilterTypeDef]]:

@@ -46,7 +46,7 @@ def renew_hashes(
         return tuple(claims)
     pools = {pool.metadata.name: pool_hashes_of(pool) for pool in node_pools}
     classes = {catalog.node_class: class_hashes_of(catalog) for catalog in catalogs}
-    found, written = [], 0
+    renewed, written = [], 0
     for claim in claims:
         now = renewed_hashes(
             claim.plan.annotations, pools.get(claim.plan.node_pool, {}), classes.get(claim.plan.node_class, {})
@@ -59,8 +59,8 @@ def renew_hashes(
             except ConditionFailed as error:  # somebody else is at it; the next look comes
                 context.meter.count("ClaimsLost")
                 _LOG.info("claim was advanced meanwhile: %s", error, extra=facts(claim))
-        found.append(claim)
+        renewed.append(claim)
     if written:
         context.meter.count("HashesRenewed", written)
         _LOG.info("hashes of %d claims renewed", written, extra={"cluster": claims[0].cluster})
-    return tuple(found)
+    return tuple(renewed)

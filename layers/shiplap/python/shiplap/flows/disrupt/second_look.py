@@ -77,7 +77,7 @@ def objections(
     Raises:
         ClusterError: the pods of a node cannot be listed; nothing has been removed.
     """
-    found = {}
+    reasons = {}
     for claim in going:
         node = nodes.get(claim.node_name)
         if node is None:
@@ -87,11 +87,11 @@ def objections(
         goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
         pods = context.cluster.pods_on(claim.node_name)
         if why := objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway):
-            found[claim.name] = why
+            reasons[claim.name] = why
             context.meter.count("NodesSpared")
             about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}
             _LOG.warning("node is not removed after all: %s", why, extra=about)
-    return found
+    return reasons
 
 
 def _as_seen(pods: Iterable[Pod], known: dict[str, Pod]) -> bool:

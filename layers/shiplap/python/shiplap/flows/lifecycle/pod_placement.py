@@ -64,14 +64,14 @@ class Steering:
 
     def _waiting(self, claim: NodeClaim) -> list[Pod]:
         """The claim's pods that have no node yet."""
-        found = []
+        waiting = []
         for wanted in claim.plan.pods:
             pod = self._first.get(wanted.uid)
             if pod is None and self._is_crowd:
                 pod = self._context.cluster.pending_pod(wanted.namespace, wanted.name)
             if pod is not None and pod.metadata.uid == wanted.uid:
-                found.append(pod)
-        return found
+                waiting.append(pod)
+        return waiting
 
     def nominate(self, claim: NodeClaim, node: Node) -> None:
         """Set `status.nominatedNodeName` of the claim's pods, just before the node is opened to all.

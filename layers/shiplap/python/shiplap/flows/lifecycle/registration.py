@@ -114,10 +114,10 @@ def update_node(
 
 def _read_again(node: Node, context: FlowContext) -> Node:
     """The node, read again. Names come from addresses: another node may have this one's by now."""
-    found = context.cluster.node(node.metadata.name)
-    if found.metadata.uid != node.metadata.uid:
+    fresh = context.cluster.node(node.metadata.name)
+    if fresh.metadata.uid != node.metadata.uid:
         raise ObjectNotFound(f"node {node.metadata.name} is gone, and another has its name")
-    return found
+    return fresh
 
 
 def is_registered(node: Node) -> bool:

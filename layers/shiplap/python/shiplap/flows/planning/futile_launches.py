@@ -147,13 +147,13 @@ def record_refusals(
     if young:
         context.state.mark_futile(cluster, {claim.name: claim.created_at for claim in young[:MOST_MARKS]})
         context.meter.count("NodesInVain", len(young[:MOST_MARKS]))
-    found = refused(claims, view, state.refused, now)
-    after = {**state.refused, **found}
-    for uid in list(found)[:MOST_MARKS]:
-        context.state.mark_refused(cluster, uid, found[uid])
-    if found:
-        context.meter.count("PodsRefused", len(found))
-        _LOG.warning("pods run on no node of theirs", extra={"cluster": cluster, "pods": sorted(found)[:20]})
+    noted = refused(claims, view, state.refused, now)
+    after = {**state.refused, **noted}
+    for uid in list(noted)[:MOST_MARKS]:
+        context.state.mark_refused(cluster, uid, noted[uid])
+    if noted:
+        context.meter.count("PodsRefused", len(noted))
+        _LOG.warning("pods run on no node of theirs", extra={"cluster": cluster, "pods": sorted(noted)[:20]})
     return after
 
 
@@ -323,19 +323,19 @@ def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> d
 
 def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[PodKind, _Refusal]:
     """What is noted of single pods, put together for all that are alike."""
-    found: dict[PodKind, _Refusal] = {}
+    by_kind: dict[PodKind, _Refusal] = {}
     for uid in sorted(noted):
         refusals = noted[uid]
         like = pod_kind(pending[uid]) if uid in pending else refusals.like
-        before = found.get(like, _Refusal((), 0.0, 0, 0.0))
+        before = by_kind.get(like, _Refusal((), 0.0, 0, 0.0))
         newest = refusals if refusals.at >= before.at else before
-        found[like] = _Refusal(
+        by_kind[like] = _Refusal(
             newest.claims,
             newest.at,
             max(before.number, refusals.number),
             max(before.launched_at, refusals.launched_at or refusals.at),
         )
-    return found
+    return by_kind
 
 
 def _with(

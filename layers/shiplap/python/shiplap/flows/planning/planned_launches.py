@@ -135,7 +135,7 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
 
 def _shape(claim: NodeClaim) -> bytes:
     alone = claim.name if claim.plan.relies_on_estimate else ""
-    told = (
+    shape = (
         claim.plan.node_pool,
         claim.plan.node_class,
         claim.plan.tier,
@@ -145,7 +145,7 @@ def _shape(claim: NodeClaim) -> bytes:
     )
     attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
     kept_off = (claim.plan.taints, claim.plan.startup_taints)
-    return msgspec.json.encode((alone, told, attached, kept_off, claim.plan.instance_types), order="deterministic")
+    return msgspec.json.encode((alone, shape, attached, kept_off, claim.plan.instance_types), order="deterministic")
 
 
 class FleetOptions(msgspec.Struct, frozen=True):

@@ -201,13 +201,13 @@ def running_kinds(view: ClusterView) -> frozenset[PodKind]:
 def mark_unproven(planned: Iterable[NodeClaim], view: ClusterView, proven: Set[PodKind]) -> list[NodeClaim]:
     """Planned claims; those all of whose pods are of kinds without proof say so."""
     kinds = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in view.pods}
-    found = []
+    marked = []
     for claim in planned:
         pods = (kinds.get((pod.namespace, pod.name)) for pod in claim.plan.pods)
         own = {pod_kind(pod) for pod in pods if pod is not None}
         unproven = tuple(sorted(own)) if own.isdisjoint(proven) else claim.plan.unproven
-        found.append(replace(claim, plan=replace(claim.plan, unproven=unproven)))
-    return found
+        marked.append(replace(claim, plan=replace(claim.plan, unproven=unproven)))
+    return marked
 
 
 def within_limit(

@@ -52,13 +52,13 @@ def learn_from_foreign_nodes(
         context.meter.count("StrangersNotRead")
         _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return False
-    found = observations(cluster, candidates, amis, unverified, context.clock.now())
-    for observation in found:
+    observed = observations(cluster, candidates, amis, unverified, context.clock.now())
+    for observation in observed:
         context.capacity.observe(observation)
-    if found:
-        context.meter.count("TypesLearnedFromOthers", len(found))
-        _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in found]})
-    return bool(found)
+    if observed:
+        context.meter.count("TypesLearnedFromOthers", len(observed))
+        _LOG.info("learned from nodes of others", extra={"cluster": cluster, "nodes": [item.node for item in observed]})
+    return bool(observed)
 
 
 def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[InstanceType]]) -> dict[str, Node]:
@@ -79,12 +79,12 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
 
 
 def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
-    found: dict[str, list[InstanceType]] = {}
+    by_name: dict[str, list[InstanceType]] = {}
     for catalog in catalogs:
         for instance_type in catalog.instance_types:
             if not instance_type.verified and instance_type.ami:
-                found.setdefault(instance_type.name, []).append(instance_type)
-    return found
+                by_name.setdefault(instance_type.name, []).append(instance_type)
+    return by_name
 
 
 def observations(
@@ -95,19 +95,19 @@ def observations(
     now: float,
 ) -> list[Observation]:
     """What nodes (by instance id) say about unverified types (by name), the first node for each."""
-    found: dict[tuple[str, str, str], Observation] = {}
+    observed: dict[tuple[str, str, str], Observation] = {}
     for instance_id, node in nodes.items():
         capacity = parse_resources(node.status.capacity)
         allocatable = parse_resources(node.status.allocatable)
         for instance_type in unverified[node.metadata.labels[labels.INSTANCE_TYPE]]:
             key = (instance_type.ami, instance_type.name, instance_type.kubelet_hash)
             if (
-                key in found
+                key in observed
                 or amis.get(instance_id) != instance_type.ami
                 or not _alike(instance_type, capacity, allocatable)
             ):
                 continue
-            found[key] = Observation(
+            observed[key] = Observation(
                 ami=instance_type.ami,
                 instance_type=instance_type.name,
                 kubelet_hash=instance_type.kubelet_hash,
@@ -118,7 +118,7 @@ def observations(
                 node=node.metadata.name,
                 predicted=instance_type.allocatable,
             )
-    return list(found.values())
+    return list(observed.values())
 
 
 def _alike(instance_type: InstanceType, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:

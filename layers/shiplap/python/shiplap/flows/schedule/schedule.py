@@ -402,9 +402,9 @@ class _Run:
 
     def _orphaned(self, inputs: DecisionInputs) -> list[tuple[NodeClaim, ...]]:
         """Launches that this invocation may resume, without those that it has left pending itself."""
-        found = orphans(inputs.state.claims, self._attempt.owner, self._context.clock.now())
+        orphaned = orphans(inputs.state.claims, self._attempt.owner, self._context.clock.now())
         pending = self._results.pending
-        return [claims for claims in found if not pending.issuperset(claim.name for claim in claims)]
+        return [claims for claims in orphaned if not pending.issuperset(claim.name for claim in claims)]
 
     def _priced(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
         """The snapshot to decide on; in the first round, foreign nodes teach their capacity first."""

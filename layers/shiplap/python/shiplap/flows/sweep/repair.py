@@ -54,14 +54,14 @@ def replace_before_changes(
     Raises:
         StoreError: tried again with the next sweep.
     """
-    told: dict[str, float] = {}
+    noticed: dict[str, float] = {}
     for ailment in ailments:
         if ailment.kind == "event":
-            told[ailment.instance_id] = min(told.get(ailment.instance_id, ailment.due_at), ailment.due_at)
+            noticed[ailment.instance_id] = min(noticed.get(ailment.instance_id, ailment.due_at), ailment.due_at)
     due = [
-        (told.get(claim.instance_id, claim.change_at), claim)
+        (noticed.get(claim.instance_id, claim.change_at), claim)
         for claim in claims
-        if claim.state in _NOT_LEAVING and (claim.instance_id in told or claim.change_at)
+        if claim.state in _NOT_LEAVING and (claim.instance_id in noticed or claim.change_at)
     ]
     now = context.clock.now()
     left: dict[str, int] = {}
@@ -182,17 +182,17 @@ def sick_among(
         for ailment in sorted(ailments)
         if ailment.kind != "event" and now >= ailment.since + IMPAIRED_S
     }
-    found = []
+    sick = []
     for claim in sorted(claims, key=lambda item: item.name):
         at_leisure = not claim.deadline_at or claim.deadline_at > now + WARNING_S
         if claim.state not in _IN_SERVICE and not (claim.state is ClaimState.DRAINING and at_leisure):
             continue
         node = nodes.get(claim.instance_id)
         if claim.instance_id in failing:
-            found.append(SickNode(claim, NoticeKind.IMPAIRED, failing[claim.instance_id]))
+            sick.append(SickNode(claim, NoticeKind.IMPAIRED, failing[claim.instance_id]))
         elif node is not None and (reason := bad_condition(node, now)):
-            found.append(SickNode(claim, NoticeKind.UNHEALTHY, reason))
-    return found
+            sick.append(SickNode(claim, NoticeKind.UNHEALTHY, reason))
+    return sick
 
 
 def bad_condition(node: Node, now: float) -> str:
@@ -210,7 +210,7 @@ def bad_condition(node: Node, now: float) -> str:
 def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: float) -> dict[str, int]:
     """How many nodes of a pool may be in repair at the same time, for pools with budgets that name Unhealthy."""
     total = Counter(claim.plan.node_pool for claim in claims if claim.state in _IN_SERVICE)
-    found = {}
+    budgets = {}
     for pool in pools:
         named = tuple(budget for budget in pool.spec.disruption.budgets if Reason.UNHEALTHY in (budget.reasons or ()))
         if named:
@@ -218,8 +218,8 @@ def repair_budgets(pools: Iterable[NodePool], claims: Sequence[NodeClaim], now: 
             spec = msgspec.structs.replace(pool.spec, disruption=disruption)
             bounded = msgspec.structs.replace(pool, spec=spec)
             name = pool.metadata.name
-            found[name] = allowance(bounded, Reason.UNHEALTHY, total[name], 0, now).nodes
-    return found
+            budgets[name] = allowance(bounded, Reason.UNHEALTHY, total[name], 0, now).nodes
+    return budgets
 
 
 def choose_repairs(

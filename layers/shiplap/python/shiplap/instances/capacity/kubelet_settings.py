@@ -126,12 +126,12 @@ def with_formula_values(written: Mapping[str, Any], values: FormulaValues) -> di
 
     A formula in `maxPods` is left out: the number of pods has its own way to the node.
     """
-    found = dict(written)
-    if expressions.is_expression(found.get("maxPods")):
-        del found["maxPods"]
+    settings = dict(written)
+    if expressions.is_expression(settings.get("maxPods")):
+        del settings["maxPods"]
     for section, name, quantity in values:
-        found[section] = {**found[section], name: quantity}
-    return found
+        settings[section] = {**settings[section], name: quantity}
+    return settings
 
 
 class _Reader:

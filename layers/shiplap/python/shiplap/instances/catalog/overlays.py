@@ -120,11 +120,11 @@ class _Changes:
         return with_capacity(changed, capacity) if capacity else changed
 
     def _priced(self, name: str, index: int, offering: Offering) -> Offering:
-        found = self._prices.get((name, index))
-        if found is None:
+        known = self._prices.get((name, index))
+        if known is None:
             return offering
-        price = adjusted(offering.price, found)
-        absolute = found[:1] not in "+-"
+        price = adjusted(offering.price, known)
+        absolute = known[:1] not in "+-"
         estimated = offering.price_estimated and not absolute
         return msgspec.structs.replace(offering, price=price, price_estimated=estimated, overlaid=True)
 

@@ -60,7 +60,7 @@ def hardware_labels(kind: Ec2InstanceType, family: AmiFamily, region: str) -> di
     clock = kind.processor_info.sustained_clock_speed_in_ghz
     ebs = kind.ebs_info
     store = kind.instance_storage_info
-    found: dict[str, LabelValue] = {
+    values: dict[str, LabelValue] = {
         labels.INSTANCE_TYPE: name,
         labels.ARCH: architecture(kind),
         labels.OS: family.os,
@@ -85,9 +85,9 @@ def hardware_labels(kind: Ec2InstanceType, family: AmiFamily, region: str) -> di
         _TENANCY: ("dedicated", "default"),
         _FLEX: _flag("-flex" in instance_family),
     }
-    found.update(_gpu(kind))
-    found.update(_accelerator(kind))
-    return found
+    values.update(_gpu(kind))
+    values.update(_accelerator(kind))
+    return values
 
 
 def network_bandwidth(network: NetworkInfo) -> str | None:

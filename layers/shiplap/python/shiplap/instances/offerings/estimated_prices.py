@@ -101,7 +101,7 @@ def features(kind: Ec2InstanceType) -> dict[str, float]:
     common = min(memory_gib, v_cpus * _COMMON_MEMORY_GIB_PER_VCPU)
     name = _NAME.match(kind.instance_type)
     line = f"{maker} {_generation(maker, name)}"
-    found = {
+    values = {
         f"vcpu {line}": float(v_cpus),
         f"memory {line}": common,
         "memory beyond 8 GiB per vcpu": memory_gib - common,
@@ -109,26 +109,26 @@ def features(kind: Ec2InstanceType) -> dict[str, float]:
     options = name["options"] if name else ""
     for option in _OPTIONS:
         if option in options:
-            found[f"vcpu option {option}"] = float(v_cpus)
-            found[f"memory option {option}"] = common
-    found.update(_devices(kind))
-    return found
+            values[f"vcpu option {option}"] = float(v_cpus)
+            values[f"memory option {option}"] = common
+    values.update(_devices(kind))
+    return values
 
 
 def _devices(kind: Ec2InstanceType) -> dict[str, float]:
-    found: dict[str, float] = {}
+    devices: dict[str, float] = {}
     store = kind.instance_storage_info
     if store is not None:
         media = "disk hdd" if any(disk.type == "hdd" for disk in store.disks) else "disk ssd"
         near = min(store.total_size_in_gb, _NEAR_DISK_GB_PER_VCPU * kind.v_cpu_info.default_v_cpus)
-        found[media] = float(near)
-        found[f"{media} beyond"] = float(store.total_size_in_gb - near)
+        devices[media] = float(near)
+        devices[f"{media} beyond"] = float(store.total_size_in_gb - near)
     if kind.gpu_info is not None and kind.gpu_info.gpus:
-        found[f"gpu memory {kind.gpu_info.gpus[0].name}"] = kind.gpu_info.total_gpu_memory_in_mi_b / 1024
+        devices[f"gpu memory {kind.gpu_info.gpus[0].name}"] = kind.gpu_info.total_gpu_memory_in_mi_b / 1024
     if kind.neuron_info is not None:
         for device in kind.neuron_info.neuron_devices:
-            found[f"accelerator {device.name}"] = float(device.count)
-    return found
+            devices[f"accelerator {device.name}"] = float(device.count)
+    return devices
 
 
 def _coefficient(name: str) -> float:

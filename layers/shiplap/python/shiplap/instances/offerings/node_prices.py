@@ -115,12 +115,12 @@ def total_price(prices: Iterable[Price]) -> Price:
 
 def offerings_by_type(*catalogs: Iterable[InstanceType]) -> OfferingsByType:
     """The offerings of several catalogues together; of one that is in several the first counts."""
-    found: dict[str, dict[tuple[str, str, str], Offering]] = {}
+    by_type: dict[str, dict[tuple[str, str, str], Offering]] = {}
     for instance_type in (kind for catalog in catalogs for kind in catalog):
-        known = found.setdefault(instance_type.name, {})
+        known = by_type.setdefault(instance_type.name, {})
         for offering in instance_type.offerings:
             known.setdefault((offering.zone, offering.capacity_type, offering.reservation_id), offering)
-    return {name: tuple(known.values()) for name, known in found.items()}
+    return {name: tuple(known.values()) for name, known in by_type.items()}
 
 
 def capacity_type_of(node: Node) -> str:

@@ -42,7 +42,7 @@ def offerings(
     if on_demand is None:
         on_demand, estimated = estimated_prices.on_demand(kind), True
     spot = {quote.zone: quote.price for quote in known.spot}
-    found = []
+    result = []
     for zone in catalog.zones.get(name, ()):
         if zones is not None and zone not in zones:
             continue
@@ -55,14 +55,14 @@ def offerings(
                 price = spot.get(zone, on_demand * estimated_prices.SPOT_FRACTION)
                 guessed = estimated or zone not in spot
             available = compatible and (name, zone, capacity_type) not in unavailable
-            found.append(Offering(zone, capacity_type, price, available, zone_id, price_estimated=guessed))
+            result.append(Offering(zone, capacity_type, price, available, zone_id, price_estimated=guessed))
     for held in sorted(reservations, key=lambda held: held.id):
         if zones is None or held.zone in zones:
             rests = (held.id, held.zone, RESERVED) in unavailable or (name, held.zone, RESERVED) in unavailable
             usable = compatible and held.available > 0 and not rests
             zone_id = catalog.zone_ids.get(held.zone, "")
-            found.append(_reserved(held, on_demand * RESERVED_PRICE_FACTOR, zone_id, available=usable))
-    return tuple(found)
+            result.append(_reserved(held, on_demand * RESERVED_PRICE_FACTOR, zone_id, available=usable))
+    return tuple(result)
 
 
 def catalog_prices(catalog: Catalog) -> NodePrices:

@@ -117,11 +117,11 @@ def sort_pods_of_view(
 
 def running(view: ClusterView) -> dict[str, list[Pod]]:
     """The unfinished pods of each node that has any: a question to ask of pods."""
-    found = {}
+    by_node = {}
     for node, on_node in view.by_node.items():
         if pods := [pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES]:
-            found[node] = pods
-    return found
+            by_node[node] = pods
+    return by_node
 
 
 def held_by_cluster_autoscaler(events: Sequence[Event], now: float, hold_s: float) -> frozenset[str]:

@@ -161,11 +161,11 @@ def _unbound(view: ClusterView) -> tuple[Pod, ...]:
 
 
 def _by_node(view: ClusterView) -> Mapping[str, list[Pod]]:
-    found: dict[str, list[Pod]] = {}
+    by_node: dict[str, list[Pod]] = {}
     for pod in view.pods:
         if node := pod.spec.node_name:
-            if (on_node := found.get(node)) is None:
-                found[node] = [pod]
+            if (on_node := by_node.get(node)) is None:
+                by_node[node] = [pod]
             else:
                 on_node.append(pod)
-    return found
+    return by_node

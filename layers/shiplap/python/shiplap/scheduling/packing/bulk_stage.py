@@ -61,12 +61,12 @@ class _UnclaimedPods:
         """The indexes of the classes of the next pods of an item, with the number of pods."""
         while number:
             at = self._cursor[item]
-            some = min(number, self._left[at])
-            self._left[at] -= some
+            taken = min(number, self._left[at])
+            self._left[at] -= taken
             if not self._left[at]:
                 self._cursor[item] = at + 1
-            number -= some
-            yield self._indexes[at], some
+            number -= taken
+            yield self._indexes[at], taken
 
 
 class _TierProblem(msgspec.Struct, frozen=True, eq=False):
@@ -425,11 +425,11 @@ class ClaimBuilder:
 
 def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Ints]]:
     """The different groups of nodes, each with the nodes in it."""
-    found: dict[int, tuple[ClaimGroup, list[int]]] = {}
+    by_group: dict[int, tuple[ClaimGroup, list[int]]] = {}
     for node, group in enumerate(groups):
         if group is not None:
-            found.setdefault(group.index, (group, []))[1].append(node)
-    return [(group, np.array(members, np.int64)) for group, members in found.values()]
+            by_group.setdefault(group.index, (group, []))[1].append(node)
+    return [(group, np.array(members, np.int64)) for group, members in by_group.values()]
 
 
 def _launch_row(group: ClaimGroup, used: Ints) -> int:
@@ -703,7 +703,7 @@ class BulkStage:
 
     def _tier_problems(self, size_classes: Sequence[SizeClass]) -> list[_TierProblem]:
         """The problems of these size classes, by template and domain."""
-        found: dict[tuple[int, str, str], list[tuple[SizeClass, ClaimGroup]]] = {}
+        grouped: dict[tuple[int, str, str], list[tuple[SizeClass, ClaimGroup]]] = {}
         shares = split_by_quotas(
             [list(size_class.quotas.values()) for size_class in size_classes],
             [size_class.counts for size_class in size_classes],
@@ -719,10 +719,10 @@ class BulkStage:
                     size_class, attempt=attempt, indexes=size_class.indexes[some], counts=share[some, column]
                 )
                 identity = (size_class.template.index, size_class.key, value)
-                found.setdefault(identity, []).append((part, start))
+                grouped.setdefault(identity, []).append((part, start))
         return [
             _tier_problem([part for part, _ in parts], [start for _, start in parts], self._sizes, self._openings)
-            for _, parts in sorted(found.items(), key=lambda pair: pair[0])
+            for _, parts in sorted(grouped.items(), key=lambda pair: pair[0])
         ]
 
     def _pinned(self, attempt: PlacementAttempt, key: str, value: str) -> PlacementAttempt | None:

@@ -448,15 +448,15 @@ class Packer:
 
 def _promised_pods(classes: Iterable[PodClass], tokens: frozenset[str]) -> dict[str, tuple[PodClass, Pod]]:
     """The pods that are promised a place, by their uid, or by the namespace and name in the promise."""
-    found = {}
+    promised = {}
     by_key = any("/" in token for token in tokens)
     for pod_class in classes:
         for pod in pod_class.members:
             if by_key and (key := pod.key) in tokens:
-                found[key] = (pod_class, pod)
+                promised[key] = (pod_class, pod)
             if (uid := pod.metadata.uid) in tokens:
-                found[uid] = (pod_class, pod)
-    return found
+                promised[uid] = (pod_class, pod)
+    return promised
 
 
 def _grouped_by_class(promised: Iterable[tuple[PodClass, Pod]]) -> Iterable[tuple[PodClass, list[Pod]]]:

@@ -178,12 +178,12 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
 
     def starting_patterns(self, effort: Effort) -> list[Floats]:
         """The present filling and those that are found quickly, as patterns."""
-        found = [self.current_patterns()]
+        patterns = [self.current_patterns()]
         if self.fine:
-            found += mixture_patterns(self.reduced, self.values, effort)
+            patterns += mixture_patterns(self.reduced, self.values, effort)
         if self.reduced.rules:
-            found += grown_patterns(self.reduced, effort)
-        return found
+            patterns += grown_patterns(self.reduced, effort)
+        return patterns
 
     def improved_filling(self, patterns: Floats, effort: Effort) -> Filling:
         """The filling of these patterns if it is cheaper than the present one, else the present one."""
@@ -275,13 +275,13 @@ def grown_patterns(reduced: ReducedProblem, effort: Effort) -> list[Floats]:
     scale = reduced.net[:, :2].max(axis=0)
     weights = np.zeros((len(_VALUES), reduced.net.shape[1]))
     weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
-    found = [grow_nodes(reduced, reduced.leading(), weights[0], effort)]
-    return found + [grow_nodes(reduced, reduced.leading(), each, effort) for each in weights[1:] if not effort.spent]
+    patterns = [grow_nodes(reduced, reduced.leading(), weights[0], effort)]
+    return patterns + [grow_nodes(reduced, reduced.leading(), each, effort) for each in weights[1:] if not effort.spent]
 
 
 def mixture_patterns(reduced: ReducedProblem, worth: Floats, effort: Effort) -> list[Floats]:
     """Patterns [nodes, kinds] from dealing pods out to a few whole mixtures of nodes, one list for each."""
-    found: list[Floats] = []
+    patterns: list[Floats] = []
     for slack in _SLACKS:
         rows = mix(reduced, slack, effort)
         if not len(rows) or effort.spent:
@@ -297,10 +297,10 @@ def mixture_patterns(reduced: ReducedProblem, worth: Floats, effort: Effort) -> 
             more = np.zeros((len(nodes), len(left)))
             more[:, some] = nodes
             counts = np.concatenate([counts, more])
-        found.append(counts[counts.any(axis=1)])
+        patterns.append(counts[counts.any(axis=1)])
         if not len(some):
             break
-    return found
+    return patterns
 
 
 _MOST_REMEMBERED = 256
@@ -326,8 +326,8 @@ def improve_cached(
             _CACHE[asked] = known
     if known is None:
         part = Effort(granted)
-        found = improve(problems, fillings, part)
-        better = tuple(new if new is not old else None for new, old in zip(found, fillings, strict=True))
+        improved = improve(problems, fillings, part)
+        better = tuple(new if new is not old else None for new, old in zip(improved, fillings, strict=True))
         known = (better, part.left)
         with _LOCK:
             _CACHE[asked] = known

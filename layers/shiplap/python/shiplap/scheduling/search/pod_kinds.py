@@ -208,27 +208,27 @@ def _distinct(lines: NDArray[Any]) -> tuple[Ints, Ints]:
 def strong_rules(problem: BinPackingProblem, nodes: int) -> list[tuple[Floats, float]]:
     """The strong rules as resources: the request of one pod [items] and the capacity of a node."""
     # A node that holds an item which is owner and capped is bound, so of those it never holds more than the cap.
-    found = [
+    strong = [
         (mask.astype(np.float64), float(cap))
         for mask, cap in zip(problem.capped & problem.owners, problem.caps.tolist(), strict=True)
     ]
-    found += [(mask.astype(np.float64), 1.0) for mask in cliques(problem.clash)]
-    needs = [float((mask * problem.counts).sum()) / max(cap, 1.0) for mask, cap in found]
-    order = sorted(range(len(found)), key=lambda place: (-needs[place], place))
-    return [found[place] for place in order if needs[place] >= _STRONG * max(nodes, 1)][:_MOST_STRONG]
+    strong += [(mask.astype(np.float64), 1.0) for mask in cliques(problem.clash)]
+    needs = [float((mask * problem.counts).sum()) / max(cap, 1.0) for mask, cap in strong]
+    order = sorted(range(len(strong)), key=lambda place: (-needs[place], place))
+    return [strong[place] for place in order if needs[place] >= _STRONG * max(nodes, 1)][:_MOST_STRONG]
 
 
 def cliques(clash: Bools) -> list[Bools]:
     """Sets of items [items] of which a node takes one in all: they clash with themselves and in the same way."""
     alone = np.flatnonzero(np.diagonal(clash))
-    found: list[Bools] = []
+    members: list[Bools] = []
     seen: set[bytes] = set()
     for item in alone.tolist():
         alike = (clash == clash[item][None, :]).all(axis=1) & clash[item]
         if alike.tobytes() not in seen:
             seen.add(alike.tobytes())
-            found.append(cast(Bools, alike))
-    return found
+            members.append(cast(Bools, alike))
+    return members
 
 
 def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Ints:
@@ -467,12 +467,12 @@ def cheapest_rows(problem: BinPackingProblem, nodes: int, node: Ints, item: Ints
     order = order[np.isfinite(problem.price[order])]
     net = problem.net[order]
     unlike = not problem.suits[:, order].all()
-    found = np.full(nodes, -1, np.int64)
+    rows = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):
         holds = (net[None, :, :] >= use[start : start + step, None, :]).all(axis=2)
         if unlike:
             inside = (node >= start) & (node < start + step)
             np.logical_and.at(holds, node[inside] - start, problem.suits[item[inside]][:, order])
-        found[start : start + step] = np.where(holds.any(axis=1), order[holds.argmax(axis=1)], -1)
-    return found
+        rows[start : start + step] = np.where(holds.any(axis=1), order[holds.argmax(axis=1)], -1)
+    return rows

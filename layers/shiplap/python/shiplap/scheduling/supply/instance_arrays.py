@@ -270,15 +270,15 @@ class TypeTable:
             given: labels the NodePool sets on the node itself, which no type needs to promise.
         """
         key = (wanted, given)
-        found = self._offered.get(key)
-        if found is None:
+        known = self._offered.get(key)
+        if known is None:
             # Requirements that differ only in labels of which no type says anything leave the same.
             told = Requirements(entry for name, entry in wanted.items() if name in self.told)
-            found = self._offered.get((told, given))
-            if found is None:
-                found = self._offered[told, given] = self._filter(told, given)
-            self._offered[key] = found
-        return found
+            known = self._offered.get((told, given))
+            if known is None:
+                known = self._offered[told, given] = self._filter(told, given)
+            self._offered[key] = known
+        return known
 
     def _filter(self, wanted: Requirements, given: frozenset[str]) -> Offered:
         suits = np.ones(len(self.types), np.bool_)

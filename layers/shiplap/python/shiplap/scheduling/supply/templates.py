@@ -168,13 +168,13 @@ def _reservations(template: NodeClaimTemplate, reserved: Requirements) -> tuple[
         return ()
     suits = table.offered(reserved, template.given).suits
     buyable = np.isfinite(table.prices) & table.cells(reserved) & suits[:, None, None]
-    found = []
+    reservations = []
     for column, reservation in enumerate(table.reservations):
         places = np.flatnonzero(buyable[:, :, column].any(axis=1))
         if reservation and len(places):
             size = max(tuple(row) for row in table.capacity[places, :2].tolist())
-            found.append((tuple(-amount for amount in size), reservation))
-    return tuple(reservation for _, reservation in sorted(found))
+            reservations.append((tuple(-amount for amount in size), reservation))
+    return tuple(reservation for _, reservation in sorted(reservations))
 
 
 def _template(

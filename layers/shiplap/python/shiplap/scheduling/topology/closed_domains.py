@@ -71,10 +71,10 @@ def unsatisfied_constraints(pod_class: PodClass, counts: TopologyCounts) -> str:
     others = (pod_class.selected & terms.anti).difference(demands.anti)
     closing += [(term, _anti_affinity_of_others_words) for term in sorted(others)]
     closing += [(term, _held_together) for term in sorted(counts.joined(pod_class))]
-    told = max(_MOST_CONSTRAINTS - len(parts), 1)
-    parts += [words(pod_class, term, counts) for term, words in closing[:told]]
-    if len(closing) > told:
-        parts.append(f"{len(closing) - told} more constraints")
+    shown = max(_MOST_CONSTRAINTS - len(parts), 1)
+    parts += [words(pod_class, term, counts) for term, words in closing[:shown]]
+    if len(closing) > shown:
+        parts.append(f"{len(closing) - shown} more constraints")
     return f"unsatisfiable topology constraint: no domain is left by {'; '.join(parts)}"
 
 

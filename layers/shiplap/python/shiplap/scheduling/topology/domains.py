@@ -284,7 +284,7 @@ class Domains:
     def _within_reach(self, pod_class: PodClass, key: str) -> Iterator[str]:
         if key == HOSTNAME:
             return
-        found: set[str] = set()
+        reached: set[str] = set()
         for attempt in self._attempts.relaxed(pod_class)[:_MOST_TERMS]:
             if self._nodes.all:
                 fits = self._nodes.fits(pod_class, soft=attempt.soft)
@@ -294,11 +294,11 @@ class Domains:
                 yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
             for template in self._openings.templates:
                 for value in self._reach.values_of(template, key):
-                    if value in found:
+                    if value in reached:
                         continue
                     pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
                     if pinned is not None and not isinstance(self._openings.entry(template, pinned), RefusalKind):
-                        found.add(value)
+                        reached.add(value)
                         yield value
 
     def bounds(self, attempt: PlacementAttempt) -> HostnameBounds:
@@ -382,10 +382,10 @@ class Domains:
         )
 
     def _by_key(self, numbers: Iterable[int]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_key: dict[str, list[int]] = {}
         for number in sorted(set(numbers)):
-            found.setdefault(self._terms.all[number].key, []).append(number)
-        return found
+            by_key.setdefault(self._terms.all[number].key, []).append(number)
+        return by_key
 
     def _possible_at_all(self, attempt: PlacementAttempt) -> bool:
         """Whether nodes can have all the labels that an attempt cannot do without."""
@@ -523,12 +523,12 @@ class Domains:
         identity = (self._reach.profile(attempt.pod_class), key)
         known = self._known_launchable.get(identity)
         if known is None:
-            found: set[int] = set()
+            values: set[int] = set()
             for template in self._openings.templates:
                 codes = self._codes_of(template, key)
                 if len(codes):
-                    found.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
-            known = self._known_launchable[identity] = sorted(found)
+                    values.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())
+            known = self._known_launchable[identity] = sorted(values)
         return known
 
     def _codes_of(self, template: NodeClaimTemplate, key: str) -> Ints:
