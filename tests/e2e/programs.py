@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 from pathlib import Path
 
@@ -107,30 +107,45 @@ def build() -> Path:
     folder = CACHE / _key(os.environ)
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
-    flags = ["-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{unfinished}{os.sep}"]
-    command = [go, "build", *flags, *PROGRAMS.values()]
-    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
     try:
-        done = subprocess.run(  # noqa: S603 - our own command
-            command,
-            cwd=_module(os.environ),
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            said = done.stderr[-2000:]
-            if _UNREACHABLE.search(said):
-                raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
-            raise BuildFailed(f"`go build` failed:\n{said}")
+        for module, packages in _packages(os.environ).items():
+            _compile(go, module, packages, unfinished)
         (unfinished / "server").rename(unfinished / "etcd")
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def _compile(go: str, module: Path, packages: Sequence[str], folder: Path) -> None:
+    """Build the programs of one Go module into a folder."""
+    flags = ["-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{folder}{os.sep}"]
+    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
+    done = subprocess.run(  # noqa: S603 - our own command
+        [go, "build", *flags, *packages],
+        cwd=module,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr[-2000:]
+        if _UNREACHABLE.search(said):
+            raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
+        raise BuildFailed(f"`go build` failed:\n{said}")
+
+
+def _packages(environment: Mapping[str, str]) -> dict[Path, list[str]]:
+    """Go modules with the packages to build in them: kwok is the newest's where none fits the version of Kubernetes."""
+    own, newest = _module(environment), _module({})
+    tools = (own / "go.mod").read_text()
+    found: dict[Path, list[str]] = {}
+    for package in PROGRAMS.values():
+        found.setdefault(own if f"\t{package}\n" in tools else newest, []).append(package)
+    return found
 
 
 def _go() -> str:
@@ -154,8 +169,7 @@ def _linker_flags(environment: Mapping[str, str]) -> str:
 
 def _key(environment: Mapping[str, str]) -> str:
     """Names a build by what it is made of."""
-    module = _module(environment)
-    files = ((module / name).read_bytes() for name in ("go.mod", "go.sum"))
+    files = ((module / name).read_bytes() for module in _packages(environment) for name in ("go.mod", "go.sum"))
     digest = blake2s(digest_size=6)
     for part in (*files, _linker_flags(environment).encode()):
         digest.update(part)

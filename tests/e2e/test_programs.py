@@ -87,6 +87,15 @@ def test_each_version_has_a_module_of_its_own(minor: str) -> None:
     assert staging == {programs.version(asked).replace("v1.", "v0.")}
 
 
+def test_a_program_that_a_version_does_not_pin_is_the_newest_ones() -> None:
+    for minor in programs.VERSIONS:
+        found = programs._packages({"SHIPLAP_KUBE_VERSION": minor})
+        own = programs.HERE / "versions" / minor
+        borrowed = [package for module, packages in found.items() if module != own for package in packages]
+        assert {package for packages in found.values() for package in packages} == set(programs.PROGRAMS.values())
+        assert borrowed in ([], [programs.PROGRAMS["kwok"]])
+
+
 def test_the_newest_version_is_the_default() -> None:
     assert programs.minor({}) == programs.minor({"SHIPLAP_KUBE_VERSION": ""}) == "1.36"
 
