@@ -120,7 +120,7 @@ def text(release: Release) -> str:
         "# Fields of Karpenter's API",
         "",
         f"Every field of `spec` in the CRDs of Karpenter's AWS provider {release.version}, and its use in Shiplap.",
-        "A field that is not in the table is refused. `status` is accepted without effect.",
+        "A field that is not in the table is refused. `status` is accepted and not read.",
         "[Manifests](manifests.md) describes the rules and the differences.",
         "",
         "* **read**: the field decides what Shiplap does, as in Karpenter.",
