@@ -125,6 +125,12 @@ def test_a_sidecar_can_be_resized_too() -> None:
     assert requests_of(spec, status)["cpu"] == 3000
 
 
+def test_an_init_container_asks_for_what_is_declared() -> None:
+    spec = {"containers": [container({"cpu": "1"})], "initContainers": [init("2")]}
+    status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}
+    assert requests_of(spec, status)["cpu"] == 2000
+
+
 def test_pod_level_resources_can_be_resized_too() -> None:
     spec = {"resources": {"requests": {"cpu": "1"}}, "containers": [container({"memory": "1Gi"})]}
     status = {"allocatedResources": {"cpu": "2", "memory": "4Gi"}, "resources": {"requests": {"cpu": "3"}}}

@@ -62,12 +62,11 @@ def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        wanted = _held(container, known, status)
         if container.restart_policy == "Always":
-            sidecars = add_resources(sidecars, wanted)
+            sidecars = add_resources(sidecars, _held(container, known, status))
             peak = _larger((peak, sidecars))
         else:
-            peak = _larger((peak, add_resources(sidecars, wanted)))
+            peak = _larger((peak, add_resources(sidecars, _declared(container.resources))))
     return _larger((add_resources(running, sidecars), peak))
 
 
