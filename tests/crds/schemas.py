@@ -20,6 +20,9 @@ FILES = {
     "CapacityBuffer": "autoscaling.x-k8s.io_capacitybuffers.yaml",
 }
 
+WRITTEN_BY_US = {"NodeClaim": "karpenter.sh_nodeclaims.yaml"}
+"""Kinds that users do not write."""
+
 ITEM, ENTRY = "[]", "{}"
 """Steps of a path in a schema: into the items of a list, into the values of a map."""
 
@@ -49,7 +52,7 @@ class Constraint(NamedTuple):
 @cache
 def crd_of(kind: str) -> dict[str, Any]:
     """The CRD, as upstream publishes it. Skips where there is no Go."""
-    file: Path = folder_of(KARPENTER_CRDS) / "pkg" / "apis" / "crds" / FILES[kind]
+    file: Path = folder_of(KARPENTER_CRDS) / "pkg" / "apis" / "crds" / (FILES | WRITTEN_BY_US)[kind]
     loaded: dict[str, Any] = yaml.safe_load(file.read_text())
     return loaded
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import urllib3
 
-from tests.crds.schemas import FILES, crd_of
+from tests.crds.schemas import FILES, WRITTEN_BY_US, crd_of
 from tests.e2e.control_plane import ADMINISTRATOR, ControlPlane
 
 Object = dict[str, Any]
@@ -42,7 +42,7 @@ class DryRuns:
         self._threads = ThreadPoolExecutor(_CONNECTIONS)
 
     def __enter__(self) -> DryRuns:
-        for kind in FILES:
+        for kind in (*FILES, *WRITTEN_BY_US):
             self._install(crd_of(kind))
         return self
 

@@ -79,6 +79,24 @@ def test_statuses_show_readiness_and_nodes(world: World) -> None:
     assert status["subnets"]
 
 
+def test_node_claims_show_the_nodes(world: World) -> None:
+    def shown() -> bool:
+        world.sweep()
+        items = world.api.list("nodeclaims").items
+        ready = {item["metadata"]["name"] for item in items if is_ready(item)}
+        return ready == {claim.name for claim in world.claims()}
+
+    wait_until(shown, "each claim has a NodeClaim that is ready", timeout_s=120, poll_s=2.0, told=world.told)
+    (item, *_) = world.api.list("nodeclaims").items
+    assert item["status"]["nodeName"] in world.nodes()
+    assert item["metadata"]["ownerReferences"][0]["uid"] == world.api.get("nodepools", "general")["metadata"]["uid"]
+
+
+def is_ready(item: dict[str, Any]) -> bool:
+    found = item.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in found)
+
+
 def test_an_applied_pool_decides_within_seconds(world: World) -> None:
     """Pods wait for a label that no pool gives; then one is applied that does."""
     spans = []

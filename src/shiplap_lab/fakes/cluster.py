@@ -206,6 +206,22 @@ class FakeCluster:
             patch = {"metadata": {"resourceVersion": resource_version}, "status": dict(status)}
             self.server.patch(PLURALS[kind], name, patch, namespace, subresource="status")
 
+    def node_claim_objects(self) -> tuple[RawObject, ...]:
+        """All NodeClaims, as JSON."""
+        with self._faults.effect("cluster.node_claim_objects"):
+            return self._objects("nodeclaims")
+
+    def create_node_claim(self, body: RawObject) -> None:
+        """Create a NodeClaim with its status. Raises ObjectConflict."""
+        with self._faults.effect("cluster.create_node_claim"):
+            self.server.create("nodeclaims", dict(body))
+
+    def delete_node_claim(self, item: RawObject) -> None:
+        """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.delete_node_claim"):
+            metadata = item["metadata"]
+            self.server.delete("nodeclaims", metadata["name"], uid=metadata["uid"])
+
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""
         with self._faults.effect("cluster.lease"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,6 +27,9 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
 from shiplap.kubernetes.related_objects import SCALABLE_PLURALS, ScalableName, attached_volumes
+from shiplap.manifests.claim_objects import claim_object_changes
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import MANIFEST_KINDS, ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings
 from shiplap_lab.cluster_simulator.access import READ_ONLY, PolicyRule
@@ -36,6 +40,7 @@ from tests.e2e import programs
 from tests.e2e.api import RealApi
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import SHIPLAP
+from tests.node_claims import node_claim
 
 Server = ApiServer | RealApi
 
@@ -781,6 +786,8 @@ class TestHttp:
         for kind in ("NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"):
             with suppress(ObjectNotFound):
                 api.write_status(kind, "", "x", {}, "")
+        api.create_node_claim({"metadata": {"name": "x"}, "spec": {}, "status": {}})
+        api.delete_node_claim(api.node_claim_objects()[0])
         api.lease("kube-system", "karpenter-leader-election")
         for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
             server.create("customresourcedefinitions", {"metadata": {"name": name}})
@@ -820,6 +827,19 @@ NODE_CLASS_SPEC = {
     "amiSelectorTerms": [{"alias": "al2023@latest"}],
     "subnetSelectorTerms": [{"id": "subnet-0123abcd"}],
     "securityGroupSelectorTerms": [{"id": "sg-0123abcd"}],
+}
+
+
+OWNER = {"metadata": {"name": "general", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": NODE_POOL_SPEC}
+CLAIMED_NODE: dict[str, Any] = {
+    "cluster": "test",
+    "name": "general-1",
+    "state": ClaimState.LAUNCHED,
+    "node_pool": "general",
+    "node_class": "default",
+    "requirements": (RequirementSpec("karpenter.sh/capacity-type", "In", ("spot",)),),
+    "instance_id": "i-0abc",
+    "zone": "eu-west-1a",
 }
 
 
@@ -883,6 +903,23 @@ class TestManifests:
         made = server.create("capacitybuffers", {"metadata": {"name": "warm", "namespace": "default"}, "spec": named})
         api.write_status("CapacityBuffer", "default", "warm", {"replicas": 2}, made["metadata"]["resourceVersion"])
         assert server.get("capacitybuffers", "warm", "default")["status"]["replicas"] == 2
+
+    def test_node_claims_are_made_with_their_status_and_deleted(self, api: ClusterApi, server: Server) -> None:
+        assert api.node_claim_objects() == ()
+        (body,) = claim_object_changes(
+            [node_claim(**CLAIMED_NODE)], (), [msgspec.convert(OWNER, NodePool)], (), "one", 1_800_000_000.0
+        ).created
+        api.create_node_claim(body)
+        with pytest.raises(ObjectConflict):
+            api.create_node_claim(body)
+        (item,) = api.node_claim_objects()
+        assert item["kind"] == "NodeClaim"
+        assert item["status"]["providerID"] == "aws:///eu-west-1a/i-0abc"
+        assert {each["type"]: each["status"] for each in item["status"]["conditions"]}["Launched"] == "True"
+        api.delete_node_claim(item)
+        assert api.node_claim_objects() == ()
+        with pytest.raises(ObjectNotFound):
+            api.delete_node_claim(item)
 
     def test_a_lease(self, api: ClusterApi, server: Server) -> None:
         name = "karpenter-leader-election"

@@ -378,3 +378,67 @@ class TestStatuses:
         self.minute(stage)
         assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
         assert stage.bus.of_type("InspectionDue") == []
+
+
+class TestClaimObjects:
+    def minute(self, stage: LiveStage) -> None:
+        stage.clock.advance(60)
+        stage.sweep()
+        publish_statuses(stage.settings, stage.context, stage.known)
+
+    def objects(self, stage: LiveStage) -> dict[str, Any]:
+        return {item["metadata"]["name"]: item for item in stage.server.list("nodeclaims").items}
+
+    def test_each_claim_has_one_until_it_ends(self, stage: LiveStage) -> None:
+        stage.add_pods(3)
+        stage.play_on()
+        self.minute(stage)
+        claims = {claim.name for claim in stage.claims()}
+        assert set(self.objects(stage)) == claims
+        owners = {item["metadata"]["ownerReferences"][0]["name"] for item in self.objects(stage).values()}
+        assert owners == {"flex"}
+        for item in stage.server.list("pods").items:
+            stage.server.delete("pods", item["metadata"]["name"], grace_s=0)
+        for claim in stage.claims():
+            stage.compute.terminate(stage.name, claim.instance_id)
+            stage.server.delete("nodes", claim.node_name)
+        for _ in range(40):
+            self.minute(stage)
+            stage.attend(*stage.due())
+        assert self.objects(stage) == {}
+
+    def test_one_that_a_user_deletes_comes_again_and_its_node_stays(self, stage: LiveStage) -> None:
+        stage.add_pods(1)
+        stage.play_on()
+        self.minute(stage)
+        (name,) = self.objects(stage)
+        stage.server.delete("nodeclaims", name)
+        self.minute(stage)
+        assert list(self.objects(stage)) == [name]
+        assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
+
+    def test_beside_karpenter_there_is_none(self, stage: LiveStage) -> None:
+        stage.add_pods(1)
+        stage.play_on()
+        stage.server.create("leases", lease(stage.clock.now() + 7200))
+        self.minute(stage)
+        assert self.objects(stage) == {}
+
+    def test_thousands_are_written_over_several_sweeps(self, stage: LiveStage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("shiplap.flows.live_settings.MOST_CLAIM_OBJECTS", 1)
+        stage.add_pods(30, cpu="3")
+        stage.play_on()
+        self.minute(stage)
+        assert len(self.objects(stage)) == 1
+        for _ in stage.claims():
+            self.minute(stage)
+        assert len(self.objects(stage)) == len(stage.claims()) > 3
+
+    def test_a_refusal_stops_no_other_status(self, stage: LiveStage) -> None:
+        stage.add_pods(1)
+        stage.play_on()
+        stage.faults.on("before", "cluster.node_claim_objects", ObjectNotFound("no CRD", status=404))
+        stage.edit("flex", weight=9)
+        self.minute(stage)
+        assert stage.meter.counts["StatusesNotWritten"] == 1
+        assert stage.server.get("nodepools", "flex")["status"]["nodes"] == 1

@@ -59,6 +59,7 @@ _MOST_NAMED = 20
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+_NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 _NODE_CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 _OVERLAYS = "/apis/karpenter.sh/v1alpha1/nodeoverlays"
 _BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
@@ -66,6 +67,7 @@ _POD_TEMPLATES = "/api/v1/podtemplates"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _STATUS_PATHS = {
     "NodePool": _NODE_POOLS,
+    "NodeClaim": _NODE_CLAIMS,
     "EC2NodeClass": _NODE_CLASSES,
     "NodeOverlay": _OVERLAYS,
     "CapacityBuffer": _BUFFERS,
@@ -277,6 +279,21 @@ class KubernetesClient:
         body = {"metadata": {"resourceVersion": resource_version}, "status": status}
         self._transport.send("PATCH", f"{path}/{name}/status", body, MERGE_PATCH)
 
+    def node_claim_objects(self) -> tuple[RawObject, ...]:
+        """All NodeClaims, as JSON. Raises ObjectNotFound where the CRD is missing."""
+        return self._objects(_NODE_CLAIMS)
+
+    def create_node_claim(self, body: RawObject) -> None:
+        """Create a NodeClaim with its status, which takes two requests. Raises ObjectConflict."""
+        self._transport.send("POST", _NODE_CLAIMS, {key: value for key, value in body.items() if key != "status"})
+        path = f"{_NODE_CLAIMS}/{body['metadata']['name']}/status"
+        self._transport.send("PATCH", path, {"status": body["status"]}, MERGE_PATCH)
+
+    def delete_node_claim(self, item: RawObject) -> None:
+        """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict."""
+        metadata = item["metadata"]
+        self._transport.send("DELETE", f"{_NODE_CLAIMS}/{metadata['name']}", deletion_body(metadata["uid"]))
+
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
@@ -476,6 +493,7 @@ def _change_of(kind: str, frame: _WatchLine, before: str) -> WatchEvent:
 
 _KIND_OF_PLURAL = {
     "nodepools": "NodePool",
+    "nodeclaims": "NodeClaim",
     "ec2nodeclasses": "EC2NodeClass",
     "nodeoverlays": "NodeOverlay",
     "capacitybuffers": "CapacityBuffer",

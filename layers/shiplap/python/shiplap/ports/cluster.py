@@ -129,6 +129,21 @@ class ClusterApi(Protocol):
         """
         ...
 
+    def node_claim_objects(self) -> tuple[RawObject, ...]:
+        """All NodeClaims. Raises ObjectNotFound where their CRD is missing."""
+        ...
+
+    def create_node_claim(self, body: RawObject) -> None:
+        """Create a NodeClaim, then write the status that it is given with.
+
+        Raises ObjectConflict when there is one of its name.
+        """
+        ...
+
+    def delete_node_claim(self, item: RawObject) -> None:
+        """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
+        ...
+
     def lease(self, namespace: str, name: str) -> Lease | None:
         """Read a Lease; None if there is none."""
         ...
