@@ -18,13 +18,13 @@ from shiplap.aws.instance_profiles import node_role_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
-from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.claim_rules import ClaimRule, rule_problems
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
 from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
 from shiplap.manifests.files.loading import load_manifests
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, Settings
 

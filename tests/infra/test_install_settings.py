@@ -11,7 +11,7 @@ from infra.settings import ClusterDocument, InstallConfig, read
 from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.manifests.allowed_resources import AllowedResources
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings, Settings
 
 INSTALL = Path(__file__).parent / "install"

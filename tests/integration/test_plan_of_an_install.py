@@ -19,7 +19,7 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
-from shiplap.manifests.allowed_resources import AllowedResources
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings

@@ -18,7 +18,7 @@ from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.ports import PILOT_LEASE_S
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan

@@ -27,8 +27,8 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes.objects import Event, ObjectMeta, ObjectReference, Pod, PodSpec, Taint
 from shiplap.kubernetes.related_objects import SCALABLE_PLURALS, ScalableName, attached_volumes
-from shiplap.manifests.claim_objects import claim_object_changes
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from shiplap.manifests.live.nodeclaim_objects import claim_object_changes
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import MANIFEST_KINDS, ClusterApi, WatchEvent
 from shiplap.settings import ClusterSettings

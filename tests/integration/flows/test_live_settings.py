@@ -21,8 +21,8 @@ from shiplap.flows.live_settings import (
 from shiplap.flows.messages import PodsPending, Sweep
 from shiplap.flows.schedule.schedule import ScheduleReport
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.allowed_resources import AllowedResources
-from shiplap.manifests.live_manifests import SETTLED_S, LiveManifests
+from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.manifests.live.live_manifests import SETTLED_S, LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.stores import FakeManifests, FakeMemory

@@ -19,8 +19,8 @@ from shiplap.instances.readiness.nodeclass_status import (
 )
 from shiplap.instances.readiness.object_statuses import StatusUpdate, status_updates, uninspected
 from shiplap.kubernetes.objects import Node
-from shiplap.manifests.allowed_resources import AllowedResources
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests
 from tests.crds.schema_judge import violations
 from tests.crds.schemas import status_schema_of

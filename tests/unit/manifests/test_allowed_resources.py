@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.manifests.allowed_resources import AllowedResources, outside
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.decoding import field_name
+from shiplap.manifests.live.allowed_resources import AllowedResources, outside
 from shiplap.manifests.validation.live_objects import check_live_object
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, changed
 

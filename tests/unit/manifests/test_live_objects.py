@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import RawObject
-from shiplap.manifests.allowed_resources import AllowedResources
-from shiplap.manifests.live_manifests import SETTLED_S, LiveManifests
+from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.manifests.live.live_manifests import SETTLED_S, LiveManifests
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
 from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS, NODE_OVERLAY, NODE_POOL, changed
 

@@ -13,9 +13,9 @@ import msgspec
 
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
-from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 
 IMPROVE_S = 1.0

@@ -16,7 +16,7 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord

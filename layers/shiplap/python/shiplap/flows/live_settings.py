@@ -20,7 +20,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes.objects import RawObject
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.ports import ClusterApi
 from shiplap.settings import ClusterSettings
 
@@ -162,7 +162,7 @@ def publish_statuses(settings: ClusterSettings, context: FlowContext, known: Kno
 
 def _write_claim_objects(settings: ClusterSettings, context: FlowContext) -> None:
     """Have NodeClaim objects show the claims, at most MOST_CLAIM_OBJECTS of them changed at a time."""
-    from shiplap.manifests.claim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
+    from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 
     cluster = context.cluster
     objects = cluster.node_claim_objects()  # before the claims: a claim exists before its object

@@ -11,7 +11,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 

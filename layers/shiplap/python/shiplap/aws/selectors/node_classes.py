@@ -24,8 +24,8 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     Subnet,
 )
 from shiplap.instances.readiness import nodeclass_status
-from shiplap.manifests.allowed_resources import outside
 from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.manifests.live.allowed_resources import outside
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
-from shiplap.manifests.live_manifests import LiveManifests
+from shiplap.manifests.live.live_manifests import LiveManifests
 
 NODE_CLASS_READY = "NodeClassReady"
 REGISTRATION_HEALTHY = "NodeRegistrationHealthy"

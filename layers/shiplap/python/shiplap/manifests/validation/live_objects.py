@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import RawObject
-from shiplap.manifests.allowed_resources import AllowedResources
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.decoding import Problem, field_name
-from shiplap.manifests.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
+from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
 from shiplap.manifests.validation.manifest_check import Manifest, check_object, sorted_manifests
 
 NODE_CLASS_GROUP, NODE_CLASS_KIND = "karpenter.k8s.aws", "EC2NodeClass"

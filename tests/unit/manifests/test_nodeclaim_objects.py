@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shiplap.kubernetes.objects import Node, Taint
-from shiplap.manifests.claim_objects import INSTALL_LABEL, SHOWN, ClaimObjectChanges, claim_object_changes
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL, SHOWN, ClaimObjectChanges, claim_object_changes
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.crds.schema_judge import object_violations, violations
 from tests.crds.schemas import status_schema_of
