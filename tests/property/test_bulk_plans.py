@@ -19,6 +19,7 @@ from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.strategies import sampled_from
 from tests.topology_checker import affinity_violations, topology_violations
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
@@ -37,10 +38,10 @@ SETTINGS = settings(
 def constraints(draw: st.DrawFn) -> dict[str, Any]:
     """One kind of constraint over one label, which is what the bulk stage settles in closed form."""
     term = {
-        "topologyKey": draw(st.sampled_from([ZONE, ZONE, HOST, HOST, KIND])),
-        "labelSelector": {"matchLabels": {"app": draw(st.sampled_from(["a", "b"]))}},
+        "topologyKey": draw(sampled_from([ZONE, ZONE, HOST, HOST, KIND])),
+        "labelSelector": {"matchLabels": {"app": draw(sampled_from(["a", "b"]))}},
     }
-    match draw(st.sampled_from(["none", "spread", "spread", "near", "away"])):
+    match draw(sampled_from(["none", "spread", "spread", "near", "away"])):
         case "spread":
             skew = draw(st.integers(1, 3))
             return {"topologySpreadConstraints": [{**term, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}]}
@@ -55,12 +56,12 @@ def constraints(draw: st.DrawFn) -> dict[str, Any]:
 def workloads(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(1, 4))):
-        zone = draw(st.sampled_from(["", "", "", Z2]))
-        ports = draw(st.sampled_from([0, 0, 0, 0, 8080]))
-        metadata = {"labels": {"app": draw(st.sampled_from(["a", "b", "c"]))}}
+        zone = draw(sampled_from(["", "", "", Z2]))
+        ports = draw(sampled_from([0, 0, 0, 0, 8080]))
+        metadata = {"labels": {"app": draw(sampled_from(["a", "b", "c"]))}}
         spec = draw(constraints())
-        tolerations = draw(st.sampled_from([[], [{"operator": "Exists"}]]))
-        for cpu in draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=2, unique=True)):
+        tolerations = draw(sampled_from([[], [{"operator": "Exists"}]]))
+        for cpu in draw(st.lists(sampled_from(SIZES), min_size=1, max_size=2, unique=True)):
             waiting += case.pods(
                 draw(st.integers(3, 12)),
                 f"k{kind}-{cpu}",
@@ -72,19 +73,19 @@ def workloads(draw: st.DrawFn) -> Snapshot:
                 ports=(ports,) if ports else (),
             )
     nodes = [
-        case.node(f"n{place}", cpu=draw(st.sampled_from(["1", "4"])), labels={ZONE: draw(st.sampled_from([Z1, Z2]))})
-        for place in range(draw(st.sampled_from([0, 0, 2])))
+        case.node(f"n{place}", cpu=draw(sampled_from(["1", "4"])), labels={ZONE: draw(sampled_from([Z1, Z2]))})
+        for place in range(draw(sampled_from([0, 0, 2])))
     ]
     pools = []
     for place in range(draw(st.integers(1, 2))):
-        zones = draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=2, unique=True))
+        zones = draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=2, unique=True))
         pools.append(
             case.pool(
                 f"pool-{place}",
-                *draw(st.sampled_from([(), (case.rule(ZONE, "In", *zones),)])),
-                taints=draw(st.sampled_from([[], [], [TAINT]])),
-                limits=draw(st.sampled_from([{}, {}, {"cpu": "20"}, {"nodes": "4"}])),
-                weight=draw(st.sampled_from([0, 10])),
+                *draw(sampled_from([(), (case.rule(ZONE, "In", *zones),)])),
+                taints=draw(sampled_from([[], [], [TAINT]])),
+                limits=draw(sampled_from([{}, {}, {"cpu": "20"}, {"nodes": "4"}])),
+                weight=draw(sampled_from([0, 10])),
             )
         )
     types = [
@@ -97,7 +98,7 @@ def workloads(draw: st.DrawFn) -> Snapshot:
         nodes,
         pools=pools,
         types=types,
-        settings=SchedulingSettings(improve_s=draw(st.sampled_from([0.0, 0.002]))),
+        settings=SchedulingSettings(improve_s=draw(sampled_from([0.0, 0.002]))),
     )
 
 
@@ -113,7 +114,7 @@ def test_a_plan_keeps_every_rule(snapshot: Snapshot) -> None:
 
 
 @SETTINGS
-@given(workloads(), st.sampled_from([0.0005, 0.002, 0.01, 0.1, 1.0]))
+@given(workloads(), sampled_from([0.0005, 0.002, 0.01, 0.1, 1.0]))
 def test_the_cost_search_keeps_every_rule_and_is_never_dearer(snapshot: Snapshot, improve_s: float) -> None:
     plain, improved = (
         msgspec.structs.replace(snapshot, settings=msgspec.structs.replace(snapshot.settings, improve_s=seconds))

@@ -30,15 +30,16 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
 from tests.property.test_plans import snapshots
 from tests.property.test_topology_plans import clusters
+from tests.strategies import sampled_from
 
 STANDING = SnapshotHeader(cluster="c", version="7", taken_at=1.5, listed_at=1.0, kept_since=0.5)
 FEW = settings(derandomize=True, deadline=None, max_examples=60)
-TEXT = st.sampled_from(["", "a", "web-0", "web-10", "x-1-y", "ü"])
-AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["100m", "1", "2", "64Mi"]), max_size=2)
-TIMES = st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"])
+TEXT = sampled_from(["", "a", "web-0", "web-10", "x-1-y", "ü"])
+AMOUNTS = st.dictionaries(sampled_from(["cpu", "memory"]), sampled_from(["100m", "1", "2", "64Mi"]), max_size=2)
+TIMES = sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"])
 UIDS = st.one_of(
     st.uuids().map(str),
-    st.sampled_from(["", "u", "pods-000000000012", "fifteen-letters", "0123456789abcde", "A" * 32]),
+    sampled_from(["", "u", "pods-000000000012", "fifteen-letters", "0123456789abcde", "A" * 32]),
     st.text(max_size=20),
 )
 
@@ -52,8 +53,8 @@ def any_pods(draw: st.DrawFn) -> Pod:
             {
                 "name": f"c{place}",
                 "resources": {"requests": draw(AMOUNTS), "limits": draw(AMOUNTS)},
-                "ports": draw(st.sampled_from([[], [{"containerPort": 80}], [{"containerPort": 80, "hostPort": 80}]])),
-                "restartPolicy": draw(st.sampled_from(["", "Always"])),
+                "ports": draw(sampled_from([[], [{"containerPort": 80}], [{"containerPort": 80, "hostPort": 80}]])),
+                "restartPolicy": draw(sampled_from(["", "Always"])),
             }
             for place in range(draw(st.integers(0, 2)))
         ]
@@ -63,8 +64,8 @@ def any_pods(draw: st.DrawFn) -> Pod:
         return [
             {
                 "name": item["name"],
-                "allocatedResources": draw(st.sampled_from(held)),
-                **({"resources": {"requests": draw(st.sampled_from(held))}} if draw(st.booleans()) else {}),
+                "allocatedResources": draw(sampled_from(held)),
+                **({"resources": {"requests": draw(sampled_from(held))}} if draw(st.booleans()) else {}),
             }
             for item in of
             if draw(st.booleans())
@@ -72,31 +73,29 @@ def any_pods(draw: st.DrawFn) -> Pod:
 
     name = draw(TEXT)
     running, starting = containers(), containers()
-    noted = st.sampled_from(["true", "10m", "-5", "checksum"])
+    noted = sampled_from(["true", "10m", "-5", "checksum"])
     document = {
         "metadata": {
             "name": name,
-            "namespace": draw(st.sampled_from(["", "default", "shop"])),
+            "namespace": draw(sampled_from(["", "default", "shop"])),
             "uid": draw(UIDS),
-            "resourceVersion": draw(st.sampled_from(["1", "22"])),
+            "resourceVersion": draw(sampled_from(["1", "22"])),
             "labels": draw(
                 st.dictionaries(
-                    st.sampled_from(["app", "apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name"]),
-                    st.sampled_from([name, name.rpartition("-")[2], "web"]),
+                    sampled_from(["app", "apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name"]),
+                    sampled_from([name, name.rpartition("-")[2], "web"]),
                 )
             ),
-            "annotations": draw(
-                st.dictionaries(st.sampled_from([labels.DO_NOT_DISRUPT, DELETION_COST, "note"]), noted)
-            ),
+            "annotations": draw(st.dictionaries(sampled_from([labels.DO_NOT_DISRUPT, DELETION_COST, "note"]), noted)),
             "creationTimestamp": draw(st.one_of(st.none(), TIMES)),
             "deletionTimestamp": draw(TIMES),
-            "finalizers": draw(st.sampled_from([[], ["f"]])),
+            "finalizers": draw(sampled_from([[], ["f"]])),
             "ownerReferences": draw(
-                st.sampled_from([[], [{"kind": "ReplicaSet", "name": "rs", "uid": "r", "controller": True}]])
+                sampled_from([[], [{"kind": "ReplicaSet", "name": "rs", "uid": "r", "controller": True}]])
             ),
         },
         "spec": {
-            "nodeName": draw(st.sampled_from(["n1", "n2"])),
+            "nodeName": draw(sampled_from(["n1", "n2"])),
             "containers": running,
             "initContainers": starting,
             "overhead": draw(AMOUNTS),
@@ -104,10 +103,10 @@ def any_pods(draw: st.DrawFn) -> Pod:
             **({"resources": {"requests": draw(AMOUNTS)}} if draw(st.booleans()) else {}),
         },
         "status": {
-            "phase": draw(st.sampled_from(["Pending", "Running"])),
+            "phase": draw(sampled_from(["Pending", "Running"])),
             "startTime": draw(TIMES),
             "conditions": draw(
-                st.sampled_from(
+                sampled_from(
                     [
                         [],
                         [{"type": "Ready", "status": "True", "lastTransitionTime": None}],
@@ -153,7 +152,7 @@ def test_a_document_holds_exactly_the_lean_pods(pods: list[Pod]) -> None:
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
-@given(st.lists(st.tuples(st.sampled_from("abcd"), any_pods(), st.booleans()), max_size=30))
+@given(st.lists(st.tuples(sampled_from("abcd"), any_pods(), st.booleans()), max_size=30))
 def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]]) -> None:
     table, known = PodTable(), {}
     for uid, shape, stays in steps:

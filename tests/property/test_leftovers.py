@@ -16,6 +16,7 @@ from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3
 from tests.leftovers import could_be_placed, without_topology
 from tests.property.test_plans import flying, snapshots
+from tests.strategies import sampled_from
 
 ZONE = "topology.kubernetes.io/zone"
 SETTINGS = settings(
@@ -30,11 +31,11 @@ VOLUMES = ("data-0", "data-1", "data-2")
 
 def extra(draw: st.DrawFn) -> dict[str, Any]:
     """Parts of a pod's spec that change what it takes or where it may run."""
-    init = {"name": "init", "resources": {"requests": {"cpu": draw(st.sampled_from(["1", "3"]))}}}
+    init = {"name": "init", "resources": {"requests": {"cpu": draw(sampled_from(["1", "3"]))}}}
     sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "700Mi"}}}
     port = {
         "name": "p",
-        "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": draw(st.sampled_from(["", "10.0.0.1"]))}],
+        "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": draw(sampled_from(["", "10.0.0.1"]))}],
     }
     choices: list[dict[str, Any]] = [
         {},
@@ -44,10 +45,10 @@ def extra(draw: st.DrawFn) -> dict[str, Any]:
         {"initContainers": [{**port, "restartPolicy": "Always"}]},
         {"overhead": {"cpu": "250m", "memory": "100Mi"}},
         {"resources": {"requests": {"cpu": "1500m"}}},
-        case.claim_volumes(draw(st.sampled_from(VOLUMES))),
-        case.claim_volumes(*draw(st.lists(st.sampled_from(VOLUMES), min_size=2, max_size=3, unique=True))),
+        case.claim_volumes(draw(sampled_from(VOLUMES))),
+        case.claim_volumes(*draw(st.lists(sampled_from(VOLUMES), min_size=2, max_size=3, unique=True))),
     ]
-    return draw(st.sampled_from(choices))
+    return draw(sampled_from(choices))
 
 
 def changed(pod: Pod, more: dict[str, Any]) -> Pod:
@@ -67,7 +68,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
         pods.append(changed(pod, kinds[kind]))
     storage: dict[str, list[Any]] = {"claims": [], "volumes": [], "classes": []}
     for name in VOLUMES:
-        zones = draw(st.lists(st.sampled_from([Z1, Z2, Z3]), max_size=2, unique=True))
+        zones = draw(st.lists(sampled_from([Z1, Z2, Z3]), max_size=2, unique=True))
         if draw(st.booleans()):
             terms = [[case.rule(ZONE, "In", zone)] for zone in zones]
             storage["claims"].append(case.pvc(name, volume=f"v-{name}"))

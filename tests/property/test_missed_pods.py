@@ -15,6 +15,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, S
 from shiplap.scheduling.planner import plan
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.strategies import sampled_from
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -41,13 +42,13 @@ def _soft(draw: st.DrawFn) -> dict[str, Any]:
         for weight, (key, value) in enumerate(
             draw(
                 st.lists(
-                    st.sampled_from([(ZONE, Z1), (ZONE, Z2), (ZONE, "nowhere"), (TYPE, "a"), (TYPE, "b")]), max_size=2
+                    sampled_from([(ZONE, Z1), (ZONE, Z2), (ZONE, "nowhere"), (TYPE, "a"), (TYPE, "b")]), max_size=2
                 )
             ),
             1,
         )
     ]
-    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": draw(st.sampled_from("ab"))}}}
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": draw(sampled_from("ab"))}}}
     near = [{"weight": 1, "podAffinityTerm": term}] if draw(st.integers(0, 3)) == 0 else []
     required = [term] if draw(st.integers(0, 3)) == 0 else []
     return {"affinity": {"nodeAffinity": {PREFERRED: node}, "podAffinity": {PREFERRED: near, REQUIRED: required}}}
@@ -58,25 +59,25 @@ def batches(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(2, 4))):
         waiting += case.pods(
-            draw(st.sampled_from([1, 1, 2, 5])),
+            draw(sampled_from([1, 1, 2, 5])),
             f"k{kind}",
-            cpu=draw(st.sampled_from(["100m", "1", "2"])),
-            memory=draw(st.sampled_from(["100Mi", "1Gi", "2.5Gi", "6.8Gi", "7.5Gi", "13Gi", "15.5Gi"])),
-            metadata={"labels": {"app": draw(st.sampled_from("ab"))}},
+            cpu=draw(sampled_from(["100m", "1", "2"])),
+            memory=draw(sampled_from(["100Mi", "1Gi", "2.5Gi", "6.8Gi", "7.5Gi", "13Gi", "15.5Gi"])),
+            metadata={"labels": {"app": draw(sampled_from("ab"))}},
             spec=_soft(draw) if draw(st.booleans()) else {},
         )
     types = (
-        _unverified("a", 4, 8, 1.0, draw(st.sampled_from([0.8, 0.9]))),
-        _unverified("b", 8, 16, draw(st.sampled_from([1.5, 2.5])), draw(st.sampled_from([0.8, 0.9]))),
-        fake_type("known", cpu="16", memory="32Gi", pods="20", price=draw(st.sampled_from([1.2, 4.0]))),
+        _unverified("a", 4, 8, 1.0, draw(sampled_from([0.8, 0.9]))),
+        _unverified("b", 8, 16, draw(sampled_from([1.5, 2.5])), draw(sampled_from([0.8, 0.9]))),
+        fake_type("known", cpu="16", memory="32Gi", pods="20", price=draw(sampled_from([1.2, 4.0]))),
     )
-    limits = draw(st.sampled_from([{}, {}, {"memory": "40Gi"}, {"cpu": "17"}]))
+    limits = draw(sampled_from([{}, {}, {"memory": "40Gi"}, {"cpu": "17"}]))
     return case.snapshot_of(
         waiting,
         pools=[case.pool("default", limits=limits)],
         types=types,
         missed_pods=frozenset(p.metadata.uid for p in waiting if draw(st.integers(0, 2)) == 0),
-        settings=SchedulingSettings(improve_s=draw(st.sampled_from([0.0, 0.0, 0.005]))),
+        settings=SchedulingSettings(improve_s=draw(sampled_from([0.0, 0.0, 0.005]))),
     )
 
 

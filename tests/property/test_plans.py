@@ -22,6 +22,7 @@ from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.leftovers import could_be_placed
+from tests.strategies import sampled_from
 
 ZONE, ARCH, KIND = "topology.kubernetes.io/zone", "kubernetes.io/arch", "karpenter.sh/capacity-type"
 FAMILY, TYPE, TEAM = "example.com/family", "node.kubernetes.io/instance-type", "example.com/team"
@@ -41,24 +42,24 @@ SETTINGS = settings(
 def instance_types(draw: st.DrawFn) -> tuple[InstanceType, ...]:
     types = []
     for place in range(draw(st.integers(1, 7))):
-        cpu, memory = draw(st.sampled_from([1, 2, 4, 8, 16])), draw(st.sampled_from([1, 2, 4, 8, 32]))
-        offered = draw(st.lists(st.sampled_from(OFFERINGS), min_size=1, max_size=5, unique=True))
-        gone = draw(st.lists(st.sampled_from(offered), max_size=2))
+        cpu, memory = draw(sampled_from([1, 2, 4, 8, 16])), draw(sampled_from([1, 2, 4, 8, 32]))
+        offered = draw(st.lists(sampled_from(OFFERINGS), min_size=1, max_size=5, unique=True))
+        gone = draw(st.lists(sampled_from(offered), max_size=2))
         item = fake_type(
             f"t{place}",
             cpu=str(cpu),
             memory=f"{memory}Gi",
-            pods=str(draw(st.sampled_from([2, 5, 20]))),
+            pods=str(draw(sampled_from([2, 5, 20]))),
             offerings=offered,
             unavailable=gone,
-            arch=draw(st.sampled_from(["amd64", "arm64"])),
+            arch=draw(sampled_from(["amd64", "arm64"])),
             os=("linux",) if draw(st.booleans()) else ("linux", "windows"),
-            price=draw(st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0])),
+            price=draw(sampled_from([0.5, 1.0, 1.0, 2.0, 3.0])),
         )
-        family = requirement(FAMILY, "In", (draw(st.sampled_from(["a", "b", "c"])),))
+        family = requirement(FAMILY, "In", (draw(sampled_from(["a", "b", "c"])),))
         item = msgspec.structs.replace(item, requirements=(*item.requirements, family))
         if draw(st.integers(0, 3)) == 0:
-            careful = item.capacity | {"memory": int(item.capacity["memory"] * draw(st.sampled_from([0.6, 0.9, 1.0])))}
+            careful = item.capacity | {"memory": int(item.capacity["memory"] * draw(sampled_from([0.6, 0.9, 1.0])))}
             item = msgspec.structs.replace(item, verified=False, careful=careful, ami="ami", kubelet_hash="k")
         types.append(item)
     return tuple(types)
@@ -69,23 +70,23 @@ def node_pools(draw: st.DrawFn) -> tuple[NodePool, ...]:
     pools = []
     for place in range(draw(st.integers(1, 3))):
         choices: list[dict[str, Any]] = [
-            case.rule(ZONE, "In", *draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
-            case.rule(ARCH, "In", draw(st.sampled_from(["amd64", "arm64"]))),
+            case.rule(ZONE, "In", *draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
+            case.rule(ARCH, "In", draw(sampled_from(["amd64", "arm64"]))),
             case.rule(FAMILY, "In", "a", "*"),
             case.rule(FAMILY, "NotIn", "c"),
-            case.rule("integer", "Gt", draw(st.sampled_from(["1", "2"]))),
+            case.rule("integer", "Gt", draw(sampled_from(["1", "2"]))),
             case.rule(TYPE, "Exists", min_values=draw(st.integers(1, 3))),
             case.rule(TEAM, "In", "red", "blue"),
         ]
         limits = draw(
-            st.sampled_from([{}, {}, {"cpu": "6"}, {"cpu": "17", "memory": "20Gi"}, {"nodes": "2"}, {"nodes": "0"}])
+            sampled_from([{}, {}, {"cpu": "6"}, {"cpu": "17", "memory": "20Gi"}, {"nodes": "2"}, {"nodes": "0"}])
         )
         pools.append(
             case.pool(
                 f"pool-{place}",
-                *draw(st.lists(st.sampled_from(choices), max_size=3, unique_by=lambda rule: rule["key"])),
+                *draw(st.lists(sampled_from(choices), max_size=3, unique_by=lambda rule: rule["key"])),
                 labels={"tier": str(place)},
-                taints=draw(st.sampled_from([[], [], [TAINT], [SOFT]])),
+                taints=draw(sampled_from([[], [], [TAINT], [SOFT]])),
                 limits=limits,
                 weight=draw(st.integers(0, 2)),
             )
@@ -108,13 +109,13 @@ def pending_pods(draw: st.DrawFn) -> list[Pod]:
         ]
         tolerations = [[], [{"key": "dedicated", "operator": "Exists"}], [{"operator": "Exists"}]]
         shape = {
-            "cpu": draw(st.sampled_from(["0", "100m", "900m", "1", "2500m", "7"])),
-            "memory": draw(st.sampled_from(["0", "100Mi", "900Mi", "1500Mi", "3Gi"])),
-            "selector": draw(st.sampled_from(selectors)),
-            "requires": draw(st.sampled_from(terms)),
-            "tolerations": draw(st.sampled_from(tolerations)),
-            "ports": draw(st.sampled_from([[], [], [], [80], [81]])),
-            "priority": draw(st.sampled_from([0, 0, 10])),
+            "cpu": draw(sampled_from(["0", "100m", "900m", "1", "2500m", "7"])),
+            "memory": draw(sampled_from(["0", "100Mi", "900Mi", "1500Mi", "3Gi"])),
+            "selector": draw(sampled_from(selectors)),
+            "requires": draw(sampled_from(terms)),
+            "tolerations": draw(sampled_from(tolerations)),
+            "ports": draw(sampled_from([[], [], [], [80], [81]])),
+            "priority": draw(sampled_from([0, 0, 10])),
         }
         waiting += case.pods(draw(st.integers(1, 6)), f"k{kind}", **shape)
     return waiting
@@ -130,12 +131,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         nodes.append(
             case.node(
                 name,
-                cpu=draw(st.sampled_from(["1", "4"])),
-                memory=draw(st.sampled_from(["2Gi", "8Gi"])),
+                cpu=draw(sampled_from(["1", "4"])),
+                memory=draw(sampled_from(["2Gi", "8Gi"])),
                 pods="5",
-                labels={ZONE: draw(st.sampled_from([Z1, Z2])), ARCH: "amd64", KIND: "spot"},
-                taints=draw(st.sampled_from([[], [], [TAINT]])),
-                pool=draw(st.sampled_from(["", "pool-0"])),
+                labels={ZONE: draw(sampled_from([Z1, Z2])), ARCH: "amd64", KIND: "spot"},
+                taints=draw(sampled_from([[], [], [TAINT]])),
+                pool=draw(sampled_from(["", "pool-0"])),
                 cordoned=draw(st.integers(0, 4)) == 0,
                 deleting=draw(st.integers(0, 4)) == 0,
             )
@@ -146,9 +147,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         {"cpu": "500m", "selector": {ARCH: "amd64"}, "tolerations": [{"operator": "Exists"}]},
     ]
     daemons = [
-        case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(st.sampled_from([[], shapes, shapes[:1]])))
+        case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(sampled_from([[], shapes, shapes[:1]])))
     ]
-    missed = draw(st.lists(st.sampled_from([pod.metadata.uid for pod in waiting]), max_size=2))
+    missed = draw(st.lists(sampled_from([pod.metadata.uid for pod in waiting]), max_size=2))
     return case.snapshot_of(
         (*waiting, *bound),
         nodes,
@@ -156,8 +157,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         types=draw(instance_types()),
         daemon_sets=daemons,
         missed_pods=frozenset(missed),
-        piloted=frozenset(draw(st.sampled_from([[], [], ["ami/t0#k"]]))),
-        settings=SchedulingSettings(min_values_policy=draw(st.sampled_from(["Strict", "BestEffort"]))),
+        piloted=frozenset(draw(sampled_from([[], [], ["ami/t0#k"]]))),
+        settings=SchedulingSettings(min_values_policy=draw(sampled_from(["Strict", "BestEffort"]))),
     )
 
 

@@ -16,6 +16,7 @@ from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.explain.smallest_changes import change_proposals
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.strategies import sampled_from
 
 ZONE, GPU = "topology.kubernetes.io/zone", "nvidia.com/gpu"
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -33,10 +34,10 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     pods = [
         case.pod(
             "asker",
-            cpu=draw(st.sampled_from(["1", "3900m", "5", "20"])),
-            memory=draw(st.sampled_from(["1Gi", "9Gi", "70Gi"])),
+            cpu=draw(sampled_from(["1", "3900m", "5", "20"])),
+            memory=draw(sampled_from(["1Gi", "9Gi", "70Gi"])),
             requests={GPU: "1"} if draw(st.booleans()) else {},
-            selector=draw(st.sampled_from([{}, {}, {ZONE: Z2}, {ZONE: "nowhere"}])),
+            selector=draw(sampled_from([{}, {}, {ZONE: Z2}, {ZONE: "nowhere"}])),
         )
     ]
     types = (
@@ -49,17 +50,17 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     limit = st.fixed_dictionaries(
         {},
         optional={
-            "cpu": st.sampled_from(["2", "7", "100"]),
-            "memory": st.sampled_from(["6Gi", "3000Mi", "500Gi"]),
-            GPU: st.sampled_from(["2", "3"]),
-            "nodes": st.sampled_from(["1", "5"]),
+            "cpu": sampled_from(["2", "7", "100"]),
+            "memory": sampled_from(["6Gi", "3000Mi", "500Gi"]),
+            GPU: sampled_from(["2", "3"]),
+            "nodes": sampled_from(["1", "5"]),
         },
     )
     pools = [
         case.pool(
             f"p{number}",
-            *draw(st.sampled_from([[], [case.rule(ZONE, "In", Z1)]])),
-            taints=draw(st.sampled_from([[], [TAINT]])),
+            *draw(sampled_from([[], [case.rule(ZONE, "In", Z1)]])),
+            taints=draw(sampled_from([[], [TAINT]])),
             limits=draw(limit),
         )
         for number in range(draw(st.integers(1, 2)))

@@ -14,6 +14,7 @@ from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.strategies import sampled_from
 from tests.topology_checker import topology_violations
 from tests.topology_leftovers import missed_chances
 
@@ -31,24 +32,24 @@ SETTINGS = settings(
 
 def term(draw: st.DrawFn) -> dict[str, Any]:
     return {
-        "topologyKey": draw(st.sampled_from([ZONE, ZONE, HOST, KIND, RACK])),
-        "labelSelector": {"matchLabels": {"app": draw(st.sampled_from(APPS))}},
+        "topologyKey": draw(sampled_from([ZONE, ZONE, HOST, KIND, RACK])),
+        "labelSelector": {"matchLabels": {"app": draw(sampled_from(APPS))}},
     }
 
 
 def terms(draw: st.DrawFn, *numbers: int) -> list[dict[str, Any]]:
-    return [term(draw) for _ in range(draw(st.sampled_from(numbers)))]
+    return [term(draw) for _ in range(draw(sampled_from(numbers)))]
 
 
 def spreads(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Several at once, over different labels as on an API server, some of them soft."""
     found = {}
-    for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2]))):
-        how = draw(st.sampled_from(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]))
-        least = {"minDomains": draw(st.sampled_from([1, 2, 3]))} if how == "DoNotSchedule" else {}
+    for _ in range(draw(sampled_from([0, 0, 1, 1, 2]))):
+        how = draw(sampled_from(["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]))
+        least = {"minDomains": draw(sampled_from([1, 2, 3]))} if how == "DoNotSchedule" else {}
         item = {**term(draw), "maxSkew": draw(st.integers(1, 2)), "whenUnsatisfiable": how, **least}
-        item["nodeAffinityPolicy"] = draw(st.sampled_from(["Honor", "Honor", "Ignore"]))
-        item["nodeTaintsPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
+        item["nodeAffinityPolicy"] = draw(sampled_from(["Honor", "Honor", "Ignore"]))
+        item["nodeTaintsPolicy"] = draw(sampled_from(["Honor", "Ignore"]))
         found[item["topologyKey"]] = item
     return list(found.values())
 
@@ -61,7 +62,7 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
 
     zones = [
         {"weight": 1, "preference": {"matchExpressions": [case.rule(ZONE, "In", zone)]}}
-        for zone in draw(st.lists(st.sampled_from([Z1, Z2, Z3, "nowhere"]), max_size=1))
+        for zone in draw(st.lists(sampled_from([Z1, Z2, Z3, "nowhere"]), max_size=1))
     ]
     return {
         "topologySpreadConstraints": spreads(draw),
@@ -77,36 +78,36 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
 def clusters(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(1, 3))):
-        zone = draw(st.sampled_from(["", "", "", Z1, Z3]))
+        zone = draw(sampled_from(["", "", "", Z1, Z3]))
         waiting += case.pods(
-            draw(st.sampled_from([1, 2, 3, 4, 5, 25])),
+            draw(sampled_from([1, 2, 3, 4, 5, 25])),
             f"k{kind}",
-            cpu=draw(st.sampled_from(["100m", "500m", "1500m"])),
+            cpu=draw(sampled_from(["100m", "500m", "1500m"])),
             selector={ZONE: zone} if zone else {},
-            tolerations=draw(st.sampled_from([[], [{"operator": "Exists"}]])),
-            metadata={"labels": {"app": draw(st.sampled_from([*APPS, "c"]))}},
+            tolerations=draw(sampled_from([[], [{"operator": "Exists"}]])),
+            metadata={"labels": {"app": draw(sampled_from([*APPS, "c"]))}},
             spec=wishes(draw),
         )
     nodes, bound = [], []
     for place in range(draw(st.integers(0, 2))):
-        labels = {ZONE: draw(st.sampled_from([Z1, Z2])), KIND: "spot"}
+        labels = {ZONE: draw(sampled_from([Z1, Z2])), KIND: "spot"}
         nodes.append(
             case.node(
                 f"n{place}",
-                cpu=draw(st.sampled_from(["1", "4"])),
-                labels=labels | draw(st.sampled_from([{}, {RACK: "r1"}])),
+                cpu=draw(sampled_from(["1", "4"])),
+                labels=labels | draw(sampled_from([{}, {RACK: "r1"}])),
                 cordoned=draw(st.integers(0, 4)) == 0,
             )
         )
         for number in range(draw(st.integers(0, 2))):
             spec = wishes(draw) if draw(st.booleans()) else {}
-            metadata = {"labels": {"app": draw(st.sampled_from([*APPS, "c"]))}}
+            metadata = {"labels": {"app": draw(sampled_from([*APPS, "c"]))}}
             bound.append(case.pod(f"b{place}-{number}", node=f"n{place}", metadata=metadata, spec=spec))
     rules = [
-        case.rule(ZONE, "In", *draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
+        case.rule(ZONE, "In", *draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
         case.rule(RACK, "In", "r1", "r2"),
     ]
-    pools = [case.pool("default", *draw(st.sampled_from([[], rules[:1], rules[1:], rules])), limits={})]
+    pools = [case.pool("default", *draw(sampled_from([[], rules[:1], rules[1:], rules])), limits={})]
     if draw(st.booleans()):
         taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
         pools.append(case.pool("other", taints=[taint], limits={}))

@@ -15,6 +15,7 @@ from shiplap.scheduling.planner import plan
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.strategies import sampled_from
 from tests.topology_checker import affinity_violations, topology_violations
 
 ZONE, HOST, KIND = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"
@@ -35,8 +36,8 @@ def constraints(draw: st.DrawFn) -> dict[str, Any]:
 
     def term() -> dict[str, Any]:
         return {
-            "topologyKey": draw(st.sampled_from([ZONE, ZONE, HOST, KIND, RACK])),
-            "labelSelector": {"matchLabels": {"app": draw(st.sampled_from(APPS))}},
+            "topologyKey": draw(sampled_from([ZONE, ZONE, HOST, KIND, RACK])),
+            "labelSelector": {"matchLabels": {"app": draw(sampled_from(APPS))}},
         }
 
     def spread() -> dict[str, Any]:
@@ -44,45 +45,45 @@ def constraints(draw: st.DrawFn) -> dict[str, Any]:
             **term(),
             "maxSkew": draw(st.integers(1, 3)),
             "whenUnsatisfiable": "DoNotSchedule",
-            "minDomains": draw(st.sampled_from([1, 1, 2, 3])),
-            "nodeAffinityPolicy": draw(st.sampled_from(["Honor", "Honor", "Ignore"])),
-            "nodeTaintsPolicy": draw(st.sampled_from(["Honor", "Ignore"])),
+            "minDomains": draw(sampled_from([1, 1, 2, 3])),
+            "nodeAffinityPolicy": draw(sampled_from(["Honor", "Honor", "Ignore"])),
+            "nodeTaintsPolicy": draw(sampled_from(["Honor", "Ignore"])),
         }
 
-    spreads = [spread() for _ in range(draw(st.sampled_from([0, 0, 1, 1, 2])))]
-    near = [term() for _ in range(draw(st.sampled_from([0, 0, 0, 1])))]
-    away = [term() for _ in range(draw(st.sampled_from([0, 0, 0, 1])))]
+    spreads = [spread() for _ in range(draw(sampled_from([0, 0, 1, 1, 2])))]
+    near = [term() for _ in range(draw(sampled_from([0, 0, 0, 1])))]
+    away = [term() for _ in range(draw(sampled_from([0, 0, 0, 1])))]
     affinity = {"podAffinity": {REQUIRED: near}, "podAntiAffinity": {REQUIRED: away}}
     return {"topologySpreadConstraints": spreads, "affinity": affinity}
 
 
 def labelled(draw: st.DrawFn) -> dict[str, Any]:
-    return {"labels": {"app": draw(st.sampled_from([*APPS, "c"]))}}
+    return {"labels": {"app": draw(sampled_from([*APPS, "c"]))}}
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Snapshot:
     waiting: list[Pod] = []
     for kind in range(draw(st.integers(1, 4))):
-        zone = draw(st.sampled_from(["", "", "", Z1, Z3]))
+        zone = draw(sampled_from(["", "", "", Z1, Z3]))
         waiting += case.pods(
             draw(st.integers(1, 7)),
             f"k{kind}",
-            cpu=draw(st.sampled_from(["100m", "500m", "1500m"])),
+            cpu=draw(sampled_from(["100m", "500m", "1500m"])),
             selector={ZONE: zone} if zone else {},
-            tolerations=draw(st.sampled_from([[], [{"operator": "Exists"}]])),
+            tolerations=draw(sampled_from([[], [{"operator": "Exists"}]])),
             metadata=labelled(draw),
             spec=draw(constraints()) if draw(st.integers(0, 3)) else {},
         )
     nodes, bound = [], []
     for place in range(draw(st.integers(0, 3))):
-        labels = {ZONE: draw(st.sampled_from([Z1, Z2])), KIND: "spot"}
+        labels = {ZONE: draw(sampled_from([Z1, Z2])), KIND: "spot"}
         nodes.append(
             case.node(
                 f"n{place}",
-                cpu=draw(st.sampled_from(["1", "4"])),
-                labels=labels | draw(st.sampled_from([{}, {RACK: "r1"}])),
-                taints=draw(st.sampled_from([[], [], [TAINT]])),
+                cpu=draw(sampled_from(["1", "4"])),
+                labels=labels | draw(sampled_from([{}, {RACK: "r1"}])),
+                taints=draw(sampled_from([[], [], [TAINT]])),
                 cordoned=draw(st.integers(0, 4)) == 0,
             )
         )
@@ -92,15 +93,15 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     pools = []
     for place in range(draw(st.integers(1, 2))):
         rules = [
-            case.rule(ZONE, "In", *draw(st.lists(st.sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
+            case.rule(ZONE, "In", *draw(st.lists(sampled_from([Z1, Z2, Z3]), min_size=1, unique=True))),
             case.rule(RACK, "In", "r1", "r2"),
         ]
         pools.append(
             case.pool(
                 f"pool-{place}",
-                *draw(st.lists(st.sampled_from(rules), max_size=2, unique_by=lambda rule: rule["key"])),
-                taints=draw(st.sampled_from([[], [], [TAINT]])),
-                limits=draw(st.sampled_from([{}, {}, {"cpu": "9"}, {"nodes": "2"}])),
+                *draw(st.lists(sampled_from(rules), max_size=2, unique_by=lambda rule: rule["key"])),
+                taints=draw(sampled_from([[], [], [TAINT]])),
+                limits=draw(sampled_from([{}, {}, {"cpu": "9"}, {"nodes": "2"}])),
             )
         )
     types = [fake_type("small", cpu="2", pods="5"), fake_type("large", cpu="8", memory="16Gi", pods="20")]
