@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from shiplap.aws.bucket import BucketCatalog, BucketStatus
+from shiplap.aws.bucket import BucketCatalog, BucketManifests, BucketStatus
 from shiplap.errors import InvalidInput, StoreError
 from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap_cli.doctor.check_results import (
     CheckReporter,
     CheckResult,
@@ -21,12 +22,14 @@ from shiplap_cli.doctor.check_results import (
     Deployment,
     answer_or_none,
 )
-from shiplap_cli.output import summary
+from shiplap_cli.output import counted, summary
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
 """Functions that talk to API servers."""
 GROUP = "shiplap"
 """The Kubernetes group of the functions, which docs/rbac.yaml binds."""
+LIVE_RBAC = "rbac-cluster-manifests.yaml"
+"""What the group may do besides where manifests are read from the cluster."""
 
 _OLD_CATALOG_S = 3 * 3600
 _OLD_STATUS_S = 1800
@@ -36,20 +39,26 @@ Ask = Callable[[str, Mapping[str, Any]], bytes]
 
 
 class RbacPermission(msgspec.Struct, frozen=True, order=True):
-    """One thing that the RBAC manifest grants; `resource` with its subresource after a slash."""
+    """One thing that an RBAC manifest grants; `resource` with its subresource after a slash.
+
+    `name` is that of the only object that it is granted for, if any.
+    """
 
     verb: str
     group: str
     resource: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        return " ".join(part for part in (self.verb, kind, self.name) if part)
 
 
 class _Rule(msgspec.Struct, frozen=True, rename="camel"):
     verbs: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -76,11 +85,12 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
         raise InvalidInput(str(manifest), f"the RBAC manifest cannot be read: {error}") from error
     rules = [rule for document in documents if document.kind == "ClusterRole" for rule in document.rules]
     permissions = {
-        RbacPermission(verb, group, resource)
+        RbacPermission(verb, group, resource, name)
         for rule in rules
         for verb in rule.verbs
         for group in rule.api_groups
         for resource in rule.resources
+        for name in rule.resource_names or ("",)
     }
     return tuple(sorted(permissions))
 
@@ -271,14 +281,16 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
 
 
 def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
-    """Whether the functions' group may do all that the RBAC manifest grants, by asking the API server for each.
+    """Whether the functions' group may do all that RBAC manifests grant, by asking the API server for each.
 
     `myself` asks for the identity that asks, by SelfSubjectAccessReview, for who runs this with a function's role.
     """
     report = CheckReporter("rbac")
     missing = [right for right in rights if not _is_allowed(ask, right, myself=myself)]
     if missing:
-        fix = "kubectl apply -f docs/rbac.yaml in this cluster"
+        of_manifests = any(right.group.startswith("karpenter.") for right in missing)
+        file = f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml"
+        fix = f"kubectl apply -f {file} in this cluster"
         yield report.failed(cluster, f"the group {GROUP} may not {summary([*map(str, missing)])}", fix)
     else:
         yield report.ok(cluster, f"{len(rights)} rights are granted")
@@ -287,6 +299,8 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
 def _is_allowed(ask: Ask, right: RbacPermission, *, myself: bool) -> bool:
     resource, _, subresource = right.resource.partition("/")
     wanted = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+    if right.name:
+        wanted["name"] = right.name
     kind = "SelfSubjectAccessReview" if myself else "SubjectAccessReview"
     who = {} if myself else {"user": "shiplap:doctor", "groups": [GROUP, "system:authenticated"]}
     body = {
@@ -296,6 +310,22 @@ def _is_allowed(ask: Ask, right: RbacPermission, *, myself: bool) -> bool:
     }
     answer = ask(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", body)
     return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+def manifests_read(s3: Any, bucket: str, cluster: str) -> LiveManifests:
+    """What `schedule` has last read from a cluster; empty where its manifests are files. Raises StoreError."""
+    return BucketManifests(s3, bucket).load(cluster)
+
+
+def live_manifests(read: LiveManifests, cluster: str) -> Iterator[CheckResult]:
+    """Whether the manifests of a cluster can be used; nothing is said of one whose manifests are files."""
+    report = CheckReporter("manifests")
+    for item in read.refused:
+        name = f"{item.kind} {item.namespace}/{item.name}" if item.namespace else f"{item.kind} {item.name}"
+        fix = f"kubectl edit {item.kind.lower()} {item.name}"
+        yield report.failed(cluster, f"{name} is not used: {item.reasons[0]}", fix)
+    if read.observed and not read.refused:
+        yield report.ok(cluster, f"{counted(len(read.observed), 'object')} of the API server can be used")
 
 
 def inspected_clusters(s3: Any, bucket: str) -> tuple[ClusterStatus, ...]:

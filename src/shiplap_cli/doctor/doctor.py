@@ -131,7 +131,16 @@ def install_checks(
         yield Check("node role", partial(cluster_checks.node_access_entries, aws, known))
         yield Check("installs", partial(account_checks.other_installs, aws, deployment, name))
         yield Check("audit log", partial(cluster_checks.audit_logs, aws, deployment, name))
-        yield Check("rbac", partial(_rbac, entering, name, region, rights, myself=myself))
+        live: list[Any] = []
+
+        def read(name: str = name, live: list[Any] = live) -> Iterable[Any]:
+            live.append(cluster_checks.manifests_read(aws("s3"), outputs["Bucket"], name))
+            return cluster_checks.live_manifests(live[0], name)
+
+        yield Check("manifests", read)
+        more = manifest.parent / cluster_checks.LIVE_RBAC
+        wanted = (*rights, *(cluster_checks.permissions_of(more) if live and live[0].observed else ()))
+        yield Check("rbac", partial(_rbac, entering, name, region, wanted, myself=myself))
 
 
 def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:

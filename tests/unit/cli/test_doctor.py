@@ -23,6 +23,7 @@ from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, Inval
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, conditions
+from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
 from shiplap_cli.doctor import check_results, cluster_checks, doctor
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.main import run
@@ -109,11 +110,16 @@ def status(*problems: NodeClassProblem, checked_at: float = NOW - 60) -> Install
     return InstallStatus((ClusterStatus("production", "eu-west-1", checked_at, (item,)),))
 
 
-def objects(known: InstallStatus) -> Callable[..., Any]:
+def objects(known: InstallStatus, live: LiveManifests | None = None) -> Callable[..., Any]:
     """S3's get_object on the install's bucket."""
 
     def get_object(*, Bucket: str, Key: str) -> Any:  # noqa: N803 - S3's names
-        assert (Bucket, Key) == ("bucket", STATUS_KEY)
+        assert Bucket == "bucket"
+        if Key.startswith("manifests/"):
+            if live is None:
+                raise ClientError({"Error": {"Code": "NoSuchKey", "Message": "none"}}, "GetObject")
+            return {"Body": _Body(msgspec.json.encode(live))}
+        assert Key == STATUS_KEY
         return {"Body": _Body(msgspec.json.encode(known))}
 
     return get_object
@@ -592,6 +598,41 @@ def test_a_cluster_that_cannot_be_asked_says_why(aws: Aws, error: Exception, ver
     (item,) = [item for item in found(aws, entering) if item.verdict != "ok"]
     assert (item.check, item.verdict) == ("rbac", verdict)
     assert mend in item.fix
+
+
+# Manifests of the cluster
+
+
+def live(*refused: RefusedManifest) -> Callable[..., Any]:
+    observed = (ObservedManifest("NodePool", "general"), ObservedManifest("EC2NodeClass", "default"))
+    return objects(status(), LiveManifests(refused=refused, observed=observed))
+
+
+def test_manifests_of_a_cluster_need_more_rights(aws: Aws) -> None:
+    aws.answers["s3.get_object"] = live()
+    asked: list[dict[str, Any]] = []
+    results = found(aws, reviews(asked=asked))
+    assert [item.says for item in results if item.check == "manifests"] == ["2 objects of the API server can be used"]
+    more = cluster_checks.permissions_of(RBAC.parent / cluster_checks.LIVE_RBAC)
+    assert len(asked) == len(cluster_checks.permissions_of(RBAC)) + len(more)
+    named = {item["spec"]["resourceAttributes"].get("name", "") for item in asked}
+    assert named == {
+        "",
+        "nodepools.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+        "karpenter-leader-election",
+    }
+    (item,) = [item for item in found(aws, reviews("list nodepools")) if item.verdict != "ok"]
+    assert "kubectl apply -f docs/rbac-cluster-manifests.yaml" in item.fix
+
+
+def test_a_manifest_that_is_not_used_says_why(aws: Aws) -> None:
+    reason = "spec.role: other is not allowed in this cluster"
+    aws.answers["s3.get_object"] = live(RefusedManifest("EC2NodeClass", "default", reasons=(reason,)))
+    (item,) = [item for item in found(aws) if item.verdict != "ok"]
+    assert (item.check, item.verdict) == ("manifests", "failed")
+    assert item.says == f"EC2NodeClass default is not used: {reason}"
+    assert item.fix == "kubectl edit ec2nodeclass default"
 
 
 # The command
