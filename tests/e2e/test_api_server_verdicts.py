@@ -96,11 +96,11 @@ class Tally:
             if not difference:
                 self.unexplained.append((manifest, answer))
         elif answer.accepted:
-            spec = answer.stored["spec"]
-            assert typed({**manifest, "spec": spec}) == typed(manifest), "defaults"
-            self._met.update(set(schema_judge.met(schema_of(self.kind), spec)))
-        else:
+            assert typed({**manifest, "spec": answer.stored["spec"]}) == typed(manifest), "defaults"
+        if not answer.accepted:
             self._broken.update(schema_judge.object_violations(self.kind, manifest))
+        elif answer.stored.get("spec") is not None:
+            self._met.update(set(schema_judge.met(schema_of(self.kind), answer.stored["spec"])))
 
     def rare(self, constraints: list[Constraint]) -> list[str]:
         """Constraints that were broken or met too seldom."""

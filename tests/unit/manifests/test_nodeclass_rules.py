@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClassSpec
+from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec
+from shiplap.manifests.decoding import decode
 from shiplap.manifests.validation.ami_rules import ami_family
 from tests.unit.manifests.manifest_samples import ABSENT, EC2_NODE_CLASS, changed, fields_of, problems_of
 
@@ -302,3 +303,16 @@ def test_an_instance_profile_instead_of_a_role() -> None:
 def test_the_family_comes_from_the_field_or_the_alias(alias: str, written: str, family: str) -> None:
     terms = (AmiSelectorTerm(alias=alias),) if alias else (AmiSelectorTerm(id="ami-0a"),)
     assert ami_family(EC2NodeClassSpec(ami_selector_terms=terms, ami_family=written)) == family
+
+
+def test_whole_numbers_beyond_64_bits_are_floats_as_an_api_server_keeps_them() -> None:
+    """Where a schema is open, Go reads such a number as a float; the same manifest read back must not differ."""
+    written, stored = (
+        decode(changed(EC2_NODE_CLASS, "spec.kubelet", {"a": [{"b": number}], "c": True}), EC2NodeClass)
+        for number in (2**63, 9223372036854776000)
+    )
+    assert written == stored
+    assert isinstance(written[0].spec.kubelet["a"][0]["b"], float)  # type: ignore[union-attr]
+    smaller, _ = decode(changed(EC2_NODE_CLASS, "spec.kubelet", {"a": 2**63 - 1}), EC2NodeClass)
+    assert smaller is not None
+    assert smaller.spec.kubelet == {"a": 2**63 - 1}

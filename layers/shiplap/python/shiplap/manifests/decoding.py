@@ -152,6 +152,8 @@ class _Reader:
                     self._within_64_bits(value, path)
             case inspect.FloatType() if not isinstance(value, int):
                 self._is(float, value, path)
+            case inspect.AnyType():
+                value = _as_stored(value)
         return value
 
     def _read_constrained(self, shape: inspect.Type, extra: Mapping[str, Any], value: Any, path: Path) -> Any:
@@ -207,6 +209,17 @@ class _Reader:
     def _refuse(self, path: Path, reason: str) -> None:
         self.problems.append((path, reason))
         self.broken = True
+
+
+def _as_stored(value: Any) -> Any:
+    """Anything as an API server keeps it where its schema is open: whole numbers of more than 64 bits as floats."""
+    if isinstance(value, dict):
+        return {key: _as_stored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_stored(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value
 
 
 def _whole(value: Any) -> Any:
