@@ -126,6 +126,7 @@ def test_a_claim_on_its_way_out_has_lost_its_node(live: LiveInstall) -> None:
     live.state.advance(live.state.advance(claim, ClaimState.TERMINATING), ClaimState.GONE)
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_what_could_not_be_seen_is_said(live: LiveInstall) -> None:
     join(live)
     claimed(live)
@@ -156,6 +157,7 @@ def test_the_story_of_a_node_that_has_gone_is_told(live: LiveInstall, shiplap: S
     )
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_a_cluster_that_does_not_answer_takes_nothing_from_the_story(live: LiveInstall) -> None:
     claimed(live)
     live.http.refusals.extend([ClusterUnreachable("down", status=503)] * 80)

@@ -206,6 +206,7 @@ def test_what_cannot_be_gone_on_from(cluster: Cluster, token: str, words: str) -
     assert said.count("\n") == 1
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_other_failures_are_one_line(cluster: Cluster) -> None:
     assert "known are blue" in cluster.says("plan --context red", *cluster.given, code=2)
     both = ("--cluster-state", str(cluster.folder / "state.json"))
@@ -219,6 +220,7 @@ def test_other_failures_are_one_line(cluster: Cluster) -> None:
     assert ": not YAML: " in cluster.says("plan", *cluster.given, code=2)
 
 
+@pytest.mark.usefixtures("unpaused")
 def test_an_unreachable_server_is_one_line(cluster: Cluster) -> None:
     cluster.http.stop()
     said = cluster.says("plan", *cluster.given, code=2)

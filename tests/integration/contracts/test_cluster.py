@@ -7,7 +7,9 @@ The HTTP client enters with exactly the permissions of docs/rbac.yaml. The real 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,10 @@ def client_of(endpoint: str, token: str = "shiplap") -> ClusterApi:  # noqa: S10
     return connect(
         settings, describe_cluster=unused, credentials=unused, clock=FakeClock(), sleep=no_sleep, back_off_s=(0.1, 0.2)
     )
+
+
+def _watch_from_now(api: ClusterApi, kind: str) -> list[WatchEvent]:
+    return list(api.watch(kind, api.list_for_watch(kind)[1], 0.1))
 
 
 @pytest.fixture(params=["fake", "http", pytest.param("kubernetes", marks=pytest.mark.e2e)])
@@ -779,8 +785,8 @@ class TestHttp:
         for kind in ("pods", "nodes"):
             next(api.watch(kind, "1", 1.0))
             api.list_for_watch(kind)
-        for kind in MANIFEST_KINDS:
-            list(api.watch(kind, api.list_for_watch(kind)[1], 0.1))
+        with ThreadPoolExecutor() as side_by_side:  # a watch lasts a second
+            list(side_by_side.map(partial(_watch_from_now, api), MANIFEST_KINDS))
         server.create("capacitybuffers", {"metadata": {"name": "b"}, "spec": {"podTemplateRef": {"name": "t"}}})
         api.manifest_objects()
         for kind in ("NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"):
