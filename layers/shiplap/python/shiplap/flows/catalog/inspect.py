@@ -24,7 +24,7 @@ from shiplap.instances.readiness.nodeclass_status import (
     PoolStatus,
     manifest_digest,
 )
-from shiplap.instances.resolve import instance_types
+from shiplap.instances.resolve import remembered_types
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import PODS
 from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
@@ -117,7 +117,7 @@ def _types(
     if problem := _kubelet_problem(node_class):
         return (), [problem]
     try:
-        types = instance_types(
+        types = remembered_types(
             catalog, node_class, cluster_setting(settings, ()), resolved=found, learned=(), unavailable=()
         )
     except InvalidInput as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from shiplap.instances.catalog.memory_probes import apply as with_stated_memory
 from shiplap.instances.catalog.memory_probes import probes
@@ -14,6 +16,22 @@ from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.templates import PoolCatalog, usable_pools
+
+_MOST = 8
+"""Compiled catalogues that are remembered: most decisions of a cluster are about the same instance types."""
+
+
+class _Compiled(NamedTuple):
+    """A catalogue and what it was compiled from. The types hold it valid: equal ones are the same tuple."""
+
+    types: Sequence[InstanceType]
+    resources: tuple[str, ...]
+    explore: bool
+    piloted: frozenset[str]
+    table: TypeTable
+
+
+_COMPILED: deque[_Compiled] = deque(maxlen=_MOST)
 
 
 def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> dict[str, PoolCatalog]:
@@ -91,4 +109,13 @@ def _types_seen(
 
 
 def _table(types: Sequence[InstanceType], snapshot: Snapshot, axis: Axis) -> TypeTable:
-    return TypeTable(types, axis, explore=snapshot.settings.explore, piloted=snapshot.piloted)
+    """A catalogue compiled. Tuples cannot change, so the same one is compiled once."""
+    explore, piloted = snapshot.settings.explore, snapshot.piloted
+    for known in tuple(_COMPILED):
+        if known.types is types and known[1:4] == (axis.names, explore, piloted):
+            return known.table.for_another_decision()
+    table = TypeTable(types, axis, explore=explore, piloted=piloted)
+    if isinstance(types, tuple):
+        _COMPILED.appendleft(_Compiled(types, axis.names, explore, piloted, table))
+        return table.for_another_decision()
+    return table
