@@ -6,6 +6,7 @@ Nothing happens by itself: a test says when nodes join, when messages are delive
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -245,14 +246,15 @@ class Stage:
         for pod in view.pods:
             if pod.spec.node_name in room:
                 _take(room[pod.spec.node_name], pod_requests(pod))
+        by_name = sorted(room)
         bound = 0
         for pod in sorted(view.pods, key=lambda item: not item.status.nominated_node_name):
             if pod.spec.node_name:
                 continue
             wanted = pod_requests(pod)
-            tolerable = (item for item in room if untolerated(taints[item], pod.spec.tolerations) is None)
-            names = sorted(tolerable, key=lambda item: (item != pod.status.nominated_node_name, item))
-            name = next((n for n in names if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
+            nominated = [item for item in (pod.status.nominated_node_name,) if item in room]
+            roomy = (n for n in chain(nominated, by_name) if all(room[n].get(r, 0) >= a for r, a in wanted.items()))
+            name = next((n for n in roomy if untolerated(taints[n], pod.spec.tolerations) is None), None)
             if name is not None:
                 _take(room[name], wanted)
                 self.server.bind(pod.metadata.name, name, pod.metadata.namespace)

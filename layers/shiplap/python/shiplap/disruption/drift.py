@@ -91,15 +91,14 @@ YOUNG_S = 3600.0
 
 def tiers_of(pool: NodePool, market: PoolMarket, nodes: Sequence[Candidate]) -> tuple[Tier, ...]:
     """The pool's requirements by tier, globs matched against the catalogue and the labels of these nodes."""
-    name = pool.metadata.name
-    values: dict[str, set[str]] = {}
-    for instance_type in market.by_pool.get(name, {}).values():
-        for entry in instance_type.requirements:
-            values.setdefault(entry.key, set()).update(() if entry.complement else entry.values)
-    for node in nodes:
-        for key, value in node.node.metadata.labels.items():
-            values.setdefault(key, set()).add(value)
-    return expand(pool, lambda key: values.get(key, ()))
+    types = market.by_pool.get(pool.metadata.name, {}).values()
+
+    def values(key: str) -> set[str]:
+        entries = (entry for instance_type in types for entry in instance_type.requirements if entry.key == key)
+        known = {value for entry in entries if not entry.complement for value in entry.values}
+        return known | {node.node.metadata.labels[key] for node in nodes if key in node.node.metadata.labels}
+
+    return expand(pool, values)
 
 
 class ExpectedNode(msgspec.Struct, frozen=True, eq=False):

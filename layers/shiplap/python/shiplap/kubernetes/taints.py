@@ -55,7 +55,10 @@ def untolerated(
     for taint in taints:
         if ignore_preferences and taint.effect == "PreferNoSchedule":
             continue
-        if not any(tolerates(toleration, taint) for toleration in tolerations):
+        for toleration in tolerations:
+            if tolerates(toleration, taint):
+                break
+        else:
             return taint
     return None
 
