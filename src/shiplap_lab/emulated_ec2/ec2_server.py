@@ -37,6 +37,20 @@ class _QuietHandler(MotoRequestHandler):
         """Say nothing."""
 
 
+class _Dispatcher(DomainDispatcherApplication):
+    """Moto's dispatcher, which looks for the service of a host in its own source folder at every request."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._services: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """The service of a host, found once."""
+        if host not in self._services:
+            self._services[host] = super().get_backend_for_host(host)
+        return self._services[host]
+
+
 class _Application:
     """WSGI: control and price list requests are answered here, the rest by moto."""
 
@@ -44,7 +58,7 @@ class _Application:
         self._behaviour = behaviour
         self._region = region
         self._admin = Admin(behaviour)
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto = _Dispatcher()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
