@@ -15,7 +15,6 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
-from shiplap.scheduling.supply import instance_arrays
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
@@ -87,16 +86,12 @@ def test_what_a_decision_charges_is_its_own(types: tuple[InstanceType, ...]) -> 
     assert np.array_equal(again.allocatable, allocatable)
 
 
-def test_little_is_remembered_of_what_was_asked(
-    types: tuple[InstanceType, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(instance_arrays, "_MOST_REMEMBERED", 2)
-    snapshot = snapshot_of([], types=types)
-    wanted = [Requirements([requirement(labels.INSTANCE_TYPE, "In", (f"t{number}",))]) for number in range(3)]
-    first = table_of(snapshot)
-    kept = first.offered(wanted[0])
-    assert table_of(snapshot).offered(wanted[0]) is kept
-    for each in wanted:
-        first.offered(each)
-    assert table_of(snapshot).offered(wanted[0]) is not kept
-    assert first.offered(wanted[0]) is kept
+def test_what_a_decision_asks_is_forgotten_with_it(types: tuple[InstanceType, ...]) -> None:
+    """With a thousand types each answer takes nine kilobytes, and a decision may ask thousands of questions."""
+    snapshot, wanted = snapshot_of([], types=types), Requirements([requirement(labels.ARCH, "In", ("amd64",))])
+    first, second = table_of(snapshot), table_of(snapshot)
+    kept = first.offered(wanted)
+    assert first.offered(wanted) is kept
+    assert second.offered(wanted) is not kept
+    assert table_of(snapshot).offered(wanted) is not kept
+    assert np.array_equal(second.offered(wanted).price, kept.price)

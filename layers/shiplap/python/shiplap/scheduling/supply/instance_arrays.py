@@ -1,7 +1,7 @@
 """The instance types of one catalogue as arrays: what each yields, costs and is labelled.
 
 Requirements are evaluated once per distinct requirement against all types at a time, offerings once per distinct set of
-requirements. Both are remembered, for the next decision too while they are few.
+requirements; both are remembered for the decision.
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ _ALWAYS_PRESENT = frozenset({labels.ARCH, labels.OS, labels.REGION, labels.NODE_
 
 ANY_NUMBER = 1_000_000
 """Of volumes: more than any node will take, and small enough to be summed over all types."""
-
-_MOST_REMEMBERED = 200
-"""Sets of requirements whose offerings outlast a decision: with a thousand types each takes nine kilobytes."""
 
 
 class Offered(msgspec.Struct, frozen=True, eq=False):
@@ -139,12 +136,11 @@ class TypeTable:
                     self.zone_ids[offering.zone] = offering.zone_id
 
     def for_another_decision(self) -> TypeTable:
-        """The same catalogue without what one decision charges. What requirements leave is shared while few."""
-        if max(len(self._offered), len(self._masks), len(self._cells)) > _MOST_REMEMBERED:
-            self._forget()
+        """The same catalogue; what a decision charges and what it asks remain with that decision."""
         made = TypeTable.__new__(TypeTable)
         made.__dict__.update(self.__dict__)
         made.allocatable, made.capacity = self.allocatable.copy(), self.capacity.copy()
+        made._forget()
         return made
 
     def bound_attachments(self, limits: Mapping[str, Mapping[str, int]]) -> None:
