@@ -29,12 +29,6 @@ Alarm = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    app = build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
-    return Template.from_stack(app.node.find_child("Shiplap"))
-
-
-@pytest.fixture(scope="module")
 def widgets(template: Template) -> list[dict[str, Any]]:
     (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
     parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]
