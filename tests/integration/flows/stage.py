@@ -32,6 +32,7 @@ from shiplap.instances.catalog.ec2_catalog import (
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.resolve import instance_types
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Toleration
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import MEMORY, format_resources, parse_resources
 from shiplap.kubernetes.taints import untolerated
@@ -246,15 +247,18 @@ class Stage:
         for pod in view.pods:
             if pod.spec.node_name in room:
                 _take(room[pod.spec.node_name], pod_requests(pod))
-        by_name = sorted(room)
+        open_to: dict[tuple[Toleration, ...], list[str]] = {}
         bound = 0
         for pod in sorted(view.pods, key=lambda item: not item.status.nominated_node_name):
             if pod.spec.node_name:
                 continue
             wanted = pod_requests(pod)
-            nominated = [item for item in (pod.status.nominated_node_name,) if item in room]
-            roomy = (n for n in chain(nominated, by_name) if all(room[n].get(r, 0) >= a for r, a in wanted.items()))
-            name = next((n for n in roomy if untolerated(taints[n], pod.spec.tolerations) is None), None)
+            tolerations = pod.spec.tolerations
+            if tolerations not in open_to:
+                open_to[tolerations] = sorted(n for n in room if untolerated(taints[n], tolerations) is None)
+            nominated = [n for n in open_to[tolerations] if n == pod.status.nominated_node_name]
+            names = chain(nominated, open_to[tolerations])
+            name = next((n for n in names if all(room[n].get(r, 0) >= a for r, a in wanted.items())), None)
             if name is not None:
                 _take(room[name], wanted)
                 self.server.bind(pod.metadata.name, name, pod.metadata.namespace)
