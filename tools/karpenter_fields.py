@@ -33,7 +33,7 @@ WITHOUT_EFFECT = {
 }
 """Fields that are accepted and decide nothing, and the reason."""
 NOT_READ = {
-    "NodeClaim": "Shiplap keeps its node claims in DynamoDB. It neither reads nor writes NodeClaims in the cluster.",
+    "NodeClaim": "Table `state` has the claims. With `manifests: cluster` objects show them; only a deletion is read.",
 }
 """Kinds without effect, and the reason."""
 

@@ -7,6 +7,7 @@ on request.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -221,6 +222,20 @@ class FakeCluster:
         with self._faults.effect("cluster.delete_node_claim"):
             metadata = item["metadata"]
             self.server.delete("nodeclaims", metadata["name"], uid=metadata["uid"])
+
+    def set_finalizers(
+        self,
+        kind: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        resource_version: str,
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace finalizers of a Node or NodeClaim, merge labels. Raises ObjectNotFound, ObjectConflict."""
+        with self._faults.effect("cluster.set_finalizers"):
+            metadata = {"resourceVersion": resource_version, "finalizers": list(finalizers), "labels": dict(labels)}
+            self.server.patch(PLURALS[kind], name, {"metadata": metadata})
 
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""

@@ -793,9 +793,12 @@ class TestHttp:
             with suppress(ObjectNotFound):
                 api.write_status(kind, "", "x", {}, "")
         api.create_node_claim({"metadata": {"name": "x"}, "spec": {}, "status": {}})
-        api.delete_node_claim(api.node_claim_objects()[0])
+        (made,) = api.node_claim_objects()
+        version = made["metadata"]["resourceVersion"]
+        api.set_finalizers("NodeClaim", "x", (), resource_version=version)
+        api.delete_node_claim(made)
         api.lease("kube-system", "karpenter-leader-election")
-        for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
+        for name in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
             server.create("customresourcedefinitions", {"metadata": {"name": name}})
         api.ending_definitions()
         api.patch_node("n1", labels={}, annotations={}, taints=(), resource_version=found.metadata.resource_version)
@@ -923,9 +926,32 @@ class TestManifests:
         assert item["status"]["providerID"] == "aws:///eu-west-1a/i-0abc"
         assert {each["type"]: each["status"] for each in item["status"]["conditions"]}["Launched"] == "True"
         api.delete_node_claim(item)
+        (item,) = api.node_claim_objects()  # its finalizer keeps it
+        assert item["metadata"]["deletionTimestamp"]
+        with pytest.raises(ObjectConflict):
+            api.set_finalizers("NodeClaim", item["metadata"]["name"], (), resource_version="1")
+        version = item["metadata"]["resourceVersion"]
+        api.set_finalizers("NodeClaim", item["metadata"]["name"], (), resource_version=version)
         assert api.node_claim_objects() == ()
         with pytest.raises(ObjectNotFound):
             api.delete_node_claim(item)
+
+    def test_a_node_that_has_a_finalizer_stays_until_it_is_removed(self, api: ClusterApi, server: Server) -> None:
+        made = server.create("nodes", {"metadata": {"name": "n1", "labels": {"a": "b"}}})
+        api.set_finalizers(
+            "Node",
+            "n1",
+            ["karpenter.sh/termination"],
+            resource_version=made["metadata"]["resourceVersion"],
+            labels={"shiplap.dev/install": "one"},
+        )
+        server.delete("nodes", "n1")
+        kept = api.node("n1")
+        assert kept.metadata.labels == {"a": "b", "shiplap.dev/install": "one"}
+        assert kept.metadata.deletion_timestamp
+        api.set_finalizers("Node", "n1", (), resource_version=kept.metadata.resource_version)
+        with pytest.raises(ObjectNotFound):
+            api.node("n1")
 
     def test_a_lease(self, api: ClusterApi, server: Server) -> None:
         name = "karpenter-leader-election"
@@ -938,7 +964,7 @@ class TestManifests:
 
     def test_definitions_that_end(self, api: ClusterApi, server: Server) -> None:
         if isinstance(server, ApiServer):
-            for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
+            for name in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
                 metadata = {"name": name, "finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}
                 server.create("customresourcedefinitions", {"metadata": metadata})
         assert api.ending_definitions() == ()

@@ -5,87 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import ClusterDenied, ClusterUnreachable, ObjectNotFound, StoreError
-from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.flows.live_settings import (
     LEASE_MARGIN_S,
-    KnownManifests,
-    listed_settings,
-    publish_statuses,
     stored_settings,
 )
-from shiplap.flows.messages import PodsPending, Sweep
-from shiplap.flows.schedule.schedule import ScheduleReport
-from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.live.allowed_resources import AllowedResources
+from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.manifests.live.live_manifests import SETTLED_S, LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.settings import ClusterSettings
-from shiplap_lab.fakes.stores import FakeManifests, FakeMemory
-from tests.integration.flows.stage import FLEX_FIRST, Stage
-from tests.unit.manifests.manifest_samples import EC2_NODE_CLASS
+from tests.integration.flows.live_stage import LiveStage, lease, written
+from tests.integration.flows.stage import FLEX_FIRST
 
 AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
-LEASE = "karpenter-leader-election"
-
-
-class LiveStage(Stage):
-    """A stage whose NodePools and EC2NodeClass are objects of its API server."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = FakeManifests(self.faults)
-        self.context = replace(self.context, manifests=self.store)
-        self.deployed: ClusterSettings = replace(
-            self.settings,
-            manifests=type(self.settings.manifests)(),
-            live_manifests=True,
-            allowed=AllowedResources(node_roles=("node",)),
-        )
-        self.known = KnownManifests()
-        self.memory = FakeMemory()
-        self.server.create("ec2nodeclasses", EC2_NODE_CLASS)
-        for pool in FLEX_FIRST:
-            self.server.create("nodepools", written(pool))
-
-    def read(self, *, keep: bool = True) -> ClusterSettings:
-        """What an invocation decides with."""
-        self.settings = listed_settings(self.deployed, self.context, self.known, keep=keep)
-        return self.settings
-
-    def schedule(self, *hints: PodsPending | Sweep, **options: Any) -> ScheduleReport:
-        self.read()
-        return super().schedule(*hints, **options)
-
-    def disrupt(self) -> DisruptionReport:
-        return disrupt(self.read(keep=False), self.context, self.memory)
-
-    def edit(self, pool: str, **spec: Any) -> None:
-        self.server.patch("nodepools", pool, {"spec": spec})
-
-    def pools(self) -> list[str]:
-        return [pool.metadata.name for pool in self.read().manifests.node_pools]
-
-
-def written(pool: msgspec.Struct) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pool))
-    body["spec"]["template"]["spec"]["nodeClassRef"] = {
-        "group": "karpenter.k8s.aws",
-        "kind": "EC2NodeClass",
-        "name": "default",
-    }
-    if not body["spec"].get("weight"):
-        body["spec"].pop("weight", None)
-    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", **body}
-
-
-def lease(renewed_at: float, holder: str = "karpenter-abc") -> dict[str, Any]:
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": rfc3339(renewed_at)}
-    return {"metadata": {"name": LEASE, "namespace": "kube-system"}, "spec": spec}
 
 
 @pytest.fixture
@@ -407,16 +341,6 @@ class TestClaimObjects:
             stage.attend(*stage.due())
         assert self.objects(stage) == {}
 
-    def test_one_that_a_user_deletes_comes_again_and_its_node_stays(self, stage: LiveStage) -> None:
-        stage.add_pods(1)
-        stage.play_on()
-        self.minute(stage)
-        (name,) = self.objects(stage)
-        stage.server.delete("nodeclaims", name)
-        self.minute(stage)
-        assert list(self.objects(stage)) == [name]
-        assert {claim.state for claim in stage.claims()} == {ClaimState.INITIALIZED}
-
     def test_beside_karpenter_there_is_none(self, stage: LiveStage) -> None:
         stage.add_pods(1)
         stage.play_on()
@@ -425,7 +349,7 @@ class TestClaimObjects:
         assert self.objects(stage) == {}
 
     def test_thousands_are_written_over_several_sweeps(self, stage: LiveStage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("shiplap.flows.live_settings.MOST_CLAIM_OBJECTS", 1)
+        monkeypatch.setattr("shiplap.flows.sweep.manifest_statuses.MOST_CLAIM_OBJECTS", 1)
         stage.add_pods(30, cpu="3")
         stage.play_on()
         self.minute(stage)

@@ -619,6 +619,7 @@ def test_manifests_of_a_cluster_need_more_rights(aws: Aws) -> None:
     assert named == {
         "",
         "nodepools.karpenter.sh",
+        "nodeclaims.karpenter.sh",
         "ec2nodeclasses.karpenter.k8s.aws",
         "karpenter-leader-election",
     }

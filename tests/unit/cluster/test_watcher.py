@@ -20,7 +20,7 @@ from shiplap.cluster.watcher import (
     poll_once,
 )
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
-from shiplap.kubernetes.objects import CustomObject, Pod
+from shiplap.kubernetes.objects import CustomObject, Node, Pod
 from shiplap.ports import Clock, ClusterApi, WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
@@ -282,6 +282,35 @@ class TestManifests:
         tracker.see(edited("new"))
         tracker.see(msgspec.structs.replace(edited("a"), type="DELETED"))
         assert self.names(tracker) == ["a", "new"]
+
+    def test_of_node_claims_and_nodes_only_a_deletion_is_told(self) -> None:
+        tracker = Tracker(manifests=True)
+        tracker.see(ListedObjects("nodeclaims", (msgspec.structs.replace(edited("listed").object, kind=""),)))
+        for type_ in ("ADDED", "MODIFIED", "DELETED"):
+            tracker.see(self.claim("new", type_, labels={"seen": type_}))
+        assert self.names(tracker) == []
+        deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        tracker.see(self.claim("leaving", "MODIFIED", **deleted))
+        tracker.see(self.claim("leaving", "MODIFIED", **deleted, generation=1, labels={"a": "b"}))
+        tracker.see(ListedObjects("nodeclaims", (edited("listed", **deleted).object,)))
+        node = msgspec.convert({"metadata": {"name": "n1", "uid": "uid-n1", **deleted}}, Node)
+        tracker.see(WatchEvent("MODIFIED", node, "9"))
+        assert self.names(tracker) == ["n1", "leaving", "listed"]
+        tracker.see(self.claim("leaving", "DELETED", **deleted))
+        tracker.see(WatchEvent("DELETED", node, "10"))
+        assert self.names(tracker) == []
+
+    def claim(self, name: str, type_: str, **metadata: object) -> WatchEvent:
+        event = edited(name, **metadata)
+        return msgspec.structs.replace(
+            event, type=type_, object=msgspec.structs.replace(event.object, kind="NodeClaim")
+        )
+
+    def test_a_deleted_node_is_no_edit_where_manifests_are_files(self) -> None:
+        tracker = Tracker()
+        metadata = {"name": "n1", "uid": "uid-n1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        tracker.see(WatchEvent("MODIFIED", msgspec.convert({"metadata": metadata}, Node), "9"))
+        assert self.names(tracker) == []
 
     def test_a_later_list_tells_what_changed_meanwhile(self) -> None:
         tracker = self.tracker("a", "b")

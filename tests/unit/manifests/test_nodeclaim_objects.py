@@ -10,7 +10,14 @@ import pytest
 
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
-from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL, SHOWN, ClaimObjectChanges, claim_object_changes
+from shiplap.manifests.live.nodeclaim_objects import (
+    FINALIZER,
+    INSTALL_LABEL,
+    SHOWN,
+    ClaimObjectChanges,
+    Deletion,
+    claim_object_changes,
+)
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.crds.schema_judge import object_violations, violations
 from tests.crds.schemas import status_schema_of
@@ -47,13 +54,20 @@ def claim(state: ClaimState = ClaimState.INITIALIZED, name: str = "default-1", *
     return node_claim(cluster="demo", **{**known, **fields})
 
 
-def node(name: str = "ip-10-0-0-1") -> Node:
+def node(*, guarded: bool = False) -> Node:
     amounts = {"cpu": "2", "memory": "8Gi", "pods": "29"}
-    return msgspec.convert({"metadata": {"name": name}, "status": {"capacity": amounts, "allocatable": amounts}}, Node)
+    metadata: dict[str, Any] = {"name": "ip-10-0-0-1"}
+    if guarded:
+        metadata |= {"labels": {INSTALL_LABEL: "one"}, "finalizers": [FINALIZER]}
+    spec = {"providerID": "aws:///eu-west-1a/i-0abc"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Node)
 
 
-def changes(*claims: NodeClaim, objects: tuple[Any, ...] = (), now: float = NOW) -> ClaimObjectChanges:
-    return claim_object_changes(claims, objects, [POOL], [node()], "one", now)
+def changes(
+    *claims: NodeClaim, objects: tuple[Any, ...] = (), now: float = NOW, guarded: bool = False
+) -> ClaimObjectChanges:
+    return claim_object_changes(claims, objects, [POOL], [node(guarded=guarded)], "one", now)
 
 
 def created(*claims: NodeClaim) -> dict[str, Any]:
@@ -85,7 +99,7 @@ def test_it_shows_what_was_bought_and_to_whom_it_belongs() -> None:
     }
     (owner,) = metadata["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("NodePool", "default", "uid-pool")
-    assert "finalizers" not in metadata
+    assert metadata["finalizers"] == ["karpenter.sh/termination"]
     assert spec["resources"] == {"requests": {"cpu": "1500m", "memory": "1Gi"}}
     assert spec["expireAfter"] == "720h"
     assert (status["providerID"], status["imageID"], status["nodeName"]) == (
@@ -125,7 +139,9 @@ def test_without_an_instance_there_is_no_object(state: ClaimState) -> None:
 
 def test_nothing_is_written_twice_and_a_step_is_written_once() -> None:
     body = created(claim(ClaimState.REGISTERED))
-    assert changes(claim(ClaimState.REGISTERED), objects=(body,), now=NOW + 600) == ClaimObjectChanges()
+    known = claim(ClaimState.REGISTERED)
+    assert changes(known, objects=(body,), now=NOW + 600, guarded=True) == ClaimObjectChanges()
+    assert changes(known, objects=(body,)).guarded == (node(),)
     ((item, status),) = changes(claim(), objects=(body,), now=NOW + 600).statuses
     assert item is body
     times = {each["type"]: each["lastTransitionTime"] for each in status["conditions"]}
@@ -158,3 +174,17 @@ def test_an_install_without_a_name_touches_nothing() -> None:
 
 def test_a_claim_whose_pool_is_gone_gets_no_new_object() -> None:
     assert claim_object_changes([claim()], (), [], [node()], "one", NOW) == ClaimObjectChanges()
+
+
+@pytest.mark.parametrize("grace", ["", "never", "1.5s"])
+def test_a_grace_period_that_is_none_sets_no_deadline(grace: str) -> None:
+    body = created(claim())
+    body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    body["spec"]["terminationGracePeriod"] = grace
+    assert changes(claim(), objects=(body,)).leaving == (Deletion("default-1"),)
+
+
+def test_a_node_of_another_instance_under_the_same_name_is_not_the_claims() -> None:
+    body = created(claim())
+    other = claim(instance_id="i-0other")
+    assert changes(other, objects=(body,)).guarded == ()

@@ -6,6 +6,7 @@ import gc
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -72,12 +73,13 @@ _STATUS_PATHS = {
     "NodeOverlay": _OVERLAYS,
     "CapacityBuffer": _BUFFERS,
 }
-_ESSENTIAL_DEFINITIONS = ("ec2nodeclasses.karpenter.k8s.aws", "nodepools.karpenter.sh")
+_ESSENTIAL_DEFINITIONS = ("ec2nodeclasses.karpenter.k8s.aws", "nodeclaims.karpenter.sh", "nodepools.karpenter.sh")
+_HELD_PATHS = {"Node": _NODES, "NodeClaim": _NODE_CLAIMS}
 _WATCHED: dict[str, tuple[str, str]] = {
     "pods": (_PODS, PENDING_PODS),
     "bound": (_PODS, BOUND_PODS),
     "nodes": (_NODES, ""),
-    **{path.rpartition("/")[2]: (path, "") for path in (_NODE_POOLS, _NODE_CLASSES, _OVERLAYS, _BUFFERS)},
+    **{path.rpartition("/")[2]: (path, "") for path in (_NODE_POOLS, _NODE_CLAIMS, _NODE_CLASSES, _OVERLAYS, _BUFFERS)},
 }
 
 Item = TypeVar(
@@ -264,7 +266,7 @@ class KubernetesClient:
         )
 
     def ending_definitions(self) -> tuple[str, ...]:
-        """CRDs of NodePools and EC2NodeClasses that are being deleted."""
+        """CRDs of NodePools, NodeClaims and EC2NodeClasses that are being deleted."""
         ending = []
         for name in _ESSENTIAL_DEFINITIONS:
             path = f"{_DEFINITIONS}/{name}"
@@ -293,6 +295,19 @@ class KubernetesClient:
         """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict."""
         metadata = item["metadata"]
         self._transport.send("DELETE", f"{_NODE_CLAIMS}/{metadata['name']}", deletion_body(metadata["uid"]))
+
+    def set_finalizers(
+        self,
+        kind: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        resource_version: str,
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace finalizers of a Node or NodeClaim, merge labels. Raises ObjectNotFound, ObjectConflict."""
+        metadata = {"resourceVersion": resource_version, "finalizers": list(finalizers), "labels": dict(labels)}
+        self._transport.send("PATCH", f"{_HELD_PATHS[kind]}/{name}", {"metadata": metadata}, MERGE_PATCH)
 
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""

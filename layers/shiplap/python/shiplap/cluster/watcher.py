@@ -46,7 +46,7 @@ GATHER_S = 0.02
 class ChangeBatch(msgspec.Struct, frozen=True):
     """Changes: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name.
 
-    `manifests` are those that users have created, edited or deleted.
+    `manifests` are those that users have created, edited or deleted, and NodeClaims and Nodes that are being deleted.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -76,7 +76,8 @@ class Tracker:
     a watch that takes over from another must not report every node of the cluster.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, manifests: bool = False) -> None:
+        self._with_manifests = manifests
         self._unschedulable: set[str] = set()
         self._nodes: dict[str, bool] | None = None
         self._pods: dict[str, Pod] = {}
@@ -100,6 +101,8 @@ class Tracker:
                 self._manifests.see(seen.object, gone=seen.type == "DELETED")
             else:
                 self._see_node(seen.object, gone=seen.type == "DELETED")
+                if self._with_manifests and seen.object.metadata.deletion_timestamp:
+                    self._manifests.see(CustomObject(seen.object.metadata, "Node"), gone=seen.type == "DELETED")
 
     @property
     def has_news(self) -> bool:
@@ -156,8 +159,15 @@ class Tracker:
         known[uid] = ready
 
 
+_NODE_CLAIM = "NodeClaim"
+_ONLY_DELETED = (_NODE_CLAIM, "Node")
+
+
 class ManifestTracker:
-    """Which manifests their users have changed: what a controller writes into a status is no change."""
+    """Which manifests their users have changed: what a controller writes into a status is no change.
+
+    Of NodeClaims and Nodes only a deletion is one.
+    """
 
     def __init__(self) -> None:
         self._listed: set[str] = set()
@@ -167,6 +177,8 @@ class ManifestTracker:
     def see_list(self, seen: ListedObjects) -> None:
         """All of a kind. The first list changes nothing: whoever decides has read them by itself."""
         objects = [item for item in seen.objects if isinstance(item, CustomObject)]
+        if seen.kind == "nodeclaims":
+            objects = [CustomObject(item.metadata, _NODE_CLAIM) for item in objects]
         if seen.kind in self._listed:
             for item in objects:
                 self.see(item, gone=False)
@@ -176,6 +188,8 @@ class ManifestTracker:
     def see(self, item: CustomObject, *, gone: bool) -> None:
         """One object as it is now."""
         uid = item.metadata.uid
+        if item.kind in _ONLY_DELETED and (gone or not item.metadata.deletion_timestamp):
+            return
         if gone:
             self._known.pop(uid, None)
         elif self._known.get(uid) == _written(item):
@@ -262,7 +276,7 @@ def change_batches(
     for kind in (*KINDS, *(MANIFEST_KINDS if manifests else ())):
         arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
         Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
-    tracker = Tracker()
+    tracker = Tracker(manifests=manifests)
     due_at = deadline_at
     manifests_at = 0.0
     unseen = set(KINDS)

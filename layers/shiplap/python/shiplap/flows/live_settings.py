@@ -9,19 +9,16 @@ server.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, StoreError
+from shiplap.errors import ClusterError
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes.objects import RawObject
 from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap.ports import ClusterApi
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
@@ -35,11 +32,11 @@ LEASE_MARGIN_S = 60.0
 STORED_S = 60.0
 """How long a process trusts what it knows of the bucket, in seconds: other processes write there, too."""
 
-MOST_CLAIM_OBJECTS = 200
-"""NodeClaim objects written by one sweep: each is a request or two, and ten thousand claims must not hold it up."""
-
 INSPECTION_S = 30.0
 """How often an inspection of new EC2NodeClasses is asked for at most, in seconds."""
+
+NO_NODE_POOL = "the cluster has no NodePool of EC2NodeClasses"
+"""Why a cluster without NodePools is suspended. NodeClaims that users have deleted are drained even then."""
 
 _NODE_POOL = "NodePool"
 
@@ -148,49 +145,6 @@ def listed_settings(
     return _suspended(current, reason, context) if reason else current
 
 
-def publish_statuses(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> None:
-    """Write the statuses of a cluster's manifests, and its NodeClaim objects; none while the cluster is suspended."""
-    if not settings.live_manifests or settings.suspended:
-        return
-    for write in (known.write_statuses, _write_claim_objects):
-        try:
-            write(settings, context)
-        except (ClusterError, StoreError) as error:
-            context.meter.count("StatusesNotWritten")
-            _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
-
-
-def _write_claim_objects(settings: ClusterSettings, context: FlowContext) -> None:
-    """Have NodeClaim objects show the claims, at most MOST_CLAIM_OBJECTS of them changed at a time."""
-    from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
-
-    cluster = context.cluster
-    objects = cluster.node_claim_objects()  # before the claims: a claim exists before its object
-    changes = claim_object_changes(
-        context.state.claims(settings.name),
-        objects,
-        settings.manifests.node_pools,
-        cluster.nodes(),
-        settings.install,
-        context.clock.now(),
-    )
-    steps: list[Callable[[], None]] = [
-        *(partial(cluster.create_node_claim, body) for body in changes.created),
-        *(_status_step(cluster, item, status) for item, status in changes.statuses),
-        *(partial(cluster.delete_node_claim, item) for item in changes.deleted),
-    ]
-    for step in steps[:MOST_CLAIM_OBJECTS]:
-        try:
-            step()
-        except (ObjectConflict, ObjectNotFound) as error:  # somebody was faster; the next sweep looks again
-            _LOG.info("NodeClaim not written: %s", error, extra={"cluster": settings.name})
-
-
-def _status_step(cluster: ClusterApi, item: RawObject, status: RawObject) -> Callable[[], None]:
-    metadata = item["metadata"]
-    return partial(cluster.write_status, "NodeClaim", "", metadata["name"], status, metadata["resourceVersion"])
-
-
 def stored_settings(settings: ClusterSettings, context: FlowContext) -> ClusterSettings:
     """The settings with the manifests that were read last. Raises StoreError."""
     if not settings.live_manifests:
@@ -216,7 +170,7 @@ def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowCon
         if ending:
             return f"CRDs are being deleted: {', '.join(ending)}"
     if not there_are_pools:
-        return "the cluster has no NodePool of EC2NodeClasses"
+        return NO_NODE_POOL
     namespace, _, name = settings.karpenter_lease.partition("/")
     lease = context.cluster.lease(namespace, name)
     try:

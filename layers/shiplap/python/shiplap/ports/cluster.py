@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -34,8 +35,8 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 Listed = tuple[Pod, ...] | tuple[Node, ...] | tuple[CustomObject, ...]
 
-MANIFEST_KINDS = ("nodepools", "ec2nodeclasses", "nodeoverlays", "capacitybuffers")
-"""The kinds of manifests that can be watched."""
+MANIFEST_KINDS = ("nodepools", "ec2nodeclasses", "nodeoverlays", "capacitybuffers", "nodeclaims")
+"""The kinds that are watched with live manifests: those of manifests, and NodeClaims because users delete them."""
 
 
 class ManifestObjects(msgspec.Struct, frozen=True):
@@ -119,7 +120,7 @@ class ClusterApi(Protocol):
         ...
 
     def ending_definitions(self) -> tuple[str, ...]:
-        """Return names of the CRDs of NodePools and EC2NodeClasses that are being deleted; sorted."""
+        """Return names of the CRDs of NodePools, NodeClaims and EC2NodeClasses that are being deleted; sorted."""
         ...
 
     def write_status(self, kind: str, namespace: str, name: str, status: RawObject, resource_version: str) -> None:
@@ -142,6 +143,21 @@ class ClusterApi(Protocol):
 
     def delete_node_claim(self, item: RawObject) -> None:
         """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict when it was recreated under its name."""
+        ...
+
+    def set_finalizers(
+        self,
+        kind: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        resource_version: str,
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace the finalizers of a Node or NodeClaim and merge labels.
+
+        Raises ObjectNotFound, and ObjectConflict when it has changed since `resource_version`.
+        """
         ...
 
     def lease(self, namespace: str, name: str) -> Lease | None:

@@ -215,7 +215,7 @@ def _deadline(claim: NodeClaim, notice: Notice, settings: ClusterSettings, now: 
     deadlines = [] if grace is None else [grace]
     if notice.kind in _URGENT:
         deadlines.append((notice.time or now) + WARNING_S)
-    elif notice.kind is NoticeKind.BLOCK_ENDING:
+    elif notice.kind is NoticeKind.BLOCK_ENDING or (notice.kind is NoticeKind.DELETED and notice.time):
         deadlines.append(notice.time)
     return min(deadlines, default=0.0)
 

@@ -20,7 +20,7 @@ class NoticeKind(StrEnum):
     """What happens to an instance. Stopped and terminated have happened, the others leave it some time.
 
     Nobody sends word of an impaired instance, of an unhealthy or incomplete node, or in time of a capacity block that
-    ends: they are found by looking.
+    ends: they are found by looking. So is that a user has deleted the NodeClaim or Node object.
     """
 
     SPOT = "SpotInterruption"
@@ -32,6 +32,7 @@ class NoticeKind(StrEnum):
     IMPAIRED = "InstanceImpaired"
     UNHEALTHY = "NodeUnhealthy"
     INCOMPLETE = "NodeIncomplete"
+    DELETED = "ObjectDeleted"
     STOPPED = "InstanceStopped"
     TERMINATED = "InstanceTerminated"
     OTHER = "Other"
@@ -40,7 +41,8 @@ class NoticeKind(StrEnum):
 class Notice(msgspec.Struct, frozen=True):
     """One event of AWS. `time` in epoch seconds, 0 when unknown; `instance_ids` sorted.
 
-    The time is the event's own, but for a capacity block that ends: there it is when EC2 begins to end the instances.
+    The time is the event's own. Two kinds differ: of a capacity block that ends it is when EC2 begins to end the
+    instances, of a deleted object when its terminationGracePeriod ends, 0 without one.
     `due_at` is when a scheduled change begins, or was to begin, as far as it is told.
     """
 

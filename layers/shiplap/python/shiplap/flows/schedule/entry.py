@@ -7,9 +7,10 @@ from typing import Any
 
 from shiplap.flows import batch, claim_events
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
-from shiplap.flows.live_settings import KnownManifests, listed_settings, publish_statuses
+from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.messages import MANIFESTS_CHANGED, TURN_MISSED, PodsPending, Sweep, for_schedule
 from shiplap.flows.schedule.schedule import schedule
+from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, check_answers, needs_sweep
 from shiplap.settings import ClusterSettings
 

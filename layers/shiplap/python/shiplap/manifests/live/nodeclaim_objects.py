@@ -1,7 +1,12 @@
 """NodeClaim objects: what the cluster shows of claims, in upstream's form.
 
-The objects are a view: table `state` is the truth. They have no finalizers, so nothing waits for Shiplap when one is
-deleted, and one that is deleted is made again while its claim lives. Objects without our label are somebody else's.
+The objects are a view: table `state` is the truth. Only one thing is read from them: a deletionTimestamp on one of
+ours, or on its Node, means that a user wants the node drained. Upstream's finalizer keeps both until the claim has
+ended. An object that is gone says nothing; it is made again while its claim lives. Objects without our label are
+somebody else's.
+
+The finalizer is written when an object is made, and to a Node only while its NodeClaim has it. So whoever removes it
+from a NodeClaim, as `shiplap uninstall` does, removes it for good.
 """
 
 from __future__ import annotations
@@ -15,12 +20,16 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.kubernetes.quantity import format_resources
-from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.kubernetes.timestamps import epoch, rfc3339
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.durations import seconds
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 
 INSTALL_LABEL = "shiplap.dev/install"
 """By this label, with the name of the install, an install knows the objects that it has made."""
+
+FINALIZER = "karpenter.sh/termination"
+"""Upstream's, on NodeClaims and Nodes: an API server keeps an object that has it until it is removed."""
 
 SHOWN = frozenset(
     {
@@ -34,21 +43,37 @@ SHOWN = frozenset(
 )
 """States of claims with an instance. Karpenter would launch for an object whose instance is not known."""
 
+LEAVING_STATES = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+
 _API_VERSION = "karpenter.sh/v1"
 _REGISTERED = SHOWN - {ClaimState.LAUNCHED}
 _INITIALIZED = _REGISTERED - {ClaimState.REGISTERED}
+
+
+class Deletion(msgspec.Struct, frozen=True, order=True):
+    """A user has deleted the NodeClaim or Node of a claim; epoch seconds.
+
+    `deadline_at` is when the terminationGracePeriod of the NodeClaim ends, 0 without one.
+    """
+
+    claim: str
+    deadline_at: float = 0.0
 
 
 class ClaimObjectChanges(msgspec.Struct, frozen=True):
     """What is to be done so that the objects show the claims; each tuple sorted by name.
 
     `created` are whole objects, their status included. `statuses` and `deleted` hold an object as it is; `statuses`
-    with the status that it should have.
+    with the status that it should have. `guarded` are Nodes that get label and finalizer, `unclaimed` those that have
+    them although no claim in service has their instance. `leaving` are the claims to drain.
     """
 
     created: tuple[RawObject, ...] = ()
     statuses: tuple[tuple[RawObject, RawObject], ...] = ()
     deleted: tuple[RawObject, ...] = ()
+    guarded: tuple[Node, ...] = ()
+    unclaimed: tuple[Node, ...] = ()
+    leaving: tuple[Deletion, ...] = ()
 
 
 def claim_object_changes(
@@ -72,15 +97,22 @@ def claim_object_changes(
     if not install:  # objects without our label would seem to be ours
         return ClaimObjectChanges()
     owners = {label_value_of(pool.metadata.name): pool for pool in pools}
+    nodes = tuple(nodes)
     by_name = {node.metadata.name: node for node in nodes}
     present = {str(item["metadata"]["name"]): item for item in objects}
     ours = {name: item for name, item in present.items() if _label(item) == install}
-    created, statuses, shown = [], [], set()
+    created, statuses, guarded, leaving = [], [], [], []
+    shown: dict[str, NodeClaim] = {}
     for claim in sorted(claims, key=lambda item: item.name):
         if claim.state not in SHOWN:
             continue
-        shown.add(claim.name)
-        item, node = ours.get(claim.name), by_name.get(claim.node_name)
+        shown[claim.name] = claim
+        item, node = ours.get(claim.name), _node_of(claim, by_name)
+        if item is not None and claim.state not in LEAVING_STATES:
+            if deletion := _deletion(claim, item, node):
+                leaving.append(deletion)
+            elif node is not None and FINALIZER in finalizers_of(item) and not _is_guarded(node, install):
+                guarded.append(node)
         pool = owners.get(claim.plan.node_pool)
         if item is not None:
             status = _status(claim, node, item.get("status") or {}, now)
@@ -89,7 +121,44 @@ def claim_object_changes(
         elif claim.name not in present and pool is not None:
             created.append({**_object(claim, pool, install), "status": _status(claim, node, {}, now)})
     gone = tuple(ours[name] for name in sorted(ours) if name not in shown)
-    return ClaimObjectChanges(tuple(created), tuple(statuses), gone)
+    claimed = {claim.node_name for claim in shown.values()}
+    left = [node for node in nodes if _is_guarded(node, install) and node.metadata.name not in claimed]
+    return ClaimObjectChanges(
+        tuple(created), tuple(statuses), gone, tuple(guarded), _by_name(left), tuple(sorted(leaving))
+    )
+
+
+def _node_of(claim: NodeClaim, by_name: Mapping[str, Node]) -> Node | None:
+    """The Node that has the claim's name, if it is the claim's: names come from addresses, which are used again."""
+    node = by_name.get(claim.node_name)
+    return node if node is not None and node.spec.provider_id.endswith(f"/{claim.instance_id}") else None
+
+
+def _by_name(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    return tuple(sorted(nodes, key=lambda node: node.metadata.name))
+
+
+def finalizers_of(item: RawObject) -> tuple[str, ...]:
+    """The finalizers of an object; none where the field is not a list."""
+    written = item["metadata"].get("finalizers")
+    return tuple(map(str, written)) if isinstance(written, list | tuple) else ()
+
+
+def _is_guarded(node: Node, install: str) -> bool:
+    return FINALIZER in node.metadata.finalizers and node.metadata.labels.get(INSTALL_LABEL) == install
+
+
+def _deletion(claim: NodeClaim, item: RawObject, node: Node | None) -> Deletion | None:
+    """Whether a user has deleted one of the two objects, the earlier moment counting."""
+    moments = [item["metadata"].get("deletionTimestamp"), node.metadata.deletion_timestamp if node is not None else ""]
+    deleted = [epoch(moment) for moment in moments if isinstance(moment, str) and moment]
+    if not deleted:
+        return None
+    try:
+        grace_s = seconds(str(item.get("spec", {}).get("terminationGracePeriod") or ""))
+    except ValueError:  # there is none, or the object is not of our making
+        return Deletion(claim.name)
+    return Deletion(claim.name, min(deleted) + grace_s)
 
 
 def _label(item: RawObject) -> str:
@@ -134,6 +203,7 @@ def _object(claim: NodeClaim, pool: NodePool, install: str) -> dict[str, Any]:
             "labels": {**plan.labels, **{key: value for key, value in bought.items() if value}},
             "annotations": dict(plan.annotations),
             "ownerReferences": [owner],
+            "finalizers": [FINALIZER],
         },
         "spec": spec,
     }
