@@ -72,6 +72,11 @@ COMMANDS = {
         "top",
         "A live view of a cluster: nodes, pods that wait, what happens, dollars.",
     ),
+    "uninstall": (
+        "shiplap_cli.commands.uninstall",
+        "uninstall",
+        "Removes an install's finalizers from a cluster, before or after its stack goes.",
+    ),
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
 }
 

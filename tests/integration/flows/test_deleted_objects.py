@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import ClusterDenied
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
@@ -171,6 +172,14 @@ class TestNothingEnds:
         for number in range(1, 9):
             stage.faults.on("before", "cluster.node_claim_objects", ClusterDenied("no", status=403), nth=number)
         self.unharmed(stage)
+
+    def test_while_the_cluster_is_paused(self, stage: LiveStage) -> None:
+        stage.deployed = replace(stage.deployed, paused=True)
+        delete_claim(stage, stage.claims()[0])
+        self.unharmed(stage)
+        stage.deployed = replace(stage.deployed, paused=False)
+        stage.minute()
+        assert ClaimState.DRAINING in states(stage)
 
     def test_while_definitions_go(self, stage: LiveStage) -> None:
         finalizers = ["customresourcecleanup.apiextensions.k8s.io"]

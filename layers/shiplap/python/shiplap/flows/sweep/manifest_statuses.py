@@ -61,7 +61,8 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
         settings.install,
         context.clock.now(),
     )
-    _drain_deleted(changes.leaving, settings, context)
+    if not settings.paused:
+        _drain_deleted(changes.leaving, settings, context)
     for step in _steps(changes, settings, context)[:MOST_CLAIM_OBJECTS]:
         try:
             step()
