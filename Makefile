@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,11 @@ e2e-short: kube
 e2e-versions: setup ## The shorter of them on every version of Kubernetes in tests/e2e/versions; each takes 9 minutes to build
 	@for folder in tests/e2e/versions/*/; do \
 	  $(MAKE) --no-print-directory e2e-short K8S=$$(basename "$$folder"); done
+
+CLUSTERS ?= 2
+
+e2e-upstream: kube ## Karpenter's own suites against Shiplap; ONLY=regexp selects tests, CLUSTERS=2 run side by side
+	@$(BIN)/python -m tests.e2e.upstream.suites --clusters $(CLUSTERS) $(if $(ONLY),--only '$(ONLY)')
 
 verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a real API server; SEED=… repeats one
 	@SHIPLAP_VERDICTS=100000 SHIPLAP_SEED=$${SEED:-$$RANDOM$$RANDOM} $(BIN)/pytest -m e2e tests/e2e/test_api_server_verdicts.py

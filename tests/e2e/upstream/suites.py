@@ -1,0 +1,294 @@
+"""Karpenter's own test suites against Shiplap: `python -m tests.e2e.upstream.suites`, or `make e2e-upstream`.
+
+Every test runs in a process of its own on a cluster that Shiplap provisions: the stack on the emulated AWS, a real
+control plane, nodes and pods by kwok. There is no pod of Karpenter and no Lease of one, and none is pretended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from tempfile import TemporaryDirectory
+from threading import Event, Lock, Thread
+from typing import NamedTuple
+
+import msgspec
+import yaml
+
+from tests.e2e import programs
+from tests.e2e.upstream import binaries
+from tests.e2e.world import CLUSTER, World
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parents[2] / "build" / "upstream" / "results"
+SETTINGS = {"manifests": "cluster", "nodeRoles": ["shiplap-node-real"]}
+BAR = 0.9
+"""The share of the applicable tests that passes, or the exit code is 1."""
+LARGEST_SHARE_NOT_APPLICABLE = 0.2
+
+PASSED, FAILED, DIFFERENT, NOT_APPLICABLE = "passed", "failed", "deliberate difference", "not applicable"
+
+_WATCH_S = 13 * 60.0
+_LIMIT_S = 1200.0
+_LIMIT_OF_PERFORMANCE_S = 5400.0
+_GRACE_S = 60.0
+
+
+class UpstreamTest(NamedTuple):
+    """A test as Ginkgo names it."""
+
+    suite: str
+    name: str
+
+
+class Outcome(NamedTuple):
+    """How a test went; `message` is the failed expectation."""
+
+    test: UpstreamTest
+    verdict: str
+    seconds: float
+    message: str = ""
+
+
+class Watching:
+    """Starts the watch function every 13 minutes, as EventBridge Scheduler does.
+
+    The emulator itself keeps the schedules of sweep and disruption, each every minute.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="watching", daemon=True)
+
+    def __enter__(self) -> Watching:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_WATCH_S):
+            self._world.invoke("watch", {"cluster": CLUSTER}, wait=False)
+
+
+class Cluster:
+    """A world for tests, one after the other; where a test has launched nodes, or failed, the next one gets another."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0
+        self._world: World | None = None
+        self._watching: Watching | None = None
+
+    def run(self, test: UpstreamTest, limit_s: float) -> Outcome:
+        """Run one test to its end."""
+        world = self._fresh()
+        outcome = _run(world, self._folder, test, limit_s)
+        if outcome.verdict != PASSED or world.launched():
+            _write(RESULTS / f"{_file_name(test)}.cluster", world.told())
+            self.close()
+        return outcome
+
+    def close(self) -> None:
+        """End the world."""
+        if self._watching:
+            self._watching.__exit__()
+        if self._world:
+            self._world.__exit__(None, None, None)
+        self._world = self._watching = None
+
+    def _fresh(self) -> World:
+        if self._world is None:
+            self._number += 1
+            self._world = World(self._folder / f"world-{self._number}", "", SETTINGS)
+            self._world.__enter__()
+            self._watching = Watching(self._world)
+            self._watching.__enter__()
+        return self._world
+
+
+def tests_of(suite: str) -> list[UpstreamTest]:
+    """All tests of a suite, in the order of their names."""
+    with TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [str(binaries.find() / f"{suite}.test"), "-ginkgo.dry-run", f"-ginkgo.json-report={report}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603 - our own command
+        return sorted(UpstreamTest(suite, _name(spec)) for spec in _specs(report))
+
+
+def not_applicable() -> dict[str, str]:
+    """The reason by the name of the test."""
+    return _reasons("not_applicable.yaml")
+
+
+def differences() -> dict[str, str]:
+    """Why Shiplap behaves otherwise on purpose, by the name of the test that fails for it."""
+    return _reasons("differences.yaml")
+
+
+def _reasons(file: str) -> dict[str, str]:
+    groups = yaml.safe_load((HERE / file).read_text()) or []
+    return {test: group["reason"].strip() for group in groups for test in group["tests"]}
+
+
+def verdict_of(name: str, state: str, differing: Mapping[str, str]) -> str:
+    """How a test counts that ended in this state of Ginkgo's."""
+    if state == "passed":
+        return PASSED
+    return DIFFERENT if name in differing else FAILED
+
+
+def _run(world: World, folder: Path, test: UpstreamTest, limit_s: float) -> Outcome:
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    pool = "nodepool-of-two-cpus.yaml" if test.name.startswith("CapacityBuffer ") else "nodepool.yaml"
+    command = [
+        str(binaries.find() / f"{test.suite}.test"),
+        f"-ginkgo.focus={re.escape(test.name)}$",
+        f"-ginkgo.timeout={limit_s:.0f}s",
+        f"-ginkgo.json-report={report}",
+        "-ginkgo.v",
+        "-ginkgo.no-color",
+        f"-default-nodeclass={HERE / 'ec2nodeclass.yaml'}",
+        f"-default-nodepool={HERE / pool}",
+    ]
+    kubeconfig = world.plane.folder / "kubeconfig.json"
+    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "OUTPUT_DIR": str(RESULTS)}
+    began = time.monotonic()
+    log = RESULTS / f"{_file_name(test)}.log"
+    with log.open("wb") as output:
+        try:
+            subprocess.run(  # noqa: S603 - our own command
+                command,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=limit_s + _GRACE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            pass  # said below: there is no report
+    seconds = time.monotonic() - began
+    spec = next((spec for spec in _specs(report) if spec["State"] != "skipped"), None) if report.exists() else None
+    if spec is None:
+        return Outcome(test, verdict_of(test.name, "", differences()), seconds, "no report: it did not end in time")
+    message = (spec.get("Failure") or {}).get("Message", "")
+    return Outcome(test, verdict_of(test.name, spec["State"], differences()), seconds, message)
+
+
+def _specs(report: Path) -> Iterator[dict[str, object]]:
+    for suite in json.loads(report.read_text()):
+        yield from (spec for spec in suite["SpecReports"] if spec["LeafNodeType"] == "It")
+
+
+def _name(spec: Mapping[str, object]) -> str:
+    return " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])  # type: ignore[misc]
+
+
+def _file_name(test: UpstreamTest) -> str:
+    return f"{test.suite}-{re.sub(r'[^A-Za-z0-9]+', '-', test.name)}"[:150]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def run_all(tests: Sequence[UpstreamTest], clusters: int) -> list[Outcome]:
+    """Run tests on so many clusters side by side; each outcome is printed as it comes."""
+    waiting: SimpleQueue[UpstreamTest] = SimpleQueue()
+    excluded = not_applicable()
+    outcomes = [Outcome(test, NOT_APPLICABLE, 0.0, excluded[test.name]) for test in tests if test.name in excluded]
+    for test in tests:
+        if test.name not in excluded:
+            waiting.put(test)
+    printing = Lock()
+
+    def work(number: int) -> None:
+        with TemporaryDirectory(prefix="shiplap-upstream-", ignore_cleanup_errors=True) as folder:
+            cluster = Cluster(Path(folder))
+            try:
+                while True:
+                    try:
+                        test = waiting.get_nowait()
+                    except Empty:
+                        return
+                    limit_s = _LIMIT_OF_PERFORMANCE_S if test.suite == "performance" else _LIMIT_S
+                    outcome = cluster.run(test, float(os.environ.get("SHIPLAP_LIMIT_S") or limit_s))
+                    with printing:
+                        outcomes.append(outcome)
+                        sys.stdout.write(line(outcome))
+                        sys.stdout.flush()
+            finally:
+                cluster.close()
+
+    with ThreadPoolExecutor(clusters) as pool:
+        list(pool.map(work, range(clusters)))
+    return sorted(outcomes)
+
+
+def line(outcome: Outcome) -> str:
+    """An outcome for people."""
+    reason = outcome.message.strip().splitlines()[:1] if outcome.verdict != PASSED else []
+    return (
+        "  ".join(
+            [f"{outcome.verdict:<21}", f"{outcome.seconds:5.0f} s", outcome.test.suite, outcome.test.name, *reason]
+        )
+        + "\n"
+    )
+
+
+def summary(outcomes: Sequence[Outcome]) -> tuple[str, bool]:
+    """The counts of all verdicts, and whether the bars are met."""
+    counts = {verdict: sum(each.verdict == verdict for each in outcomes) for verdict in
+              (PASSED, FAILED, DIFFERENT, NOT_APPLICABLE)}  # fmt: skip
+    applicable = len(outcomes) - counts[NOT_APPLICABLE]
+    share = counts[PASSED] / applicable if applicable else 0.0
+    met = share >= BAR and counts[NOT_APPLICABLE] <= LARGEST_SHARE_NOT_APPLICABLE * len(outcomes)
+    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+    return f"Karpenter {binaries.version()}: {said}; {share:.1%} of the applicable tests pass\n", met
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 3 and the reason where the suites cannot be built, 1 where a bar is missed or a test fails anew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", choices=binaries.SUITES, action="append", help="only this suite")
+    parser.add_argument("--only", default="", metavar="REGEXP", help="only tests whose names match")
+    parser.add_argument("--clusters", type=int, default=1, metavar="N", help="clusters that run tests side by side")
+    parser.add_argument("--list", action="store_true", help="print the names of the tests and run none")
+    given = parser.parse_args(arguments)
+    try:
+        programs.find()
+        binaries.build()
+    except programs.ProgramsMissing as missing:
+        sys.stderr.write(f"no suites: {missing}\n")
+        return 3
+    tests = [test for suite in given.suite or binaries.SUITES for test in tests_of(suite)]
+    tests = [test for test in tests if re.search(given.only, test.name)]
+    if given.list:
+        sys.stdout.writelines(f"{test.suite}  {test.name}\n" for test in tests)
+        return 0
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True)
+    outcomes = run_all(tests, given.clusters)
+    _write(RESULTS / "outcomes.json", msgspec.json.encode(outcomes).decode())
+    said, met = summary(outcomes)
+    sys.stdout.write(said)
+    return 0 if met and not any(outcome.verdict == FAILED for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
