@@ -313,6 +313,25 @@ class TestStatuses:
         assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
         assert stage.bus.of_type("InspectionDue") == []
 
+    def test_a_buffer_tells_what_the_last_plan_found_of_it(self, stage: LiveStage) -> None:
+        container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "3"}}}
+        template = {"metadata": {"labels": {"app": "small"}}, "spec": {"containers": [container]}}
+        stage.server.create("podtemplates", {"metadata": {"name": "small", "namespace": "shop"}, "template": template})
+        spec = {"podTemplateRef": {"name": "small"}, "replicas": 2}
+        body = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "spec": spec}
+        stage.server.create("capacitybuffers", {**body, "metadata": {"name": "warm", "namespace": "shop"}})
+        for _ in range(6):
+            stage.clock.advance(60)
+            stage.known.note_buffers(stage.name, stage.sweep().buffers)
+            publish_statuses(stage.settings, stage.context, stage.known)
+            stage.join()
+            stage.attend(*stage.due())
+        status = stage.server.get("capacitybuffers", "warm", "shop")["status"]
+        assert (status["replicas"], status["podTemplateRef"]) == (2, {"name": "small"})
+        reasons = {each["type"]: each["reason"] for each in status["conditions"]}
+        assert reasons == {"ReadyForProvisioning": "Resolved", "Provisioning": "FitsExistingCapacity"}
+        assert not stage.known.note_buffers(stage.name, None)
+
 
 class TestClaimObjects:
     def minute(self, stage: LiveStage) -> None:

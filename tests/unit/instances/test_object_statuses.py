@@ -17,7 +17,12 @@ from shiplap.instances.readiness.nodeclass_status import (
     conditions,
     manifest_digest,
 )
-from shiplap.instances.readiness.object_statuses import StatusUpdate, status_updates, uninspected
+from shiplap.instances.readiness.object_statuses import (
+    BufferCapacity,
+    StatusUpdate,
+    status_updates,
+    uninspected,
+)
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.live.live_manifests import LiveManifests
@@ -57,6 +62,7 @@ class Cluster:
         self.nodes: Sequence[Node] = ()
         self.problems: Sequence[NodeClassProblem] = ()
         self.inspected = True
+        self.buffers: Sequence[BufferCapacity] = ()
 
     @property
     def live(self) -> LiveManifests:
@@ -81,7 +87,7 @@ class Cluster:
         return ClusterStatus("demo", "eu-west-1", NOW, classes)
 
     def updates(self, now: float = NOW) -> list[StatusUpdate]:
-        return list(status_updates(self.objects, self.live, self.status, self.nodes, now))
+        return list(status_updates(self.objects, self.live, self.status, self.nodes, now, self.buffers))
 
     def write(self, now: float = NOW) -> None:
         """As an API server merges the patches."""
@@ -228,3 +234,73 @@ class TestWrites:
             "warm",
             "1",
         )
+
+
+class TestCapacityBuffer:
+    def planned(self, found: BufferCapacity, *objects: dict[str, Any]) -> Cluster:
+        cluster = Cluster(*(objects or (BUFFER,)))
+        cluster.buffers = (found,)
+        cluster.write()
+        assert violations(status_schema_of("CapacityBuffer"), copy.deepcopy(cluster.objects[0]["status"])) == set()
+        return cluster
+
+    def reasons(self, cluster: Cluster) -> dict[str, tuple[str, str]]:
+        listed = cluster.objects[0]["status"]["conditions"]
+        return {each["type"]: (each["status"], each["reason"]) for each in listed}
+
+    def test_room_on_nodes_that_exist_is_provisioned(self) -> None:
+        template = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "small", "namespace": "shop"}}
+        cluster = self.planned(BufferCapacity("shop", "warm", replicas=2), BUFFER, template)
+        assert self.reasons(cluster) == {
+            "Provisioning": ("True", "FitsExistingCapacity"),
+            "ReadyForProvisioning": ("True", "Resolved"),
+        }
+        status = cluster.objects[0]["status"]
+        assert (status["replicas"], status["podTemplateRef"], status["podTemplateGeneration"]) == (
+            2,
+            {"name": "small"},
+            3,
+        )
+        assert status["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
+
+    @pytest.mark.parametrize(
+        "found", [BufferCapacity("shop", "warm", 2, new=1), BufferCapacity("shop", "warm", 2, 0, 1)]
+    )
+    def test_room_that_is_not_there_yet_is_not(self, found: BufferCapacity) -> None:
+        assert self.reasons(self.planned(found))["Provisioning"] == ("False", "RequiresNewCapacity")
+
+    def test_a_buffer_of_no_pods_is_empty(self) -> None:
+        cluster = self.planned(BufferCapacity("shop", "warm"))
+        assert self.reasons(cluster)["Provisioning"] == ("False", "BufferEmpty")
+        assert cluster.objects[0]["status"]["replicas"] == 0
+
+    @pytest.mark.parametrize(
+        ("spec", "problem", "reason"),
+        [
+            ({"podTemplateRef": {"name": "small"}}, "PodTemplate small not found", "PodTemplateNotFound"),
+            (
+                {"scalableRef": {"kind": "Deployment", "name": "web"}},
+                "Deployment web not found",
+                "ScalableRefNotFound",
+            ),
+            ({"podTemplateRef": {"name": "small"}}, "its limits hold any number", "ResolutionFailed"),
+        ],
+    )
+    def test_what_has_no_pods_says_why(self, spec: dict[str, Any], problem: str, reason: str) -> None:
+        buffer = {**BUFFER, "spec": {**spec, "replicas": 2}}
+        cluster = self.planned(BufferCapacity("shop", "warm", reason=problem), buffer)
+        assert self.reasons(cluster) == {
+            "Provisioning": ("False", "NotReadyForProvisioning"),
+            "ReadyForProvisioning": ("False", reason),
+        }
+
+    def test_one_that_no_plan_has_seen_keeps_its_status(self) -> None:
+        cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
+        cluster.buffers = ()
+        assert cluster.updates() == []
+
+    def test_one_that_no_longer_validates_says_so_at_once(self) -> None:
+        cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
+        cluster.objects[0] = changed(cluster.objects[0], "spec.replicas", -1)
+        cluster.write()
+        assert self.reasons(cluster)["ReadyForProvisioning"][0] == "False"

@@ -23,6 +23,7 @@ from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from shiplap.manifests.validation.live_objects import CheckedManifest
+    from shiplap.scheduling.model.scheduling_plan import BufferState
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class KnownManifests:
         self._objects: dict[str, tuple[RawObject, ...]] = {}
         self._asked_at: dict[str, float] = {}
         self._stored: dict[str, tuple[float, LiveManifests]] = {}
+        self._buffers: dict[str, tuple[BufferState, ...]] = {}
 
     def read(self, settings: ClusterSettings, context: FlowContext) -> LiveManifests:
         """The manifests as the API server has them; each version of an object is checked once. Raises ClusterError."""
@@ -67,12 +69,20 @@ class KnownManifests:
         self._checked[settings.name], self._objects[settings.name] = checked, objects
         return live_manifests(checked.values())
 
+    def note_buffers(self, cluster: str, buffers: tuple[BufferState, ...] | None) -> bool:
+        """Keep what the last plan found of CapacityBuffers, None if it was not made. Returns whether it is new."""
+        if buffers is None or buffers == self._buffers.get(cluster, ()):
+            return False
+        self._buffers[cluster] = buffers
+        return True
+
     def write_statuses(self, settings: ClusterSettings, context: FlowContext) -> None:
         """Write the statuses of the objects that were read last, where they are not what they should be.
 
         Nothing depends on a status, so whatever refuses one is counted, and the next sweep tries again.
         """
         from shiplap.instances.readiness.object_statuses import (  # noqa: PLC0415 - only for live manifests
+            BufferCapacity,
             status_updates,
             uninspected,
         )
@@ -85,7 +95,11 @@ class KnownManifests:
         if uninspected(live, of_cluster) and now >= self._asked_at.get(settings.name, 0.0) + INSPECTION_S:
             self._asked_at[settings.name] = now
             context.publish(claim_events.inspection_due(settings.name, now))
-        for update in status_updates(self._objects[settings.name], live, of_cluster, nodes, now):
+        buffers = [
+            BufferCapacity(item.namespace, item.name, item.replicas, item.new, item.missing, item.reason)
+            for item in self._buffers.get(settings.name, ())
+        ]
+        for update in status_updates(self._objects[settings.name], live, of_cluster, nodes, now, buffers):
             try:
                 context.cluster.write_status(
                     update.kind, update.namespace, update.name, update.status, update.resource_version

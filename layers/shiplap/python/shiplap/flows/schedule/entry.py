@@ -48,10 +48,11 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             swept.note(cluster.name, clock.now())
         ports = install.context(cluster)
         current = listed_settings(cluster, ports, known, keep=True)
-        unfinished = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until).unfinished
-        if any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints):
+        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until)
+        is_due = any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints)
+        if known.note_buffers(cluster.name, report.buffers) or is_due:
             publish_statuses(current, ports, known)  # last: no launch waits for it
-        return unfinished
+        return report.unfinished
 
     def hand_on(cluster: ClusterSettings, since: float) -> None:
         """By way of the bus: a function that filled its own queue would be a loop to Lambda, which ends those."""

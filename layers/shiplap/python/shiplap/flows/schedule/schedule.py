@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -44,7 +45,7 @@ from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
-from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
+from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.planner import plan, unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
@@ -60,13 +61,17 @@ LAUNCH_ALLOWANCE_S = 10.0
 
 
 class ScheduleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one invocation did. `unfinished` says what is left for another try; empty when nothing is."""
+    """What one invocation did. `unfinished` says what is left for another try; empty when nothing is.
+
+    `buffers` are the CapacityBuffers after its last plan, None if it made none.
+    """
 
     launched: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     unschedulable: int = 0
     rounds: int = 0
     unfinished: str = ""
+    buffers: tuple[BufferState, ...] | None = None
 
 
 def schedule(
@@ -319,6 +324,7 @@ class _Run:
         self._refused: Mapping[str, Refusals] = {}
         self._held_back: tuple[Unschedulable, ...] = ()
         self._unschedulable: tuple[Unschedulable, ...] = ()
+        self._buffers: tuple[BufferState, ...] | None = None
 
     def until_done(self, *, named: frozenset[str] = frozenset()) -> ScheduleReport:
         """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
@@ -422,6 +428,7 @@ class _Run:
         if limits.rule_out_a_plan(sweeping=self._is_sweep):
             return True
         decision = plan(priced.snapshot)
+        self._buffers = decision.buffers
         self._unschedulable = (*decision.unschedulable, *self._held_back)
         if not decision.node_claims:
             return True
@@ -515,6 +522,7 @@ class _Run:
             unschedulable=len(self._unschedulable),
             rounds=rounds,
             unfinished=unfinished,
+            buffers=self._buffers,
         )
         if self._results.failed and not self._results.launched:
             self._context.meter.count("LaunchesFruitless")
@@ -524,13 +532,20 @@ class _Run:
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,
             "scheduled",
-            extra={"cluster": self._settings.name, "report": msgspec.to_builtins(report)},
+            extra={"cluster": self._settings.name, "report": _logged(report)},
         )
         # Here and below, so that no launch waits for it.
         name_instances(self._results.unnamed, self._settings, self._context)
         if self._unschedulable:
             publish_unschedulable(self._settings.name, self._unschedulable, self._context)
         return report
+
+
+def _logged(report: ScheduleReport) -> dict[str, Any]:
+    """The report for the log, without the buffers: their statuses show them."""
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    del fields["buffers"]
+    return fields
 
 
 def _reference(pod: Pod) -> PodReference:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from shiplap.manifests.live.live_manifests import LiveManifests
 NODE_CLASS_READY = "NodeClassReady"
 REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 READY_FOR_PROVISIONING = "ReadyForProvisioning"
+PROVISIONING = "Provisioning"
 
 NODE_POOL, NODE_CLASS, OVERLAY, BUFFER = "NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"
 
@@ -50,12 +52,27 @@ class StatusUpdate(msgspec.Struct, frozen=True):
     status: dict[str, Any]
 
 
+class BufferCapacity(msgspec.Struct, frozen=True):
+    """What a plan found of a CapacityBuffer: its pods, how many of them are for `new` nodes or `missing`, and why.
+
+    Without replicas, `reason` says why it has none.
+    """
+
+    namespace: str
+    name: str
+    replicas: int = 0
+    new: int = 0
+    missing: int = 0
+    reason: str = ""
+
+
 def status_updates(
     objects: Iterable[RawObject],
     live: LiveManifests,
     inspected: ClusterStatus | None,
     nodes: Iterable[Node],
     now: float,
+    buffers: Iterable[BufferCapacity] = (),
 ) -> Iterator[StatusUpdate]:
     """Those objects whose status is not what it should be, in the order given.
 
@@ -65,8 +82,10 @@ def status_updates(
         inspected: what the last inspection of EC2NodeClasses found.
         nodes: of the cluster; their capacity adds up to the resources of NodePools.
         now: epoch seconds.
+        buffers: what the last plan found of CapacityBuffers; one that it has not seen keeps the status that it has.
     """
-    known = _Known(live, inspected, nodes)
+    objects = tuple(objects)
+    known = _Known(live, inspected, nodes, buffers, _template_generations(objects))
     for item in objects:
         compute = _COMPUTED.get(str(item.get("kind")))
         metadata = item.get("metadata")
@@ -74,6 +93,8 @@ def status_updates(
             continue
         before = item.get("status")
         present: Mapping[str, Any] = before if isinstance(before, Mapping) else {}
+        if present.get("conditions") and known.is_unplanned_buffer(item):
+            continue
         fields, conditions = compute(known, metadata)
         generation = metadata.get("generation", 0)
         wanted = {**fields, "conditions": _written(conditions, present, generation, now)}
@@ -101,14 +122,32 @@ def _in_place_of(present: Any, value: Any) -> Any:
     return {**dict.fromkeys(key for key in present if key not in value), **value}
 
 
+def _template_generations(objects: Iterable[RawObject]) -> dict[tuple[str, str], int]:
+    """Generations of PodTemplates by namespace and name; manifests that have been checked are without them."""
+    found = (item["metadata"] for item in objects if item.get("kind") == "PodTemplate")
+    return {
+        (str(metadata.get("namespace", "")), str(metadata.get("name", ""))): int(metadata.get("generation", 0))
+        for metadata in found
+    }
+
+
 class _Known:
     """What statuses are computed from, by name."""
 
-    def __init__(self, live: LiveManifests, inspected: ClusterStatus | None, nodes: Iterable[Node]) -> None:
+    def __init__(
+        self,
+        live: LiveManifests,
+        inspected: ClusterStatus | None,
+        nodes: Iterable[Node],
+        buffers: Iterable[BufferCapacity] = (),
+        template_generations: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    ) -> None:
         self.manifests: Manifests = live.manifests
         self.refused = {(item.kind, item.namespace, item.name): item.reasons for item in live.refused}
         self.classes = {item.name: item for item in (inspected.node_classes if inspected else ())}
         self.resources, self.registered = _resources_by_pool(nodes)
+        self.buffers = {(item.namespace, item.name): item for item in buffers}
+        self.template_generations = template_generations
 
     def validation(self, kind: str, metadata: Mapping[str, Any]) -> Condition:
         """Whether an object validates."""
@@ -117,6 +156,11 @@ class _Known:
         if reasons:
             return Condition(VALIDATION, FALSE, f"{kind}ValidationFailed", "; ".join(reasons)[:_LONGEST_MESSAGE])
         return Condition(VALIDATION, TRUE)
+
+    def is_unplanned_buffer(self, item: RawObject) -> bool:
+        """Whether it is a CapacityBuffer that validates, and that no plan has seen."""
+        key = (str(item["metadata"].get("namespace", "")), str(item["metadata"].get("name", "")))
+        return item.get("kind") == BUFFER and (BUFFER, *key) not in self.refused and key not in self.buffers
 
     def node_class(self, name: str) -> tuple[EC2NodeClass | None, NodeClassStatus | None]:
         """An EC2NodeClass, and what was found of it as it is written now."""
@@ -194,8 +238,37 @@ def _of_overlay(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
 
 
 def _of_buffer(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
+    key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
     valid = known.validation(BUFFER, metadata)
-    return {}, [Condition(READY_FOR_PROVISIONING, valid.status, valid.reason, valid.message)]
+    found = known.buffers.get(key)
+    if found is None or valid.status == FALSE:
+        return {}, [Condition(READY_FOR_PROVISIONING, valid.status, valid.reason, valid.message)]
+    written = next(
+        item for item in known.manifests.capacity_buffers if (item.metadata.namespace, item.metadata.name) == key
+    )
+    reference = written.spec.pod_template_ref
+    if not found.replicas and found.reason:
+        missing = "PodTemplateNotFound" if reference is not None else "ScalableRefNotFound"
+        reason = missing if found.reason.endswith(" not found") else "ResolutionFailed"
+        waits = Condition(PROVISIONING, FALSE, "NotReadyForProvisioning", found.reason)
+        return {}, [Condition(READY_FOR_PROVISIONING, FALSE, reason, found.reason), waits]
+    fields: dict[str, Any] = {
+        "replicas": found.replicas,
+        "provisioningStrategy": written.spec.provisioning_strategy,
+    }
+    if reference is not None:
+        fields["podTemplateRef"] = {"name": reference.name}
+        fields["podTemplateGeneration"] = known.template_generations.get((key[0], reference.name), 0)
+    return fields, [Condition(READY_FOR_PROVISIONING, TRUE, "Resolved"), _provisioning(found)]
+
+
+def _provisioning(found: BufferCapacity) -> Condition:
+    """Whether all of a buffer has room on nodes that exist or have been launched."""
+    if not found.replicas:
+        return Condition(PROVISIONING, FALSE, "BufferEmpty")
+    if found.new or found.missing:
+        return Condition(PROVISIONING, FALSE, "RequiresNewCapacity", found.reason)
+    return Condition(PROVISIONING, TRUE, "FitsExistingCapacity")
 
 
 _COMPUTED = {NODE_POOL: _of_node_pool, NODE_CLASS: _of_node_class, OVERLAY: _of_overlay, BUFFER: _of_buffer}
