@@ -132,6 +132,38 @@ def test_a_role_of_another_cluster_is_refused_and_the_status_says_so(world: Worl
     assert all(claim.plan.node_pool != "foreign" for claim in world.claims())
 
 
+@pytest.mark.parametrize("plural", ["nodeclaims", "nodes", "nodepools"])
+def test_what_kubectl_delete_removes_is_drained(world: World, plural: str) -> None:
+    """The pod moves to a new node within its PodDisruptionBudget, the instance ends, both objects go."""
+    team = f"drained-{plural}"
+    for name in (team, f"{team}-next"):
+        world.api.apply(pool(name, team=team))
+    world.apply(deployment(team, team))
+    world.await_running(team, 1)
+    (claim,) = [each for each in world.claims() if each.plan.node_pool.startswith(team)]
+    named = {"nodeclaims": claim.name, "nodes": claim.node_name, "nodepools": claim.plan.node_pool}
+    wait_until(lambda: is_guarded(world, claim.node_name), "the Node has its finalizer", told=world.told)
+    world.api.delete(plural, named[plural])
+
+    def left() -> bool:
+        world.sweep()
+        gone = claim.name not in names(world, "nodeclaims") and claim.node_name not in names(world, "nodes")
+        return gone and claim.instance_id not in {each.id for each in world.instances()}
+
+    wait_until(left, f"the node of {claim.name} is gone", timeout_s=240, poll_s=2.0, told=world.told)
+    world.await_running(team, 1)
+
+
+def is_guarded(world: World, node_name: str) -> bool:
+    world.sweep()
+    found = [item for item in world.api.list("nodes").items if item["metadata"]["name"] == node_name]
+    return bool(found) and found[0]["metadata"].get("finalizers") == ["karpenter.sh/termination"]
+
+
+def names(world: World, plural: str) -> set[str]:
+    return {item["metadata"]["name"] for item in world.api.list(plural).items}
+
+
 def test_definitions_that_are_deleted_end_no_node(world: World) -> None:
     before = {item.id for item in world.instances()}
     for name in ("nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):

@@ -195,7 +195,10 @@ class World:
             self.api.apply(document)
 
     def sweep(self) -> None:
-        """What EventBridge Scheduler sends every minute."""
+        """What EventBridge Scheduler sends every minute. Raises what has ended the delivery of a queue."""
+        for source in self.sources.values():
+            if source.failure is not None:
+                raise source.failure
         body = json.dumps({"kind": "sweep", "cluster": CLUSTER})
         self._sqs.send_message(QueueUrl=self.deployed.provisioning_queue_url, MessageBody=body)
 
