@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube check bench docs upstream format clean lock simulate simulate-long mutants
+.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench docs upstream format clean lock simulate simulate-long mutants
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -67,7 +67,7 @@ test: setup ## All tests
 K8S ?=
 export SHIPLAP_KUBE_VERSION := $(K8S)
 
-e2e: kube ## The tests that need a real Kubernetes control plane, built from Go modules first; K8S=1.33 selects the version
+e2e: kube karpenter ## The tests that need a real Kubernetes control plane, built from Go modules first; K8S=1.33 selects the version
 	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts
 
 # Without what takes many minutes.
@@ -88,6 +88,10 @@ verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a
 
 kube: setup
 	@$(BIN)/python -m tests.e2e.programs
+
+# Upstream's controllers, without which the tests beside them are skipped.
+karpenter: setup
+	@$(BIN)/python -m tests.e2e.beside.karpenter || [ $$? = 3 ]
 
 check: setup ## Style, types, layers: the checks of CI beside the tests
 	@$(BIN)/ruff check $(CODE)
