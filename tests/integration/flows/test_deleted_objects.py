@@ -198,6 +198,17 @@ class TestNothingEnds:
         self.unharmed(stage)
         assert before == (objects(stage), {name: item["metadata"] for name, item in nodes(stage).items()})
 
+    def test_beside_karpenter_without_any_pool(self, stage: LiveStage) -> None:
+        """Without NodePools deleted NodeClaims are drained, but not those that Karpenter sees as well."""
+        for pool in ("flex", "fallback"):
+            stage.server.delete("nodepools", pool)
+        stage.server.create("leases", lease(stage.clock.now() + 7200))
+        for name in objects(stage):
+            stage.server.delete("nodeclaims", name)
+        before = objects(stage)
+        self.unharmed(stage)
+        assert objects(stage) == before
+
     def test_by_a_label_that_a_user_put_on_another_claim(self, stage: LiveStage) -> None:
         metadata = {"name": "theirs", "labels": {INSTALL_LABEL: stage.settings.install}, "finalizers": [FINALIZER]}
         instance = stage.claims()[0].instance_id

@@ -313,6 +313,19 @@ class TestStatuses:
         assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
         assert stage.bus.of_type("InspectionDue") == []
 
+    def test_none_is_written_when_karpenter_begins_during_the_invocation(self, stage: LiveStage) -> None:
+        stage.read()
+        stage.server.create("leases", lease(stage.clock.now()))
+        publish_statuses(stage.settings, stage.context, stage.known)
+        assert self.ready(stage, "flex") == self.ready(stage, "fallback") == ("", "")
+
+    def test_none_is_written_while_the_lease_cannot_be_read(self, stage: LiveStage) -> None:
+        stage.read()
+        stage.faults.on("before", "cluster.lease", ClusterUnreachable("no answer", status=503))
+        publish_statuses(stage.settings, stage.context, stage.known)
+        assert stage.meter.counts["StatusesNotWritten"] == 1
+        assert self.ready(stage, "flex") == ("", "")
+
     def test_a_buffer_tells_what_the_last_plan_found_of_it(self, stage: LiveStage) -> None:
         container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "3"}}}
         template = {"metadata": {"labels": {"app": "small"}}, "spec": {"containers": [container]}}

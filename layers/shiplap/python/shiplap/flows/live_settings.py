@@ -185,6 +185,11 @@ def _suspension(live: LiveManifests, settings: ClusterSettings, context: FlowCon
             return f"CRDs are being deleted: {', '.join(ending)}"
     if not there_are_pools:
         return NO_NODE_POOL
+    return lease_held(settings, context)
+
+
+def lease_held(settings: ClusterSettings, context: FlowContext) -> str:
+    """Who holds Karpenter's Lease, or held it within LEASE_MARGIN_S; empty if nobody does. Raises ClusterError."""
     namespace, _, name = settings.karpenter_lease.partition("/")
     lease = context.cluster.lease(namespace, name)
     try:

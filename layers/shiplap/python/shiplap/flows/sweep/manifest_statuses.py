@@ -16,7 +16,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.lifecycle.registration import is_ready
-from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests
+from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
@@ -35,6 +35,13 @@ MOST_CLAIM_OBJECTS = 200
 def publish_statuses(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> None:
     """Write the statuses of a cluster's manifests, and its NodeClaim objects; none while the cluster is suspended."""
     if not settings.live_manifests or settings.suspended not in ("", NO_NODE_POOL):
+        return
+    try:
+        if lease_held(settings, context):  # Karpenter may have begun while this invocation launched nodes
+            return
+    except ClusterError as error:
+        context.meter.count("StatusesNotWritten")
+        _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
         return
     writes = (_follow_claim_objects,) if settings.suspended else (known.write_statuses, _follow_claim_objects)
     for write in writes:
