@@ -54,10 +54,19 @@ def _removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folder, "_REMOVE", 'rm -rf "$0"')
 
 
+_AS_STARTED_BY_HAND = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+"""
+"""Whoever runs these tests under `nohup` or in the background hands ignored signals down."""
+
+
 @contextmanager
 def running(program: str, folder: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """A run in a process of its own, from when it is up."""
-    command = [sys.executable, "-c", program, str(folder), *more]
+    command = [sys.executable, "-c", _AS_STARTED_BY_HAND + program, str(folder), *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"

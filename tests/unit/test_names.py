@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -59,3 +59,9 @@ def test_names_of_public_classes_are_unique() -> None:
 
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_names_of_test_modules_are_unique() -> None:
+    """pytest imports them by their names alone: of two with one name it collects the first only."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, number in names.items() if number > 1] == []
