@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench docs upstream format clean lock simulate simulate-long mutants
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate model
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,11 +68,11 @@ K8S ?=
 export SHIPLAP_KUBE_VERSION := $(K8S)
 
 e2e: kube karpenter ## The tests that need a real Kubernetes control plane, built from Go modules first; K8S=1.33 selects the version
-	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts
+	@$(BIN)/pytest -m e2e tests/e2e tests/integration/contracts tests/simulation
 
 # Without what takes many minutes.
 e2e-short: kube
-	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts
+	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts tests/simulation
 
 e2e-versions: setup ## The shorter of them on every version of Kubernetes in tests/e2e/versions; each takes 9 minutes to build
 	@for folder in tests/e2e/versions/*/; do \
@@ -89,6 +89,9 @@ verdicts: kube ## 100,000 manifests of a fresh seed: `shiplap validate` beside a
 kube: setup
 	@$(BIN)/python -m tests.e2e.programs
 
+dynamodb-local: setup ## Amazon's DynamoDB Local from Maven: with it the tests of the stores run on it as well; needs Java and Maven
+	@$(BIN)/python -m tests.dynamodb_local.server
+
 # Upstream's controllers, without which the tests beside them are skipped.
 karpenter: setup
 	@$(BIN)/python -m tests.e2e.beside.karpenter || [ $$? = 3 ]
@@ -100,18 +103,43 @@ check: setup ## Style, types, layers: the checks of CI beside the tests
 	@$(BIN)/lint-imports
 
 bench: setup ## Benchmarks, as tables
-	@for file in benchmarks/*.py; do echo; echo "== $$file"; $(BIN)/python "$$file"; done
+	@for file in $(filter-out benchmarks/karpenter_comparison.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; $(BIN)/python "$$file"; done
+
+INSTANCES ?= 50
+
+bench-karpenter: setup ## Prices of plans beside Karpenter's own scheduler, compiled from its Go module; INSTANCES=50 SEED=0
+	@$(BIN)/python benchmarks/karpenter_comparison.py --instances $(INSTANCES) --seed $(SEED) || [ $$? = 3 ]
 
 SEEDS ?= 20000
 
-simulate: setup ## 2,000 seeds of everything going wrong, in virtual time
+# With STORE=dynamodb-local: 50 fresh seeds with the real adapter there and on the fake, which must have the same trace;
+# with SHARE=0.04, faults are injected into this share of its requests, and only the promises count.
+SHARE ?= 0
+
+simulate: setup ## 2,000 seeds of everything going wrong and 500 of an unkind world, in virtual time; or STORE=dynamodb-local
+ifeq ($(STORE),dynamodb-local)
+	@$(BIN)/python -m tests.dynamodb_local.server >/dev/null
+	@$(BIN)/python -m tests.dynamodb_local.played mixed --seeds 50 --first $${SEED:-$$(date +%s)} --share $(SHARE)
+else
 	@$(BIN)/shiplap simulate mixed --seeds 2000
+	@$(BIN)/shiplap simulate unkind --seeds 500
+endif
 
 simulate-long: setup ## The same with SEEDS=20000 seeds, or as many as asked
 	@$(BIN)/shiplap simulate mixed --seeds $(SEEDS)
 
 mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
 	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500
+
+# A sample of another seed shows other mutants; verdicts are kept in build/mutation, so that a run may be interrupted.
+SEED ?= 0
+MUTATE ?=
+
+mutate: setup ## Mistakes in single lines, drawn by SEED, and the share that tests find; MUTATE='--only resume.py' chooses others
+	@$(BIN)/python -m tools.mutation.mutate --seed $(SEED) $(MUTATE)
+
+model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
+	@$(BIN)/pytest -s -v tests/model
 
 docs: setup ## Write docs/commands.md from the commands' own help, and the tables of fields from upstream's types
 	@$(BIN)/python tools/command_reference.py

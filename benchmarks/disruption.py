@@ -3,12 +3,14 @@
 The cluster is one that the planner filled itself: pods of Karpenter's public benchmark without constraints, real types
 and on-demand prices. A minute passes between decisions until there is nothing to do; after an hour moved pods may be
 moved again, and then the cluster has to be at rest for ten more hours. The lower bound is the linear program over
-fractional nodes.
+fractional nodes. All nodes are new, so that moves have to pay within an hour; `--move-cost` shows other prices of a
+move.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import resource
 import sys
@@ -28,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
@@ -129,10 +132,15 @@ def timed(cluster: LivingCluster) -> tuple[Decision, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--move-cost", type=float, nargs="+", default=[DisruptionSettings().move_cost], help="USD for moving one pod"
+    )
+    parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--large", action="store_true", help="also 5,000 nodes with 100,000 pods")
     chosen = parser.parse_args()
     table = Table(
         "case",
+        "USD/move",
         "nodes",
         "decision s",
         "largest",
@@ -142,27 +150,31 @@ def main() -> None:
         "ratio",
         "decisions",
         "moves",
+        "per pod",
         "again",
         "at rest",
     )
     cases = [("scaled down from 10,000 to 3,000", 10_000, 3000, 33), ("1,000 nodes, 20,000 pods", 28_000, 20_000, 17)]
     if chosen.large:
         cases.append(("5,000 nodes, 100,000 pods", 140_000, 100_000, 17))
-    for name, pods, kept, most_cpu in cases:
+    wanted = [case for case in cases if chosen.only in case[0]]
+    for (name, pods, kept, most_cpu), cost in itertools.product(wanted, chosen.move_cost):
         cluster = shrunk(pods, kept, most_cpu)
+        cluster.disruption = DisruptionSettings(move_cost=cost)
         nodes, before = len(cluster.nodes), cluster.hourly
         decided, took_s = timed(cluster)
         for command in decided.commands:
             cluster.carry_out(command)
         cluster.now += 60
         decisions = 1 + settle(cluster, 60)
-        moves = max(cluster.moves.values(), default=0)
+        moves, per_pod = sum(cluster.moves.values()), max(cluster.moves.values(), default=0)
         cluster.now += 3600
         again = settle(cluster, 3600)
         largest = max((len(command.nodes) for command in decided.commands), default=0)
         bound = lower_bound(cluster)
         table.add_row(
             name,
+            f"{cost:g}",
             f"{nodes:,}",
             f"{took_s:.2f}",
             str(largest),
@@ -171,11 +183,12 @@ def main() -> None:
             f"{bound:.2f}",
             f"{cluster.hourly / bound:.3f}",
             str(decisions),
-            str(moves),
+            f"{moves:,}",
+            str(per_pod),
             str(again),
             str(commands_later(cluster)),
         )
-    Console(width=140).print(table)
+    Console(width=160).print(table)
     sys.stdout.write(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n")
 
 

@@ -13,26 +13,30 @@ import time
 import highspy
 import numpy as np
 
-from shiplap.scheduling.model.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.column_generation import Generation, PatternPool, size_values, totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem
+from shiplap.scheduling.search.pod_kinds import ReducedProblem, rows_holding
 
 _GAP = 1e-4
 
 
 def resource_bound(problem: ReducedProblem) -> float:
-    """USD per hour: pods and nodes may be cut at will, but a pod uses only rows that hold it whole.
-
-    The dual: per row and resource a price, such that a whole node is worth at most what it costs; a kind is worth what
-    it takes in the row where that is least. Maximised by HiGHS, then scaled to be surely feasible.
-    """
+    """USD per hour: pods and nodes may be cut at will, but a pod uses only rows that hold it whole."""
     problem = problem.hard()
+    return max(worth_of_all(problem, unit_prices(problem)), totals_bound(problem, Effort.of(5))[0])
+
+
+def unit_prices(problem: ReducedProblem) -> Floats:
+    """The price [rows, resources] of a unit of each resource of each row, from the dual of the resource bound.
+
+    A whole node is worth at most what it costs; a kind is worth what it takes in the row where that is least. Maximised
+    by HiGHS, then scaled to be surely feasible.
+    """
     rows, width = problem.net.shape
     scale = np.maximum(problem.net.max(axis=0), 1.0)
     net, sizes = problem.net / scale, problem.sizes / scale
-    fits = problem.suits & (problem.net[None, :, :] >= problem.sizes[:, None, :]).all(axis=2)
-    kind, row = np.nonzero(fits)
+    kind, row = np.nonzero(_fits(problem))
     pairs = len(kind)
     # Variables: unit prices [rows, resources], then values [kinds]. Constraints: a node's worth, then a pod's value.
     unit = np.arange(rows * width).reshape(rows, width)
@@ -44,10 +48,18 @@ def resource_bound(problem: ReducedProblem) -> float:
     cost = np.concatenate([np.zeros(rows * width), -problem.demand])
     upper = np.concatenate([problem.price, np.zeros(pairs)])
     found = _solve(cost, np.full(len(cost), highspy.kHighsInf), upper, starts, columns, entries, integer=False)
-    units = np.maximum(found[0][: rows * width].reshape(rows, width), 0.0)
+    units: Floats = np.maximum(found[0][: rows * width].reshape(rows, width), 0.0)
     units /= np.maximum((units * net).sum(axis=1) / problem.price, 1.0)[:, None]
-    worth = np.where(fits, sizes @ units.T, np.inf)
-    return max(float(problem.demand @ worth.min(axis=1)), totals_bound(problem, Effort.of(5))[0])
+    return units / scale
+
+
+def worth_of_all(problem: ReducedProblem, units: Floats) -> float:
+    """USD per hour that all pods are worth at the unit prices of the row that holds each for least: a lower bound."""
+    return float(problem.demand @ np.where(_fits(problem), problem.sizes @ units.T, np.inf).min(axis=1))
+
+
+def _fits(problem: ReducedProblem) -> Bools:
+    return rows_holding(problem.net, problem.sizes) & problem.suits
 
 
 def content_bound(problem: ReducedProblem, seconds: float) -> float:

@@ -53,7 +53,7 @@ class Case:
         return Snapshot(
             cluster="benchmark",
             now=0.0,
-            view=ClusterView(pods=_pods(self.drawn), daemon_sets=_daemon_sets() if self.on_demand else ()),
+            view=ClusterView(pods=drawn_pods(self.drawn), daemon_sets=daemon_sets() if self.on_demand else ()),
             manifests=Manifests(node_pools=(_pool(on_demand=self.on_demand),)),
             catalogs=(NodeClassCatalog("default", self.types),),
             settings=SchedulingSettings(explore=False, improve_s=improve_s),
@@ -156,7 +156,8 @@ def _pool(*, on_demand: bool) -> NodePool:
     return msgspec.convert({"metadata": {"name": "default"}, "spec": {"template": template}}, NodePool)
 
 
-def _pods(drawn: Sequence[DrawnPod]) -> tuple[Pod, ...]:
+def drawn_pods(drawn: Sequence[DrawnPod]) -> tuple[Pod, ...]:
+    """These pods as typed objects."""
     items = [_pod(number, pod) for number, pod in enumerate(drawn)]
     return msgspec.json.decode(msgspec.json.encode({"items": items}), type=PodList).items
 
@@ -175,7 +176,8 @@ def _pod(number: int, drawn: DrawnPod) -> dict[str, Any]:
     }
 
 
-def _daemon_sets() -> tuple[DaemonSet, ...]:
+def daemon_sets() -> tuple[DaemonSet, ...]:
+    """Those of a plain EKS cluster."""
     manifests = [
         {
             "metadata": {"name": name, "namespace": "kube-system"},

@@ -104,8 +104,8 @@ def main() -> None:
 
 def row(case: Case, seconds: float, repeats: int) -> list[str]:
     problem = case.problem()
-    [(_, problem, _)] = reduce_problems([problem], [len(case.drawn) // 5])
-    least, content = bounds(problem, seconds)
+    [(_, reduced, _)] = reduce_problems([problem], [len(case.drawn) // 5])
+    least, content = bounds(reduced, seconds)
     models = [Model(problem, len(case.drawn), 3, fewest_first=fewest) for fewest in (False, True)]
     for model in models:
         model.run(case.drawn)

@@ -90,6 +90,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         _allow("ReadStatus", ["s3:GetObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         _read_snapshots(targets),
         *_manifests(targets, "s3:GetObject", "s3:PutObject"),
+        *_recall(targets),
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
         _publish(targets),
@@ -206,6 +207,12 @@ def _read_snapshots(targets: PolicyTargets) -> iam.PolicyStatement:
 def _manifests(targets: PolicyTargets, *actions: str) -> Statements:
     """The manifests last read from API servers."""
     return [_allow("Manifests", actions, [_objects(targets, MANIFESTS_PREFIX)])] if targets.has_live_manifests else []
+
+
+def _recall(targets: PolicyTargets) -> Statements:
+    """What disruption remembers of nodes, for the statuses of NodeClaims."""
+    found = _allow("Recall", ["s3:GetObject"], [_objects(targets, MEMORY_PREFIX)])
+    return [found] if targets.has_live_manifests else []
 
 
 def _read_manifests(targets: PolicyTargets) -> Statements:

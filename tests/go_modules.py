@@ -19,6 +19,8 @@ KARPENTER_CRDS = (
     "h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY=",
 )
 """The newest release, of which only files are read: its code asks for a newer Go than may be here."""
+KARPENTER_CORE = ("sigs.k8s.io/karpenter@v1.15.0", "h1:5SEptlAvsOZbNg4qg8OSdF1qi6BEZHZLA020nXY7jGw=")
+"""Karpenter's controllers and the types of its own API."""
 KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
 """The kubelet's configuration types."""
 

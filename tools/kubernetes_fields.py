@@ -32,7 +32,7 @@ ROOTS: Mapping[str, type[msgspec.Struct] | None] = {
     "PersistentVolumeClaimSpec": related_objects.PersistentVolumeClaimSpec,
     "PersistentVolumeClaimStatus": related_objects.PersistentVolumeClaimStatus,
     "PersistentVolumeSpec": related_objects.PersistentVolumeSpec,
-    "PersistentVolumeStatus": None,
+    "PersistentVolumeStatus": related_objects.PersistentVolumeStatus,
     "StorageClass": related_objects.StorageClass,
     "CSINodeSpec": related_objects.CSINodeSpec,
     "CSIDriverSpec": None,
@@ -71,10 +71,7 @@ def without_effect(reason: str, *names: str) -> Entry:
 _NOT_SCHEDULED_BY = "kube-scheduler does not read it"
 _BY_KUBELET = "the kubelet reads it on the node"
 _BY_PROVISIONER = "the provisioner reads it when it makes the volume"
-_STATIC = (
-    "kube-scheduler matches unbound claims with existing volumes by it; "
-    "Shiplap expects the provisioner to make a volume"
-)
+_STATIC = "which volumes an unbound claim of a class that makes none can be bound to"
 _NOT_OF_AWS = "no volume of AWS"
 _DRA = "dynamic resource allocation"
 
@@ -274,12 +271,20 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
     "PersistentVolumeClaimSpec": (
         read("the volume of a bound claim", "volumeName"),
         read("the class of an unbound claim", "storageClassName"),
-        without_effect(
-            "kube-scheduler holds back a second pod of a ReadWriteOncePod claim, Shiplap plans a node for it",
+        read(
+            "a second pod of a ReadWriteOncePod claim is left alone; a claim of a class that makes no volumes",
             "accessModes",
         ),
-        without_effect(_STATIC, "resources", "selector", "volumeMode"),
+        read(_STATIC, "resources", "selector", "volumeMode"),
         without_effect(_BY_PROVISIONER, "dataSource", "dataSourceRef", "volumeAttributesClassName"),
+    ),
+    "VolumeResourceRequirements": (
+        read(_STATIC, "requests"),
+        without_effect("kube-scheduler does not read it", "limits"),
+    ),
+    "ObjectReference": (
+        read("the claim that a volume is kept for", "namespace", "name", "uid"),
+        without_effect("kube-scheduler does not read it", "fieldPath", "resourceVersion"),
     ),
     "PersistentVolumeClaimStatus": (
         read("a lost claim cannot be used", "phase"),
@@ -293,7 +298,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         read("which nodes can use the volume", "nodeAffinity"),
         read("the driver that attaches the volume", "csi", "awsElasticBlockStore"),
         read("a volume that stays behind when its pod moves", "hostPath", "local"),
-        without_effect(_STATIC, "accessModes", "capacity", "claimRef", "storageClassName", "volumeMode"),
+        read(_STATIC, "accessModes", "capacity", "claimRef", "storageClassName", "volumeMode"),
         without_effect("the volume controller reads it", "persistentVolumeReclaimPolicy"),
         without_effect(_BY_KUBELET, "mountOptions"),
         without_effect("changes how fast the volume is, not where", "volumeAttributesClassName"),
@@ -315,7 +320,8 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
     ),
     "VolumeNodeAffinity": (read("which nodes can use the volume", "required"),),
     "PersistentVolumeStatus": (
-        without_effect("the claim says whether it is bound", "lastPhaseTransitionTime", "message", "phase", "reason"),
+        read("whether the volume is available", "phase"),
+        without_effect("kube-scheduler does not read it", "lastPhaseTransitionTime", "message", "reason"),
     ),
     "StorageClass": (
         read("the driver of volumes that do not exist yet", "provisioner"),

@@ -41,6 +41,11 @@ COMMANDS = {
         "app",
         "Why a pod, claim, node or pool is as it is, and what would change it.",
     ),
+    "handover": (
+        "shiplap_cli.commands.handover",
+        "handover",
+        "Hands a cluster's nodes from Karpenter to Shiplap, or back; no pod moves.",
+    ),
     "instance-types": (
         "shiplap_cli.commands.instance_types",
         "instance_types",

@@ -39,6 +39,15 @@ class Sources(Options, frozen=True, kw_only=True):
             rich_help_panel=_CLUSTER,
         ),
     ] = None
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scale",
+            help="What if: a workload of the cluster state wants so many pods, as web=20 or job/batch/import=3.",
+            metavar="NAME=NUMBER",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None
     context: Annotated[
         str, typer.Option("--context", help="Ask this cluster: a context of the kubeconfig.", rich_help_panel=_CLUSTER)
     ] = ""
@@ -154,7 +163,7 @@ class Sources(Options, frozen=True, kw_only=True):
             "--improve-seconds",
             min=0,
             max=60,
-            help="Effort spent on cheaper nodes; 0 for first-fit-decreasing only.",
+            help="Effort spent on cheaper nodes; 0 for the first plan only.",
             rich_help_panel=_MANNER,
         ),
     ] = IMPROVE_S

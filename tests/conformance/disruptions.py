@@ -15,7 +15,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolumeClaim
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
+from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodePool, PodTemplate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from tests.conformance import given as scheduling
@@ -177,6 +177,8 @@ def disrupted(
     volume_claims: Sequence[PersistentVolumeClaim] = (),
     volumes: Sequence[PersistentVolume] = (),
     coming: Sequence[NodeClaim] = (),
+    buffers: Sequence[CapacityBuffer] = (),
+    templates: Sequence[PodTemplate] = (),
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
@@ -194,7 +196,10 @@ def disrupted(
         ),
         claims=(*(item.claim for item in nodes if item.claim is not None), *coming),
         manifests=Manifests(
-            node_pools=tuple(pools) if pools is not None else (pool(),), node_classes=tuple(node_classes)
+            node_pools=tuple(pools) if pools is not None else (pool(),),
+            node_classes=tuple(node_classes),
+            capacity_buffers=tuple(buffers),
+            pod_templates=tuple(templates),
         ),
         catalogs=(NodeClassCatalog("default", tuple(types), **(class_says or {})),),
         settings=scheduling_settings or SchedulingSettings(),

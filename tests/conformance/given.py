@@ -219,14 +219,15 @@ def pvc(
     phase: str = "",
     bound: bool = True,
     deleting: bool = False,
+    **more: Any,
 ) -> PersistentVolumeClaim:
-    """A claim; one that names its `volume` is bound to it unless binding is not done."""
+    """A claim; one that names its `volume` is bound to it unless binding is not done; `more` fields of its spec."""
     metadata: dict[str, Any] = {"name": name, "namespace": "default"}
     if volume and bound:
         metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    spec: dict[str, Any] = {"volumeName": volume, "storageClassName": storage_class}
+    spec: dict[str, Any] = {"volumeName": volume, "storageClassName": storage_class, **more}
     state = phase or ("Bound" if volume else "Pending")
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": state}}, PersistentVolumeClaim)
 
@@ -237,14 +238,20 @@ def pv(
     driver: str = "ebs.csi.aws.com",
     source: Mapping[str, Any] | None = None,
     deleting: bool = False,
+    phase: str = "",
+    labels: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> PersistentVolume:
-    """A volume of a CSI driver, or of another `source`; `terms` are its node affinity, OR'd."""
+    """A volume of a CSI driver, or of another `source`, with `more` fields; `terms` are its node affinity, OR'd."""
     spec: dict[str, Any] = dict(source) if source is not None else {"csi": {"driver": driver}}
+    spec |= more
     if terms:
         written = [{"matchExpressions": list(term)} for term in terms]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": written}}
-    metadata = {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})}
-    return msgspec.convert({"metadata": metadata, "spec": spec}, PersistentVolume)
+    metadata: dict[str, Any] = {"name": name, "labels": dict(labels or {})}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, PersistentVolume)
 
 
 def storage_class(

@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 
+from shiplap.disruption.commands import Reason
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes.related_objects import Scalable
-from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
+from shiplap.manifests.custom_resources import CapacityBuffer, NodePool, PodTemplate
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap_cli.explain.claim_account import ClaimAccounts
 from tests.conformance.catalogues import fake_type
+from tests.conformance.disruptions import BOTH, Verdict, disrupted, small
+from tests.conformance.disruptions import pool as pool_of_nodes
 from tests.conformance.given import claim_volumes, given, in_flight, node, pod, pods, pool
 
 TYPES = [fake_type("four", cpu="4", memory="8Gi", pods="50", price=1.0)]
@@ -142,4 +145,34 @@ def test_nodes_that_hold_a_buffer_are_in_use_to_disruption() -> None:
     )
     (state_of_it,) = plan.plan.buffers
     assert len(state_of_it.nodes) == 1
-    assert Simulator(plan.snapshot, ()).nominated == frozenset(state_of_it.nodes)
+    assert Simulator(plan.snapshot, ()).buffered == frozenset(state_of_it.nodes)
+
+
+def test_pods_are_not_moved_into_the_room_of_a_buffer() -> None:
+    """Else each move would have a node launched for the buffer."""
+    used, spare = node("used", cpu="2"), node("spare", cpu="2")
+    bound = pod(cpu="1.5", node="used")
+    plan = given(bound, types=TYPES, nodes=[used, spare], buffers=[buffer(replicas=2)], templates=[template()])
+    (state_of_it,) = plan.plan.buffers
+    assert (state_of_it.nodes, state_of_it.held) == (("spare",), (2,))
+
+    moved = Simulator(plan.snapshot, ()).without(["used"])
+
+    assert moved.received == {}
+    assert len(moved.claims) == 1
+    assert moved.claims[0].virtual_pods == ()
+
+
+class TestNodesOfBuffers:
+    def verdict(self, pool: NodePool) -> Verdict:
+        """Of a node whose only use is the room that it keeps."""
+        return disrupted(small("spare"), pools=[pool], types=BOTH, buffers=[buffer(replicas=2)], templates=[template()])
+
+    def test_they_are_not_empty(self) -> None:
+        verdict = self.verdict(pool_of_nodes())
+        assert verdict.commands == ()
+        assert verdict.blocked("spare") == "keeps room for a CapacityBuffer"
+
+    def test_they_expire_like_any_other(self) -> None:
+        command = self.verdict(pool_of_nodes(expire_after="1h")).command
+        assert (command.reason, command.nodes) == (Reason.EXPIRED, ("spare",))

@@ -626,3 +626,11 @@ def test_a_setting_lets_nodes_expire_in_spite_of_protected_pods_but_not_drift() 
     drifts = pool("default", rule("gone", "DoesNotExist"), policy="WhenEmpty")
     drifted = large("a", labels={"gone": "x"})
     assert disrupted(drifted, pods=[guarded("p")], pools=[drifts], types=BOTH, settings=anyway).removed == set()
+
+
+@pytest.mark.parametrize("state", [ClaimState.LAUNCHED, ClaimState.REGISTERED])
+def test_a_node_whose_claim_is_behind_it_is_no_candidate(state: ClaimState) -> None:
+    """After a restore of the table a claim may know less than its Node says."""
+    verdict = disrupted(small("a", state=state), types=BOTH)
+    assert verdict.commands == ()
+    assert verdict.blocked("a") == "is not initialized"

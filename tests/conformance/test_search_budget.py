@@ -16,9 +16,9 @@ from tests.conformance.given import given, pods
 
 def batch(improve_s: float) -> Snapshot:
     return given(
-        *pods(40, "a", cpu="700m", memory="1Gi"),
-        *pods(30, "b", cpu="300m", memory="3Gi"),
-        *pods(25, "c", cpu="1500m", memory="512Mi"),
+        *pods(80, "a", cpu="700m", memory="1Gi"),
+        *pods(60, "b", cpu="300m", memory="3Gi"),
+        *pods(50, "c", cpu="1500m", memory="512Mi"),
         types=incrementing_types(8),
         improve_s=improve_s,
     ).snapshot

@@ -407,3 +407,117 @@ def test_spreading_pods_follow_their_volumes() -> None:
         entry = wanted(outcome.claim_of(f"p-{name}"), ZONE)
         assert entry is not None
         assert entry.values == (zone,)
+
+
+# A class whose volumes an administrator makes, the claim's request, its volumes, and the zones its node may be in.
+BY_HAND = storage_class("hand", provisioner="kubernetes.io/no-provisioner")
+REQUEST = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+ASKING = pvc(storage_class="hand", **REQUEST)
+
+
+def by_hand(name: str, zone: str, **fields: Any) -> Storage:
+    made: dict[str, Any] = {"storageClassName": "hand", "capacity": {"storage": "10Gi"}, "phase": "Available"}
+    made |= {"accessModes": ["ReadWriteOnce"], **fields}
+    return pv(name, [rule(ZONE, "In", zone)], **made)
+
+
+MADE: dict[str, tuple[Storage, list[Storage], set[str]]] = {
+    "one volume": (ASKING, [by_hand("a", Z2)], {Z2}),
+    "of two, the first that is found": (ASKING, [by_hand("a", Z3), by_hand("b", Z1)], {Z3}),
+    "one is too small": (ASKING, [by_hand("a", Z1, capacity={"storage": "9Gi"}), by_hand("b", Z3)], {Z3}),
+    "one is bound": (ASKING, [by_hand("a", Z1, phase="Bound"), by_hand("b", Z3)], {Z3}),
+    "one is released": (ASKING, [by_hand("a", Z1, phase="Released"), by_hand("b", Z3)], {Z3}),
+    "one is being deleted": (ASKING, [by_hand("a", Z1, deleting=True), by_hand("b", Z3)], {Z3}),
+    "one is a block device": (ASKING, [by_hand("a", Z1, volumeMode="Block"), by_hand("b", Z3)], {Z3}),
+    "one cannot be written": (ASKING, [by_hand("a", Z1, accessModes=["ReadOnlyMany"]), by_hand("b", Z3)], {Z3}),
+    "one is of another class": (ASKING, [by_hand("a", Z1, storageClassName="other"), by_hand("b", Z3)], {Z3}),
+    "one is kept for another claim": (
+        ASKING,
+        [by_hand("a", Z1, claimRef={"namespace": "default", "name": "other"}), by_hand("b", Z3)],
+        {Z3},
+    ),
+    "one is kept for this claim": (
+        ASKING,
+        [by_hand("a", Z1), by_hand("b", Z3, claimRef={"namespace": "default", "name": "data"})],
+        {Z3},
+    ),
+    "a selector": (
+        pvc(storage_class="hand", selector={"matchLabels": {"tier": "gold"}}, **REQUEST),
+        [by_hand("a", Z1), by_hand("b", Z3, labels={"tier": "gold"})],
+        {Z3},
+    ),
+    "none is available": (ASKING, [by_hand("a", Z1, phase="Bound")], set()),
+    "none is large enough": (ASKING, [by_hand("a", Z1, capacity={})], set()),
+}
+
+
+@pytest.mark.parametrize(("asking", "volumes", "zones"), MADE.values(), ids=MADE.keys())
+def test_an_unbound_claim_of_a_class_that_makes_no_volumes(
+    asking: Storage, volumes: list[Storage], zones: set[str]
+) -> None:
+    outcome = given(pod(spec=DATA), storage=[asking, BY_HAND, *volumes])
+    if not zones:
+        assert "none of its 1 volumes is available and large enough" in outcome.ignored("pod").message
+        return
+    entry = wanted(outcome.claim, ZONE)
+    assert entry is not None
+    assert set(entry.values) == zones
+
+
+def test_an_available_volume_without_a_place_can_be_used_anywhere() -> None:
+    volume = pv(
+        "a", storageClassName="hand", phase="Available", capacity={"storage": "1Ti"}, accessModes=["ReadWriteOnce"]
+    )
+    entry = wanted(given(pod(spec=DATA), storage=[ASKING, BY_HAND, by_hand("b", Z1), volume]).claim, ZONE)
+    assert entry is not None
+    assert len(entry.values) > 1
+
+
+@pytest.mark.parametrize("volumes", [[], [pv("a", source={"local": {"path": "/x"}}, storageClassName="hand")]])
+def test_volumes_that_come_with_a_node_are_expected_of_a_new_one(volumes: list[Storage]) -> None:
+    assert given(pod(spec=DATA), storage=[ASKING, BY_HAND, *volumes]).scheduled
+
+
+def test_a_malformed_size_of_a_volume_is_said() -> None:
+    outcome = given(pod(spec=DATA), storage=[ASKING, BY_HAND, by_hand("a", Z1, capacity={"storage": "much"})])
+    assert "persistentvolume \"a\": 'much' is not a quantity" in outcome.ignored("pod").message
+
+
+ONE_POD = [pvc(volume="volume", accessModes=["ReadWriteOncePod"]), pv()]
+
+
+def test_a_claim_for_one_pod_is_for_the_one_that_runs() -> None:
+    running = pod("running", spec=DATA, node="n")
+    outcome = given(pod("second", spec=DATA, priority=9), running, nodes=[node("n")], storage=ONE_POD)
+    said = 'persistentvolumeclaim "default/data" is ReadWriteOncePod: it waits for pod default/running to end'
+    assert outcome.ignored("second").message == said
+
+
+def test_of_pods_that_wait_the_first_by_priority_gets_a_claim_for_one_pod() -> None:
+    waiting = [pod("a", spec=DATA), pod("b", spec=DATA, priority=5), pod("c", spec=DATA, priority=5)]
+    outcome = given(*waiting, storage=ONE_POD)
+    assert outcome.home("b")
+    assert {entry.pod.name for entry in outcome.plan.ignored} == {"a", "c"}
+
+
+FINISHED: dict[str, Any] = {"node": "n", "status": {"phase": "Succeeded"}}
+GATED: dict[str, Any] = {"spec": {**DATA, "schedulingGates": [{"name": "later"}]}}
+
+
+@pytest.mark.parametrize("other", [FINISHED, GATED])
+def test_pods_that_have_ended_or_may_not_start_have_no_claim(other: dict[str, Any]) -> None:
+    first = pod("a", **{"spec": DATA} | other)
+    outcome = given(first, pod("b", spec=DATA), nodes=[node("n")], storage=ONE_POD)
+    assert outcome.home("b")
+
+
+def test_other_claims_are_shared() -> None:
+    shared = [pvc(volume="volume", accessModes=["ReadWriteOnce"]), pv()]
+    outcome = given(pod("a", spec=DATA), pod("b", spec=DATA), storage=shared)
+    assert outcome.home("a")
+    assert outcome.home("b")
+
+
+def test_the_pod_of_a_leaving_node_takes_its_claim_for_one_pod_along() -> None:
+    leaving = node("n", deleting=True)
+    assert given(pod("a", spec=DATA, node="n"), nodes=[leaving], storage=ONE_POD).home("a")

@@ -10,21 +10,26 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import msgspec
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from shiplap.cluster.kubeconfig import load
 from shiplap.errors import ShiplapError, TooManyRequests
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL, claim_object_changes
+from shiplap.settings import ClusterSettings
+from shiplap_cli.commands.handover import HandoverDocument, HandoverWork, Owner, TaggedInstances
+from shiplap_cli.inputs.context_access import enter_context
 from shiplap_lab.emulated_aws import cdk as node
 from tests.e2e import manifests, programs
 from tests.e2e.beside import karpenter
 from tests.e2e.beside.karpenter import Karpenter
 from tests.e2e.client import real_client
 from tests.e2e.control_plane import ADMINISTRATOR, wait_until
-from tests.e2e.world import World
+from tests.e2e.world import CLUSTER, REGION, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -169,3 +174,40 @@ def test_it_launches_for_a_wiped_status_and_shiplap_mends_it_only_afterwards(wor
     await_shown(world)
     assert node_claims(world)[wiped]["metadata"]["uid"] == uid
     assert (names(world), instances(world), pods_on_nodes(world)) == before
+
+
+def handover_to_karpenter(world: World) -> HandoverDocument:
+    """`shiplap handover --to karpenter`, but for the look-up of the stack."""
+    access = load(world.plane.folder / "kubeconfig.json", "", environment={}, home=world.plane.folder)
+    transport = enter_context(access, clock=time.time, environment={}, sleep=time.sleep)
+    settings = ClusterSettings(name=CLUSTER, region=REGION, install="shiplap", live_manifests=True)
+    ec2 = boto3.client(
+        "ec2",
+        endpoint_url=world.ec2.url,
+        region_name=REGION,
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+    work = HandoverWork(settings, transport, TaggedInstances(ec2), world.state, time.time())
+    work.require_no_karpenter()
+    return work.hand(work.found(Owner.KARPENTER), Owner.KARPENTER)
+
+
+def test_nodes_that_are_given_back_are_karpenters_and_neither_ends_them(world: World) -> None:
+    world.api.patch("nodepools", "general", {"spec": {"limits": {"cpu": "0"}}})  # no node is launched meanwhile
+    before = (instances(world), pods_on_nodes(world))
+    uids = {name: item["metadata"]["uid"] for name, item in node_claims(world).items()}
+    document = handover_to_karpenter(world)
+    assert {node.claim for node in document.nodes if not node.failure} == set(uids)
+    assert document.left == ()
+    written = len(written_by_shiplap(world))
+    sweep_for_a_while(world)
+    assert names(world) == set()
+    assert [write for write in written_by_shiplap(world)[written:] if write[1] == "nodeclaims"] == []
+    with Karpenter(world.plane) as running:
+        sweep_for_a_while(world)
+        assert (running.asked("create"), running.asked("delete"), running.asked("reboot")) == (0, 0, 0)
+    now = {item["metadata"]["name"]: item["metadata"]["uid"] for item in world.api.list("nodeclaims").items}
+    assert {name: uid for name, uid in now.items() if name in uids} == uids
+    running_now = {item.id for item in world.ec2.control.instances() if item.state == "running"}
+    assert (running_now, pods_on_nodes(world)) == before

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.e2e.programs import BuildFailed
 from tests.e2e.upstream import binaries, suites
 from tests.e2e.upstream.binaries import Replacement
-from tests.e2e.upstream.suites import DIFFERENT, FAILED, NOT_APPLICABLE, PASSED, Outcome, UpstreamTest
+from tests.e2e.upstream.suites import DIFFERENT, FAILED, NOT_APPLICABLE, PASSED, FunctionUsage, Outcome, UpstreamTest
 
 
 def outcomes(**numbers: int) -> list[Outcome]:
@@ -51,6 +55,22 @@ def test_a_listed_test_is_a_difference_only_where_it_fails(state: str, verdict: 
 
 def test_any_other_end_is_a_failure() -> None:
     assert suites.verdict_of("other", "interrupted", {"listed": "why"}) == FAILED
+
+
+def test_what_the_functions_use_is_read_off_their_processes(tmp_path: Path) -> None:
+    world: Any = SimpleNamespace(aws=SimpleNamespace(state=tmp_path))
+    program = "import sys; sys.stdin.readline(); sum(range(30_000_000)); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(tmp_path / "tmp" / "ministack-lambda-shiplap-watch")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:  # noqa: S603 - our own
+        with FunctionUsage(world) as usage:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            worker.stdin.write(b"\n")
+            worker.stdin.flush()
+            worker.stdout.readline()
+        worker.communicate()
+    assert usage.cpu_s > 0
+    assert usage.peak_mib > 1
 
 
 def test_each_listed_test_has_one_reason() -> None:

@@ -24,11 +24,14 @@ from shiplap.scheduling.search import improve
 from tests.formats import life
 from tests.permissions.recording import Recording
 
-MOST_MODULES = 44
+MOST_MODULES = 42
 SHAPES = (
     *("Pod", "PodClass", "SizeClass", "PlacementAttempt", "BinPackingProblem", "ReducedProblem", "Filling"),
     *("OpenClaim", "PlannedClaim", "NodeClaim", "FleetRequest"),
 )
+_OF_SEVERAL_PODS = frozenset({"ReducedProblem"})
+"""A lone pod does not pass these: its node is the cheapest that holds it, without a search."""
+
 _MOST_ENTRIES = 20
 """Entries of one list that are looked at; those of a list are alike."""
 
@@ -100,5 +103,5 @@ def test_a_pod_passes_few_modules_and_shapes(tmp_path: Path, monkeypatch: pytest
         walk.end()
 
     seen = set().union(*walk.modules.values())
-    assert seen == set(SHAPES)
+    assert seen == set(SHAPES) - _OF_SEVERAL_PODS
     assert len(walk.modules) <= MOST_MODULES, sorted(walk.modules)

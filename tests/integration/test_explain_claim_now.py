@@ -102,6 +102,14 @@ def test_a_node_that_is_cordoned(live: LiveInstall) -> None:
     assert now["pods"] == []
 
 
+def test_a_node_that_is_closed(live: LiveInstall) -> None:
+    join(live, running=False)
+    claimed(live)
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    live.http.api.patch("nodes", NODE, {"spec": {"taints": [taint]}})
+    assert told(live)["standing"].endswith("is there; it is closed to new pods, as it is about to go")
+
+
 @pytest.mark.parametrize(
     ("until", "node_name", "words"),
     [

@@ -79,6 +79,11 @@ class Recording:
         self._modules: dict[str, ModuleType] = {}
         session.session().register("provide-client-params", self._note)
 
+    @property
+    def live_manifests(self) -> bool:
+        """Whether manifests are read from a cluster."""
+        return any(cluster.live_manifests for cluster in self._settings.clusters)
+
     def client(self, service: str) -> Any:
         """A client whose calls are not recorded."""
         return self._unrecorded[service]

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 from moto.moto_api._internal.models import moto_api_backend
 
 from infra.settings import InstallConfig
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.instances.capacity.described_capacity import nominal_memory
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.nodeclaim import FINAL
 from shiplap.manifests.scheduler_config import PodTopologySpread
@@ -102,6 +104,23 @@ spec:
   scalableRef: {{apiGroup: apps, kind: {kind}, name: {name}}}
 """
 
+OF_A_CLUSTER = """\
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: discount}
+spec:
+  requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.xlarge]}]
+  priceAdjustment: "-1%"
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: template, namespace: default}
+spec:
+  replicas: 1
+  podTemplateRef: {name: template}
+"""
+"""What only an install that reads its manifests of the cluster has."""
+
 
 class Story:
     """The cluster, its EC2 and its functions, with a clock that the story moves."""
@@ -112,10 +131,14 @@ class Story:
         self.ec2 = ec2
         self.cluster = cluster
         self.clock = recording.clock
+        self.live_manifests = recording.live_manifests
 
     def tell(self) -> None:
         self._setting()
         self._first_nodes()
+        if self.live_manifests:
+            self._a_deletion()
+            return
         self._failures()
         self._an_end()
         self._a_drift()
@@ -243,6 +266,13 @@ class Story:
         self.lifecycle()
         self.live(30)
 
+    def _a_deletion(self) -> None:
+        """Somebody deletes a NodeClaim."""
+        self.server.delete("nodeclaims", self.server.list("nodeclaims").items[0]["metadata"]["name"])
+        for _ in range(3):
+            self.schedule()
+            self.live(60)
+
     def _a_ghost(self) -> None:
         """A Node that is still there when its instance is gone and its claim is over."""
         ended = [item.id for item in self.ec2.control.instances() if item.state == "terminated"]
@@ -298,9 +328,14 @@ def records(*bodies: dict[str, Any] | str) -> dict[str, Any]:
     }
 
 
+def manifest_bodies() -> list[dict[str, Any]]:
+    """The manifests of the story, as objects for the API server."""
+    return [*yaml.safe_load_all(_manifests()), *yaml.safe_load_all(OF_A_CLUSTER)]
+
+
 @contextmanager
 def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
-    """The story, told to its end; the recording is open to ask more."""
+    """The story, told to its end; the recording is open to ask more. The install may read the cluster's manifests."""
     moto_api_backend.reset()  # moto keeps tables, buckets and roles for the life of the process
     clock = FakeClock(now())
     server = ApiServer(clock)
@@ -321,6 +356,11 @@ def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folde
             clock=clock,
         )
         recording.make_resources()
+        if recording.live_manifests:
+            for name in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
+                server.create("customresourcedefinitions", {"metadata": {"name": name}})
+            for body in manifest_bodies():
+                server.create(f"{body['kind'].lower()}{'es' if body['kind'].endswith('s') else 's'}", body)
         cluster = PolledCluster(
             server, hardware, lambda: [_machine(item) for item in ec2.control.instances()], version=f"v{VERSION}.0"
         )
@@ -330,11 +370,11 @@ def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folde
 
 def _settings(install: InstallConfig, folder: Path) -> ClusterSettings:
     path = folder / "manifests.yaml"
-    buffers = [BUFFERS.format(name=kind.lower(), kind=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")]
-    path.write_text(MANIFESTS + "".join(buffers))
+    path.write_text(_manifests())
+    written = install.settings().cluster(CLUSTER)
     return msgspec.structs.replace(
-        install.settings().cluster(CLUSTER),
-        manifests=load_manifests([path]),
+        written,
+        manifests=Manifests() if written.live_manifests else load_manifests([path]),
         placement="bind",
         zonal_shift=True,
         disruption=DisruptionSettings(settle_s=0.0),
@@ -348,6 +388,11 @@ def _settings(install: InstallConfig, folder: Path) -> ClusterSettings:
             PodTopologySpread,
         ),
     )
+
+
+def _manifests() -> str:
+    buffers = [BUFFERS.format(name=kind.lower(), kind=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")]
+    return MANIFESTS + "".join(buffers)
 
 
 def _answers(endpoint: str) -> dict[tuple[str, str], Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, first_fit
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
+from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.improve import fill_cheaply, improve
+from shiplap.scheduling.search.joined_nodes import join_nodes
 from tests.filling_faults import faults
-from tests.property.bin_packing_problems import problems
+from tests.property.bin_packing_problems import one_each, only, problems, without_rules
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 
@@ -18,6 +22,128 @@ SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
 @given(problem=problems())
 def test_first_fit_keeps_every_rule(problem: BinPackingProblem) -> None:
     assert faults(problem, first_fit(problem)) == []
+
+
+@SETTINGS
+@given(problem=problems(most_pods=40))
+def test_the_cheap_filling_keeps_every_rule(problem: BinPackingProblem) -> None:
+    assert faults(problem, fill_cheaply([problem])[0]) == []
+
+
+@SETTINGS
+@given(problem=problems())
+def test_small_problems_are_never_filled_dearer_than_by_first_fit(problem: BinPackingProblem) -> None:
+    [cheap], plain = fill_cheaply([problem]), first_fit(problem)
+    assert cheap.hourly(problem) <= plain.hourly(problem) + 1e-9
+
+
+@SETTINGS
+@given(problem=problems())
+def test_items_that_fit_nowhere_stay_out_of_the_cheap_filling(problem: BinPackingProblem) -> None:
+    huge = msgspec.structs.replace(problem, sizes=problem.sizes.copy())
+    huge.sizes[0] *= 1000
+    [filling] = fill_cheaply([huge])
+    assert sorted(set(filling.item.tolist())) == list(range(1, len(problem.counts)))
+    assert filling.number.sum() == problem.counts[1:].sum()
+
+
+@SETTINGS
+@given(problem=problems())
+def test_problems_that_differ_in_prices_are_filled_together(problem: BinPackingProblem) -> None:
+    other = msgspec.structs.replace(problem, price=problem.price[::-1].copy())
+    for each, filling in zip((problem, other), fill_cheaply([problem, other]), strict=True):
+        assert faults(each, filling) == []
+
+
+def test_more_sizes_than_can_be_told_apart_are_filled_within_their_nodes() -> None:
+    places = np.arange(600)
+    sizes = np.stack([1000 + 7 * places, 2000 + 13 * places % 5003, np.ones(600, np.int64)], axis=1)
+    net, price = [[8000, 16_000, 8], [16_000, 32_000, 8], [32_000, 64_000, 8]], [0.4, 0.8, 1.6]
+    problem = without_rules(sizes, np.ones(600, np.int64), net, price)
+    [filling] = fill_cheaply([problem])
+    assert faults(problem, filling) == []
+    assert filling.hourly(problem) <= first_fit(problem).hourly(problem)
+
+
+def test_few_pods_beside_a_problem_of_many_sizes_are_filled() -> None:
+    places = np.arange(300)
+    sizes = np.stack([100 + places, 200 + 3 * places, np.ones(300, np.int64)], axis=1)
+    net, price = [[8000, 16_000, 40], [16_000, 32_000, 40]], [0.4, 0.8]
+    many = without_rules(sizes, np.ones(300, np.int64), net, price)
+    few = msgspec.structs.replace(many, counts=np.where(places < 50, 1, 0))
+    for problem, filling in zip((many, few), fill_cheaply([many, few]), strict=True):
+        assert faults(problem, filling) == []
+
+
+def test_one_pod_gets_the_cheapest_row_that_holds_it() -> None:
+    problem = without_rules([[1000, 1000]], [1], [[4000, 4000], [2000, 2000]], [0.2, 0.1])
+    assert fill_cheaply([problem])[0].rows.tolist() == [1]
+
+
+@SETTINGS
+@given(problem=problems(most_pods=40))
+def test_joined_nodes_keep_every_rule_and_are_neither_more_nor_dearer(problem: BinPackingProblem) -> None:
+    for filling in (one_each(problem), first_fit(problem)):
+        joined = join_nodes(problem, filling, np.arange(len(problem.price)), Effort(np.inf))
+        assert faults(problem, joined) == []
+        assert joined.hourly(problem) <= filling.hourly(problem) + 1e-9
+        assert len(joined.rows) <= len(filling.rows)
+
+
+@SETTINGS
+@given(problem=problems(most_items=4, most_pods=6))
+def test_no_two_of_few_joined_nodes_can_be_joined(problem: BinPackingProblem) -> None:
+    joined = join_nodes(problem, one_each(problem), np.arange(len(problem.price)), Effort(np.inf))
+    for left in range(len(joined.rows)):
+        for right in range(left):
+            both = Filling(joined.rows, np.where(joined.node == left, right, joined.node), joined.item, joined.number)
+            assert not _holds_for_no_more(problem, both, right, joined.rows[[left, right]])
+
+
+def _holds_for_no_more(problem: BinPackingProblem, filling: Filling, node: int, rows: np.ndarray) -> bool:
+    """Whether the pods on a node may share it, and one row holds them for no more than `rows` cost."""
+    here = filling.node == node
+    counts = np.bincount(filling.item[here], filling.number[here], len(problem.counts)).astype(np.int64)
+    items = np.flatnonzero(counts)
+    alone = only(msgspec.structs.replace(problem, counts=counts), items)
+    for row in np.flatnonzero(problem.price <= problem.price[rows].sum() + 1e-9).tolist():
+        one = Filling(np.array([row]), np.zeros(len(items), np.int64), np.arange(len(items)), counts[items])
+        if all("is not the cheapest" in fault for fault in faults(alone, one)):
+            return True
+    return False
+
+
+_PROPORTIONAL = ([[1900, 6_800, 29], [3900, 14_500, 58], [7900, 30_000, 58]], [0.096, 0.192, 0.384])
+
+
+def test_at_equal_price_few_large_nodes_are_bought() -> None:
+    problem = without_rules([[1200, 2048, 1]], [360], *_PROPORTIONAL)
+    [first] = fill_cheaply([problem])
+    [searched] = improve([problem], [first], Effort.of(1.0))
+    assert faults(problem, first) == faults(problem, searched) == []
+    assert len(first.rows) <= 61
+    assert (len(searched.rows), round(searched.hourly(problem), 6)) == (60, round(60 * 0.384, 6))
+
+
+def test_a_node_grows_no_larger_than_its_pods_need() -> None:
+    problem = without_rules([[1200, 2048, 1]], [3], *_PROPORTIONAL)
+    assert fill_cheaply([problem])[0].rows.tolist() == [1]
+
+
+def test_small_nodes_are_joined_where_only_several_of_them_pay_for_a_larger_one() -> None:
+    nets, prices = _PROPORTIONAL
+    problem = without_rules([[1200, 2048, 1]], [12], [nets[0], nets[2]], [prices[0], prices[2]])
+    one = one_each(problem)
+    joined = join_nodes(problem, one, np.arange(2), Effort(np.inf))
+    assert (len(one.rows), len(joined.rows)) == (12, 3)
+
+
+def test_pods_that_keep_apart_stay_apart_at_any_price() -> None:
+    problem = without_rules([[1200, 2048, 1]], [12], *_PROPORTIONAL)
+    problem = msgspec.structs.replace(problem, clash=np.ones((1, 1), np.bool_))
+    [filling] = fill_cheaply([problem])
+    assert faults(problem, filling) == []
+    assert len(filling.rows) == 12
 
 
 @SETTINGS

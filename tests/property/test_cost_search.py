@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.grow import grow_nodes
-from shiplap.scheduling.search.improve import improve
+from shiplap.scheduling.search.improve import grow_nodes, improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules

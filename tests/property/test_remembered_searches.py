@@ -35,6 +35,15 @@ def test_it_is_what_searching_finds_each_time_it_is_asked(some: list[BinPackingP
         assert given_effort.left == pytest.approx(effort.left)
 
 
+def test_a_lone_pod_takes_no_effort_whether_remembered_or_not() -> None:
+    lone = [without_rules([[100, 100, 1]], [1], [[1900, 4100, 2], [16_000, 16_000, 20]], [0.01, 0.01])]
+    before = [one_each(lone[0])]
+    for search in (improve, improve_cached):
+        effort = Effort.of(0.001)
+        assert search(lone, before, effort) == tuple(before)
+        assert effort.left == Effort.of(0.001).left
+
+
 def plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
     return without_rules([[1000], [2000]], [4, 2], [[2000], [8000]], [0.2, 0.5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,13 +11,10 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import CommandState, DisruptionCommand
-from shiplap.kubernetes.objects import Node, NodeStatus, ObjectMeta, Pod
-from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
-from shiplap.ports import Instance
-from shiplap_lab.checks.invariants import InvariantChecker
-from shiplap_lab.scenarios.scenario import PodGroup, load
-from shiplap_lab.scenarios.workload import pods_of_step
+from shiplap.ports import Instance, written_claim, written_command
+from shiplap_lab.judge.judge import Judge
+from shiplap_lab.scenarios.scenario import load
 from tests.node_claims import node_claim, with_fields
 
 POD = PodReference("default", "web-1", "uid-1")
@@ -25,29 +23,39 @@ WAY = (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState
 
 
 class Play:
-    """What happens before the eyes of a checker of the pools `flex` (24 CPUs, two nodes disrupted at once) and `spot`
-    (half of its nodes at once)."""
+    """What happens before the eyes of a judge of the pools `flex` (two nodes disrupted at once) and `spot` (half of its
+    nodes at once)."""
 
     def __init__(self, *, steered: bool = True) -> None:
         self.now = 0.0
-        self.on_node: dict[str, list[str]] = {}
-        self.checker = InvariantChecker(
-            load("mixed").manifests,
-            now=lambda: self.now,
-            price=lambda _: 0.1,
-            capacity=lambda claim: {CPU: CORES[claim.known_instance.type]},
+        self.told: list[str] = []
+        self.judge = Judge(
+            lambda: self.now,
+            lambda promise, _: self.told.append(promise),
+            machine_types={},
+            pools={
+                (cluster, pool.metadata.name): msgspec.to_builtins(pool.spec)
+                for cluster, manifests in load("mixed").manifests.items()
+                for pool in manifests.node_pools
+            },
+            price=lambda *_: 0.1,
             most_nodes_per_pod=2,
             steered=steered,
-            found=lambda: None,
         )
-        self.checker.pods_of = self._pods_of
 
-    def _pods_of(self, claim: NodeClaim) -> Sequence[Pod]:
-        return [Pod(metadata=ObjectMeta(name=uid, uid=uid)) for uid in self.on_node.get(claim.name, ())]
+    def put(self, name: str, uid: str) -> None:
+        """A pod is bound to a node."""
+        pod = {"metadata": {"name": uid, "uid": uid}, "spec": {"nodeName": f"node-{name}", "containers": []}}
+        self.judge.object_written("demo", "ADDED", "pods", pod)
 
-    @property
-    def told(self) -> list[str]:
-        return [item.promise for item in self.checker.violations]
+    def write(self, claim: NodeClaim) -> NodeClaim:
+        """The next version of a claim."""
+        written = replace(claim, version=claim.version + 1)
+        self.judge.claim_written("shiplap", written_claim(written))
+        return written
+
+    def end_node(self, name: str) -> None:
+        self.judge.object_written("demo", "DELETED", "nodes", _node(name))
 
     def node(
         self,
@@ -58,25 +66,32 @@ class Play:
         until: ClaimState = ClaimState.INITIALIZED,
         owner: str = "schedule-1",
         pool: str = "flex",
+        **fields: Any,
     ) -> NodeClaim:
         """A claim on its way up to a state."""
         claim = node_claim(
-            cluster="demo", name=name, node_pool=pool, node_class="default", pods=pods, owner=owner, token=name
+            cluster="demo",
+            name=name,
+            node_pool=pool,
+            node_class="default",
+            pods=pods,
+            owner=owner,
+            token=name,
+            **fields,
         )
         for state in WAY[: WAY.index(until) + 1]:
             if state is ClaimState.LAUNCHED:
                 at = Instance(f"i-{name}", size, "eu-west-1a", "on-demand", "ami-1", "running", launched_at=self.now)
-                self.checker.instances[at.id] = at
+                self.judge.machine_added(msgspec.json.encode(replace(at, launch=name)))
                 claim = with_fields(claim, instance_id=at.id, instance_type=size, hourly=0.1)
             named = f"node-{name}" if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED) else ""
-            claim = replace(claim, state=state, node_name=named)
-            self.checker.claim_written(claim)
+            if state is ClaimState.REGISTERED:
+                self.judge.object_written("demo", "ADDED", "nodes", _node(name))
+            claim = self.write(replace(claim, state=state, node_name=named))
         return claim
 
     def leave(self, claim: NodeClaim, failure: str) -> NodeClaim:
-        gone = replace(claim, state=ClaimState.DRAINING, failure=failure)
-        self.checker.claim_written(gone)
-        return gone
+        return self.write(replace(claim, state=ClaimState.DRAINING, failure=failure))
 
     def command(self, name: str, targets: Sequence[str], replacements: Sequence[str] = ()) -> DisruptionCommand:
         command = DisruptionCommand(
@@ -89,27 +104,16 @@ class Play:
             replacements=tuple(replacements),
             created_at=self.now,
         )
-        self.checker.command_written(command)
+        self.judge.command_written("shiplap", written_command(command))
         return command
 
 
-def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:
-    """Whoever breaks it plans nothing more for that pool, so that nobody would ask again."""
-    play = Play()
-    for name in ("a", "b", "c"):
-        play.node(name, size="m7i-flex.2xlarge")
-    assert play.told == []
-    play.node("d", until=ClaimState.LAUNCHED)
-    assert play.told == ["limits are kept"]
-
-
-def test_nodes_that_a_command_gives_back_make_room_for_what_is_launched_meanwhile() -> None:
-    play = Play()
-    for name in ("a", "b", "c"):
-        play.node(name, size="m7i-flex.2xlarge")
-    play.command("first", ["a"], ["d"])
-    play.node("d", owner="")
-    assert play.told == []
+def _node(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"node-{name}", "labels": {"karpenter.sh/initialized": "true"}},
+        "spec": {"providerID": f"aws:///eu-west-1a/i-{name}"},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "100"}},
+    }
 
 
 def test_a_pod_gets_so_many_nodes_and_no_more() -> None:
@@ -127,7 +131,7 @@ def test_a_node_taken_from_under_a_pod_is_made_up_for_whoever_it_was_launched_fo
     play = Play()
     play.node("a", pods=(POD,))
     claims = {"b": play.node("b", pods=(POD,)), "other": play.node("other")}
-    play.on_node[holder] = [POD.uid]
+    play.put(holder, POD.uid)
     play.leave(claims[holder], "SpotInterruption")
     play.node("c", pods=(POD,))
     assert play.told == []
@@ -141,7 +145,7 @@ def test_a_node_that_others_have_taken_counts_where_pods_are_steered(steered: bo
     play = Play(steered=steered)
     play.node("a", pods=(POD,))
     play.node("b", pods=(POD,))
-    play.on_node["b"] = ["uid-of-another"]
+    play.put("b", "uid-of-another")
     play.node("c", pods=(POD,))
     assert play.told == told
 
@@ -150,7 +154,7 @@ def test_a_node_that_a_command_takes_away_is_not_made_up_for() -> None:
     play = Play()
     play.node("a", pods=(POD,))
     last = play.node("b", pods=(POD,))
-    play.on_node["b"] = [POD.uid]
+    play.put("b", POD.uid)
     play.leave(last, str(Reason.UNDERUTILIZED))
     play.node("c", pods=(POD,), until=ClaimState.LAUNCHED)
     assert play.told == ["few nodes for one pod"]
@@ -162,7 +166,7 @@ def test_a_pod_is_moved_by_one_command_unless_it_was_given_up(first: CommandStat
     play.node("a")
     begun = play.command("first", ["a"], ["b"])
     play.node("b", pods=(POD,), owner="")
-    play.checker.command_written(replace(begun, state=first))
+    play.judge.command_written("shiplap", written_command(replace(begun, state=first)))
     play.command("second", ["a"], ["c"])
     play.node("c", pods=(POD,), owner="")
     assert play.told == told
@@ -191,7 +195,7 @@ def test_a_node_whose_instance_is_being_ended_uses_up_no_budget() -> None:
     play = Play()
     claims = [play.node(name) for name in ("a", "b", "c", "d")]
     for claim in claims[:2]:
-        play.checker.claim_written(replace(play.leave(claim, "SpotInterruption"), state=ClaimState.TERMINATING))
+        play.write(replace(play.leave(claim, "SpotInterruption"), state=ClaimState.TERMINATING))
     play.now = 60.0
     play.command("first", ["c", "d"])
     assert play.told == []
@@ -203,15 +207,23 @@ def test_nodes_that_were_there_no_more_are_no_share_of_a_budget() -> None:
         play.node(name, pool="spot")
     play.command("first", ["a", "b"])
     assert play.told == []
-    play.checker.was_in_service = lambda claim, _: claim.name != "c"
+    play.now = 60.0
+    play.end_node("c")
+    play.now = 61.0
     play.command("second", ["b"])
     assert play.told == ["disruption budgets are kept"]
 
 
-@pytest.mark.parametrize(("memory", "told"), [("2Gi", []), ("3Gi", ["no node holds more than it has"])])
-def test_the_pods_of_a_node_have_what_they_request(memory: str, told: list[str]) -> None:
+def test_two_decisions_for_the_same_pods_are_found() -> None:
     play = Play()
-    node = Node(status=NodeStatus(allocatable={"memory": "2Gi", "cpu": "1", "pods": "2"}))
-    group = PodGroup("web", cpu="1", memory=memory)
-    play.checker.node_filled(node, [msgspec.convert(pod, Pod) for pod in pods_of_step(group)])
+    play.node("a", pods=(POD,), instance_types=("m7i-flex.large",), until=ClaimState.LAUNCHING)
+    play.node("b", pods=(POD,), until=ClaimState.LAUNCHING)
+    assert play.told == ["decisions are made one after the other"]
+
+
+@pytest.mark.parametrize(("cores", "told"), [(64, []), (65, ["nothing misses twice"])])
+def test_a_node_that_is_too_small_is_launched_once(cores: int, told: list[str]) -> None:
+    play = Play()
+    for name in ("a", "b"):
+        play.node(name, requests={"cpu": cores * 1000, "example.com/late": 1})
     assert play.told == told

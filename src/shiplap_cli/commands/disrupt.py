@@ -36,12 +36,20 @@ def disrupt(
             show_default=False,
         ),
     ] = None,
+    move_cost: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="USD that moving one pod costs; as the install does, else "
+            f"{DisruptionSettings().move_cost}. NodePools may have their own.",
+            show_default=False,
+        ),
+    ] = None,
     least_saving_per_pod: Annotated[
         float | None,
         typer.Option(
             min=0,
-            help="USD per hour that moving one pod has to save at least; as the install does, else "
-            f"{DisruptionSettings().least_saving_per_pod}.",
+            help="Deprecated, instead of --move-cost: USD per hour that moving one pod has to save at least.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +67,7 @@ def disrupt(
     Example: kubectl get nodes,pods,daemonsets,pdb -A -o json | shiplap disrupt -f - --manifests pools/
     """
     inputs = load_inputs(sources, which, lax_budgets=True)
-    given = {"spot_to_spot": spot_to_spot, "least_saving_per_pod": least_saving_per_pod}
+    given = {"spot_to_spot": spot_to_spot, "move_cost": move_cost, "least_saving_per_pod": least_saving_per_pod}
     snapshot = disruption_snapshot(inputs, **{name: value for name, value in given.items() if value is not None})
     started = time.perf_counter()
     decided = decide(snapshot)

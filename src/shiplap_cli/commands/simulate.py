@@ -20,10 +20,14 @@ from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, facts_ta
 from shiplap_cli.render.html_simulation import SIDES, comparison_report, simulation_report
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import (
+    MOST_RARE,
+    FaultEffect,
     MutantResult,
     compare_manifests,
     differences,
+    effects_of_faults,
     hunt_mutants,
+    rare_faults,
     run_seed,
     run_seeds,
     with_fewest_faults,
@@ -60,8 +64,8 @@ def simulate(
 ) -> int:
     """Play a scenario with the real flows over in-memory fakes, in virtual time; check every invariant at each step.
 
-    Exit code 0 when every invariant held, 1 when one broke (with `--mutant list`: when a defect was not found),
-    2 for bad input.
+    Exit code 0 when every invariant held, 1 when one broke, or when a kind of fault took effect in less than 5 % of
+    at least 100 seeds (with `--mutant list`: when a defect was not found), 2 for bad input.
 
     Example: shiplap simulate spot-storm --seed 7 -o json
     """
@@ -140,6 +144,7 @@ def document(outcome: RunOutcome) -> dict[str, Any]:
         "pods": {"bound": outcome.pods_bound, "longestPendingSeconds": outcome.longest_pending},
         "dollars": {"spent": outcome.spent, "ledger": outcome.ledger, "unclaimed": outcome.unclaimed},
         "messagesGivenUp": outcome.given_up,
+        "effects": outcome.effects,
         "metrics": outcome.metrics,
     }
 
@@ -155,13 +160,11 @@ def _run_campaign(
     *,
     shrink: bool,
 ) -> int:
-    failed: list[RunOutcome] = []
-    steps = launched = 0
-    for outcome in run_seeds(name, seeds, processes=processes, mutant=mutant):
-        steps += outcome.steps
-        launched += outcome.launched
-        if outcome.violations:
-            failed.append(outcome)
+    outcomes = list(run_seeds(name, seeds, processes=processes, mutant=mutant))
+    steps, launched = sum(item.steps for item in outcomes), sum(item.launched for item in outcomes)
+    failed = [outcome for outcome in outcomes if outcome.violations]
+    effects = effects_of_faults(play, outcomes)
+    rare = () if mutant else rare_faults(play, effects, len(seeds))
     if failed and shrink:
         with planted(mutant):
             failed[0] = replace(with_fewest_faults(play, failed[0], hours=hours), lines=())
@@ -170,11 +173,21 @@ def _run_campaign(
         "seeds": len(seeds),
         "steps": steps,
         "launched": launched,
+        "effects": {item.kind: {"times": item.times, "seeds": item.seeds} for item in effects},
+        "rare": rare,
         "failed": [document(outcome) for outcome in failed],
     }
     summary = f"{play.name}: {counted(len(seeds), 'seed')}, {steps} steps, {launched} instances, {len(failed)} failed"
-    emit(value, output, lambda: Group(Text(summary, style="bold"), *(_page(outcome) for outcome in failed[:5])))
-    return 1 if failed else 0
+    parts = (_effects_table(effects, rare), *(_page(outcome) for outcome in failed[:5]))
+    emit(value, output, lambda: Group(Text(summary, style="bold"), *parts))
+    return 1 if failed or rare else 0
+
+
+def _effects_table(effects: tuple[FaultEffect, ...], rare: tuple[str, ...]) -> RenderableType:
+    rows = ((item.kind, str(item.times), str(item.seeds)) for item in effects)
+    table = plain_table("fault", "took effect", "in seeds", rows=rows)
+    said = f"TOO RARE, in less than {MOST_RARE:.0%} of the seeds: {', '.join(rare)}"
+    return Group(table, Text(said, style="red")) if rare else table
 
 
 def _hunt_mutants(seeds: range, processes: int, output: Format) -> int:
@@ -207,6 +220,7 @@ def _page(outcome: RunOutcome) -> RenderableType:
         ("pods", f"{outcome.pods_bound} bound, the longest was pending {outcome.longest_pending:.0f} s"),
         ("spent", f"${outcome.spent:.4f}, of which ${outcome.unclaimed:.4f} for instances without a claim"),
         ("steps", str(outcome.steps)),
+        ("faults took effect", ", ".join(f"{kind} {times}" for kind, times in outcome.effects.items()) or "never"),
     )
     head = Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold")
     parts: list[RenderableType] = [head, facts_table(facts)]

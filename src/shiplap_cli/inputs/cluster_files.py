@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.errors import InvalidInput
-from shiplap.kubernetes.objects import DaemonSet, Event, Node, ObjectMeta, Pod, PodSpec, Toleration
+from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, PodSpec, Toleration
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.related_objects import (
@@ -38,6 +38,8 @@ from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs import object_validation
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
+from shiplap_cli.inputs.workloads import KINDS as WORKLOADS
+from shiplap_cli.inputs.workloads import Scale, Workload, missing_pods, read_workload
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="camel"):
@@ -112,6 +114,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The part of a cluster that a decision reads; `histories` say since when, as far as NodeClaims tell.
 
     `manifests` are the NodePools and what belongs to them, as far as they were among the objects, not yet checked.
+    `added` says how many pods of which workload are in the view although they do not exist.
     """
 
     view: ClusterView
@@ -119,18 +122,21 @@ class ClusterState(msgspec.Struct, frozen=True):
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     histories: tuple[NodeHistory, ...] = ()
     manifests: tuple[Document, ...] = ()
+    added: tuple[tuple[str, int], ...] = ()
 
 
-def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
+def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = None) -> ClusterState:
     """Read what a decision reads: Pods, Nodes, DaemonSets, NodeClaims, storage …; other kinds are passed over.
 
     Args:
         paths: files, folders or `-`.
+        scales: workloads that want another number of pods than they say; None adds no pods of workloads at all.
 
     Raises:
-        InvalidInput: something cannot be read, has a malformed field, or is there twice.
+        InvalidInput: something cannot be read, has a malformed field, or is there twice; or a scale cannot be met.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _READERS}
+    workloads: list[Workload] = []
     seen: dict[tuple[str, str, str], Document] = {}
     manifests: list[Document] = []
     for document in (document for path in paths for document in read_documents(path)):
@@ -150,11 +156,20 @@ def read_cluster_state(paths: Sequence[Path]) -> ClusterState:
         found[kind].append(item)
         if kind in ("ReplicaSet", "StatefulSet"):
             found["Deployment"].append(typed_object(document, Scalable))
+        if kind in WORKLOADS and scales is not None:
+            workloads.append(read_workload(document))
+    storage_is_known = bool(found["StorageClass"])
+    missing = missing_pods(workloads, found["Pod"], scales or (), with_claims=storage_is_known)
+    found["Pod"] += missing.pods
+    there = {(item.metadata.namespace, item.metadata.name) for item in found["PersistentVolumeClaim"]}
+    found["PersistentVolumeClaim"] += [
+        claim for claim in missing.claims if (claim.metadata.namespace, claim.metadata.name) not in there
+    ]
     admission = Admission(found["RuntimeClass"], found["PriorityClass"])
     found["Pod"] = list(map(admission.pod, found["Pod"]))
     found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
     view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
-    return _state_of(view, found["NodeClaim"], manifests)
+    return replace(_state_of(view, found["NodeClaim"], manifests), added=missing.counts)
 
 
 def state_of(view: ClusterView, node_claims: Sequence[Document], manifests: Sequence[Document]) -> ClusterState:
@@ -257,4 +272,5 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "Deployment": partial(typed_object, kind=Scalable),
     "RuntimeClass": _runtime_class,
     **{kind.__name__: partial(typed_object, kind=kind) for kind in _PLAIN_KINDS},
+    **{kind: partial(typed_object, kind=CustomObject) for kind in ("Job", "CronJob")},
 }

@@ -17,6 +17,7 @@ from shiplap.manifests.files.documents import read_documents
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs.cluster_files import ClusterState, read_cluster_state, read_scheduler_config
 from shiplap_cli.inputs.cluster_listing import MissingPermission, access_of, read_live_cluster
+from shiplap_cli.inputs.workloads import read_scale
 from shiplap_cli.installs.find_install import InstallOptions, dev_access
 from shiplap_cli.options import Sources
 from shiplap_lab.catalogue import embedded
@@ -80,6 +81,8 @@ def read_cluster_inputs(
     if sources.cluster_state and asked:
         option = "--context" if sources.context else "--kubeconfig"
         raise InvalidInput(option, "asks a cluster, and --cluster-state stands for one; give one of them")
+    if sources.scale and not sources.cluster_state:
+        raise InvalidInput("--scale", "is about workloads in files: give them by --cluster-state")
     installed = None
     if which.given:
         from shiplap_cli.installs.installed import read_installed_cluster  # noqa: PLC0415 - files need no AWS
@@ -87,7 +90,7 @@ def read_cluster_inputs(
         installed = read_installed_cluster(which, moment)
     cluster = _settings(sources, installed)
     if sources.cluster_state:
-        state = read_cluster_state(sources.cluster_state)
+        state = read_cluster_state(sources.cluster_state, [read_scale(text) for text in sources.scale or ()])
         region = _region(sources, installed, state.view.nodes)
         cluster = replace(cluster, region=region.name)
         return ClusterInputs(state, cluster, False, region.given, region.assumed, installed=installed)

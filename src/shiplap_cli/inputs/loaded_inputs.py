@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ from shiplap_cli.inputs.instance_supply import (
 )
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.options import Sources
+from shiplap_cli.output import counted, summary
 
 if TYPE_CHECKING:
     from shiplap_cli.installs.installed import InstalledCluster
@@ -125,7 +126,14 @@ def _notes(cluster_inputs: ClusterInputs, supply: InstanceSupply | None) -> tupl
     others = (
         tuple(cluster_inputs.installed.notes) if cluster_inputs.installed is not None else _install_hint(cluster_inputs)
     )
-    return (*assumed, *(supply.notes if supply is not None else ()), *others)
+    return (*assumed, *(supply.notes if supply is not None else ()), *_note_of_workloads(cluster_inputs), *others)
+
+
+def _note_of_workloads(cluster_inputs: ClusterInputs) -> Iterator[str]:
+    added = cluster_inputs.state.added
+    if added:
+        total, listed = sum(number for _, number in added), summary([f"{number} of {name}" for name, number in added])
+        yield f"{counted(total, 'pod')} with + in the name will be made by workloads: {listed}"
 
 
 def _snapshot(

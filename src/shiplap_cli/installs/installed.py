@@ -244,6 +244,11 @@ _FORGOT = "nodes count as changed just now"
 _ASKED = "types and prices are asked for"
 
 
+def cluster_settings_of(install: DeployedInstall, cluster: str) -> ClusterSettings:
+    """The settings of a cluster. Raises AwsError, InvalidInput: the install does not serve it."""
+    return _settings_of(settings_of(install), cluster)
+
+
 def _settings_of(settings: Settings, cluster: str) -> ClusterSettings:
     try:
         return settings.cluster(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
@@ -25,9 +26,14 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ChangeLog:
-    """Changes numbered without gaps. The number of the newest is the store's resourceVersion."""
+    """Changes numbered without gaps. The number of the newest is the store's resourceVersion.
+
+    Attributes:
+        on_write: called with each change: its type, the plural and the object.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.on_write: list[Callable[[str, str, Object], object]] = []
         self._limit = limit
         self._compacted = 1
         self._changes: list[Change] = []
@@ -45,6 +51,8 @@ class ChangeLog:
             if len(self._changes) > 2 * self._limit:
                 self.compact(keep=self._limit)
             self._grown.notify_all()
+        for listener in self.on_write:
+            listener(kind, plural, item)
 
     def compact(self, keep: int = 0) -> None:
         """Forget all but the newest changes."""

@@ -7,6 +7,7 @@ refuses, with the same status codes, and raises the errors of `shiplap.errors` t
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
 from threading import RLock
@@ -95,6 +96,10 @@ class ApiServer:
         self._typed: dict[str, tuple[Object, msgspec.Struct | None]] = {}
         self._lists: OrderedDict[str, ObjectList] = OrderedDict()
         self._list_numbers = count()
+
+    def on_write(self, listener: Callable[[str, str, Object], object]) -> None:
+        """Have a listener called with each write: ADDED, MODIFIED or DELETED, the plural and the object."""
+        self._log.on_write.append(listener)
 
     @property
     def resource_version(self) -> str:

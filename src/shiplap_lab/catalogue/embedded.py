@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,14 @@ def load(region: str = DEFAULT_REGION) -> Catalog:
     if offered is None:
         raise InvalidInput("embedded catalogue", f"no region {region!r}; known are {', '.join(regions())}")
     return msgspec.structs.replace(offered, types=types.types)
+
+
+def stated_hardware(catalog: Catalog) -> dict[str, dict[str, Any]]:
+    """The vCPUs and the memory that EC2 states of each type, as quantities."""
+    return {
+        kind.instance_type: {"cpu": kind.v_cpu_info.default_v_cpus, "memory": f"{kind.memory_info.size_in_mi_b}Mi"}
+        for kind in catalog.types
+    }
 
 
 def regions() -> tuple[str, ...]:

@@ -8,53 +8,78 @@ joins. Nothing here judges; the checker does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
-from shiplap.disruption.progress import OVER, CommandState
+from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import LEAVING, TRANSITIONS, ClaimState, NodeClaim
-from shiplap.ports import Instance
+from shiplap.ports import Instance, written_claim, written_command
 from shiplap_lab.checks.invariants import InvariantChecker, Promise
 from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObservation
+from shiplap_lab.judge.judge import Judge
+from shiplap_lab.judge.raw_json import Json
 from shiplap_lab.scenarios.scenario import Play
 
-UNSEEN = frozenset({Promise.FLOWS, Promise.PATIENCE, Promise.OWN_INSTANCES, Promise.EXPECTED})
+UNSEEN = frozenset(
+    {
+        Promise.FLOWS,
+        Promise.PATIENCE,
+        Promise.OWN_INSTANCES,
+        Promise.EXPECTED,
+        Promise.ONE_TOKEN,
+        Promise.CRITICAL_LAST,
+        Promise.DEADLINES,
+        Promise.REPEATABLE,
+    }
+)
 """Invariants about which observations say nothing, and expectations, which the report lists by their names."""
+
+_INSTALL = ""
+"""A play has one install."""
 
 
 class ObservedFacts:
-    """The checker of a played Region, and its facts: `see` is called with each observation.
+    """The judge and the checker of a played Region, and their facts: `see` is called with each observation.
 
-    `price` is USD per hour of an instance, `capacity` what the node of a claim really has.
+    `price` is USD per hour of an instance type, in a zone, of a capacity type; `machine_types` are the vCPUs (`cpu`)
+    and the memory of each instance type, as quantities.
     """
 
     def __init__(
         self,
         play: Play,
         started_at: float,
-        price: Callable[[Instance], float],
-        capacity: Callable[[NodeClaim], dict[str, int]],
+        price: Callable[[str, str, str], float],
+        machine_types: Mapping[str, Json],
     ) -> None:
         self._now = started_at
         self._pods: dict[tuple[str, str], list[Pod]] = {}
-        self._filled: dict[tuple[str, str], frozenset[str]] = {}
-        self._joined: set[str] = set()
+        self._objects: dict[tuple[str, str], dict[str, Pod | Node]] = {}
         self._without_instance: set[tuple[str, str]] = set()
         self._deletions: dict[str, int] = {}
         self._dead_letters = 0
         self.checker = InvariantChecker(
-            play.manifests,
             now=lambda: self._now,
-            price=price,
-            capacity=capacity,
-            most_nodes_per_pod=play.scenario.most_nodes_per_pod,
-            steered=True,
+            price=lambda instance: price(instance.instance_type, instance.zone, instance.capacity_type),
             found=lambda: None,
         )
         self.checker.pods_of = lambda claim: self._pods.get((claim.cluster, claim.node_name), ())
+        self._judge = Judge(
+            lambda: self._now,
+            lambda promise, detail: self.checker.violated(Promise(promise), detail),
+            machine_types=machine_types,
+            pools={
+                (cluster, pool.metadata.name): msgspec.to_builtins(pool.spec)
+                for cluster, manifests in play.manifests.items()
+                for pool in manifests.node_pools
+            },
+            price=price,
+            most_nodes_per_pod=play.scenario.most_nodes_per_pod,
+            sampled=True,
+        )
 
     def see(self, region: RegionObservation, now: float) -> None:
         """Pass on everything that is new."""
@@ -64,7 +89,7 @@ class ObservedFacts:
         if region.dead_letters > self._dead_letters:
             self.checker.message_given_up(f"{region.dead_letters} messages are in dead-letter queues")
         self._dead_letters = region.dead_letters
-        self.checker.look(calm=True)
+        self._judge.tick(calm=True)
 
     def verdicts(self) -> dict[str, bool]:
         """Whether each invariant has held, of those that can be seen."""
@@ -73,24 +98,23 @@ class ObservedFacts:
 
     def _see_cluster(self, seen: ClusterObservation) -> None:
         self._see_pods(seen)
+        self._see_objects(seen.name, "nodes", seen.nodes)
         self._see_commands(seen)
-        nodes = {node.spec.provider_id.rpartition("/")[2]: node for node in seen.nodes}
         launches = _launches(seen.claims)
         for token, claims in launches.items():
-            self._see_launch(claims, [item for item in seen.instances if item.launch == token], nodes)
+            self._see_launch(claims, [item for item in seen.instances if item.launch == token])
         for instance in seen.instances:
             if instance.launch not in launches and instance.id not in self.checker.instances:
-                self.checker.launched(instance, ())
+                self._started(instance)
+        self._see_objects(seen.name, "pods", seen.pods)
         for instance in seen.instances:
             if instance.state in ENDED and instance.id not in self.checker.ended:
-                node = nodes.get(instance.id)
-                pods = self._pods.get((seen.name, node.metadata.name), ()) if node is not None else ()
-                self.checker.terminating(instance, pods)
+                self._judge.termination_requested(_INSTALL, [instance.id])
+                self._judge.machine_ended(instance.id)
                 self.checker.instance_ended(instance.id)
         for deletion in seen.deletions[self._deletions.get(seen.name, 0) :]:
-            self.checker.evicted(deletion.pod, forced=deletion.forced)
+            self._judge.pod_deleted(_INSTALL, seen.name, msgspec.to_builtins(deletion.pod), deletion.forced)
         self._deletions[seen.name] = len(seen.deletions)
-        self._see_full_nodes(seen)
 
     def _see_pods(self, seen: ClusterObservation) -> None:
         self._pods = {key: pods for key, pods in self._pods.items() if key[0] != seen.name}
@@ -98,15 +122,25 @@ class ObservedFacts:
             if pod.spec.node_name:
                 self._pods.setdefault((seen.name, pod.spec.node_name), []).append(pod)
 
-    def _see_full_nodes(self, seen: ClusterObservation) -> None:
-        """Nodes that pods were bound to since the last observation."""
-        for node in seen.nodes:
-            key = (seen.name, node.metadata.name)
-            pods = self._pods.get(key, ())
-            uids = frozenset(pod.metadata.uid for pod in pods)
-            if uids - self._filled.get(key, frozenset()):
-                self.checker.node_filled(node, pods)
-            self._filled[key] = uids
+    def _see_objects(self, cluster: str, plural: str, items: Sequence[Pod | Node]) -> None:
+        """Objects that are gone, then those that are new or other than before."""
+        known = self._objects.get((cluster, plural), {})
+        listed = {item.metadata.uid or item.metadata.name: item for item in items}
+        for key in sorted(known.keys() - listed.keys()):
+            self._judge.object_written(cluster, "DELETED", plural, msgspec.to_builtins(known[key]))
+        for key, item in listed.items():
+            if known.get(key) is not item:
+                self._judge.object_written(cluster, "MODIFIED", plural, msgspec.to_builtins(item))
+        self._objects[cluster, plural] = listed
+
+    def _started(self, instance: Instance) -> None:
+        """The tag of the install is left out: what a play launches belongs to its one install."""
+        self.checker.launched(instance)
+        self._judge.machine_started(msgspec.json.encode(replace(instance, install=_INSTALL)))
+
+    def _write(self, claim: NodeClaim) -> None:
+        self.checker.claim_written(claim)
+        self._judge.claim_written(_INSTALL, written_claim(claim))
 
     def _see_commands(self, seen: ClusterObservation) -> None:
         """Replacements are written with their command. One that is no longer listed is over; it may have been undone,
@@ -114,30 +148,29 @@ class ObservedFacts:
         """
         for claim in sorted(seen.claims, key=_age):
             if not claim.launch.owner and (claim.cluster, claim.name) not in self.checker.claims:
-                self.checker.claim_written(_as_it_was(claim, ClaimState.PLANNED))
+                self._write(_as_it_was(claim, ClaimState.PLANNED))
         for command in sorted(seen.commands, key=lambda item: (item.created_at, item.name)):
             if self.checker.commands.get(command.name) != command:
-                self.checker.command_written(command)
+                self._write_command(command)
         listed = {command.name for command in seen.commands}
         for command in list(self.checker.commands.values()):
             if command.cluster == seen.name and command.name not in listed and command.state not in OVER:
-                self.checker.command_written(replace(command, state=CommandState.UNDONE))
+                self._write_command(replace(command, state=CommandState.UNDONE))
 
-    def _see_launch(self, claims: Sequence[NodeClaim], instances: Iterable[Instance], nodes: dict[str, Node]) -> None:
-        """The claims of one launch: they are written, their instances start, they go on, their nodes join."""
+    def _write_command(self, command: DisruptionCommand) -> None:
+        self.checker.command_written(command)
+        self._judge.command_written(_INSTALL, written_command(command))
+
+    def _see_launch(self, claims: Sequence[NodeClaim], instances: Iterable[Instance]) -> None:
+        """The claims of one launch: they are written, their instances start, they go on."""
         for claim in claims:
             if (claim.cluster, claim.name) not in self.checker.claims:
-                self.checker.claim_written(_as_it_was(claim, ClaimState.PLANNED))
+                self._write(_as_it_was(claim, ClaimState.PLANNED))
         for instance in instances:
             if instance.id not in self.checker.instances:
-                self.checker.launched(instance, claims)
+                self._started(instance)
         for claim in claims:
             self._follow(claim)
-            node = nodes.get(claim.instance_id)
-            known = self.checker.instances.get(claim.instance_id)
-            if node is not None and known is not None and known.id not in self._joined:
-                self._joined.add(known.id)
-                self.checker.joined(known, parse_resources(node.status.allocatable))
 
     def _follow(self, claim: NodeClaim) -> None:
         """A claim goes on from the state in which it was last seen. Instances are read before claims: one that was
@@ -151,8 +184,8 @@ class ObservedFacts:
         if known == claim:
             return
         for state in _way(known.state, claim.state)[:-1]:
-            self.checker.claim_written(_as_it_was(claim, state))
-        self.checker.claim_written(claim)
+            self._write(_as_it_was(claim, state))
+        self._write(claim)
 
 
 def _launches(claims: Iterable[NodeClaim]) -> dict[str, list[NodeClaim]]:

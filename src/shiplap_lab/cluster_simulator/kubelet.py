@@ -41,8 +41,8 @@ class NodeSource(Protocol[M_contra]):
     """What becomes of machines: the Node each registers, and how many seconds everything takes.
 
     `join_s` counts from the boot until the Node appears, None for a machine that never joins; `ready_s` from then until
-    the Node is Ready; `pod_start_s` from binding until a pod runs; `pod_end_s` from its deletion until a pod has ended;
-    `node_gone_s` from the end of a machine until its Node is removed.
+    the Node is Ready, None for one that never is; `pod_start_s` from binding until a pod runs; `pod_end_s` from its
+    deletion until a pod has ended; `node_gone_s` from the end of a machine until its Node is removed.
     """
 
     pod_start_s: float
@@ -53,7 +53,7 @@ class NodeSource(Protocol[M_contra]):
 
     def join_s(self, machine: M_contra) -> float | None: ...
 
-    def ready_s(self, machine: M_contra) -> float: ...
+    def ready_s(self, machine: M_contra) -> float | None: ...
 
     def pod_end_s(self, uid: str) -> float: ...
 
@@ -142,7 +142,7 @@ class Kubelets(Generic[M]):
             self._events.after(_RETRY_S, act)
         return down
 
-    def _register(self, machine: M, ready_s: float) -> None:
+    def _register(self, machine: M, ready_s: float | None) -> None:
         again = partial(self._register, machine, ready_s)
         if machine.provider_id in self._ended or self._postponed(again):
             return
@@ -156,7 +156,8 @@ class Kubelets(Generic[M]):
             return
         for tell in self.on_join:
             tell(machine)
-        self._events.after(ready_s, partial(self._become_ready, machine, node["metadata"]["name"]))
+        if ready_s is not None:
+            self._events.after(ready_s, partial(self._become_ready, machine, node["metadata"]["name"]))
 
     def _become_ready(self, machine: M, name: str) -> None:
         if machine.provider_id in self._ended or self._postponed(partial(self._become_ready, machine, name)):

@@ -23,7 +23,6 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import ShiplapError
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.objects import Event as KubernetesEvent
-from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
@@ -151,13 +150,13 @@ class LocalRegion:
             QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
         )
 
-    def price(self, instance: Instance) -> float:
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """As the emulated EC2 sells it."""
-        return self._prices.price(instance.instance_type, instance.zone, instance.capacity_type)
+        return self._prices.price(instance_type, zone, capacity_type)
 
-    def capacity(self, claim: NodeClaim) -> dict[str, int]:
-        """What EC2 states of the claim's type."""
-        return {CPU: self._types[claim.known_instance.type].v_cpu_info.default_v_cpus * 1000}
+    def machine_types(self) -> dict[str, dict[str, Any]]:
+        """What EC2 states of each type."""
+        return embedded.stated_hardware(embedded.load())
 
     def observe(self) -> RegionObservation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
@@ -204,7 +203,6 @@ class LocalRegion:
         self._seed_region()
         catalog = embedded.load()
         self._prices = Prices.of(catalog)
-        self._types = {kind.instance_type: kind for kind in catalog.types}
         for cluster in self._scenario.clusters:
             self._servers[cluster.name] = ApiServer(self._clock)
         endpoints = {name: self._serve(name, server) for name, server in self._servers.items()}

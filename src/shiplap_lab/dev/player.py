@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
 from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import Instance
 from shiplap_lab.checks.expectations import unmet
 from shiplap_lab.checks.invariants import InvariantChecker, Violation
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
@@ -68,9 +66,9 @@ class ScenarioRegion(Protocol):
 class ObservedRegion(ScenarioRegion, Protocol):
     """A Region of which only observations tell what happened."""
 
-    def price(self, instance: Instance) -> float: ...
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float: ...
 
-    def capacity(self, claim: NodeClaim) -> dict[str, int]: ...
+    def machine_types(self) -> dict[str, dict[str, Any]]: ...
 
 
 Show = Callable[[str, RegionObservation], None]
@@ -90,7 +88,7 @@ Judged = list[tuple[Expectation, tuple[str, ...]]]
 
 def play_observed(play: Play, region: ObservedRegion, show: Show) -> Played:
     """Play every step, then let all come to rest; expectations and invariants become verdicts of the report."""
-    facts = ObservedFacts(play, region.now(), region.price, region.capacity)
+    facts = ObservedFacts(play, region.now(), region.price, region.machine_types())
     ends_at = region.now() + play.scenario.time_limit_s
 
     def look() -> RegionObservation:

@@ -212,6 +212,11 @@ class FakeCluster:
         with self._faults.effect("cluster.node_claim_objects"):
             return self._objects("nodeclaims")
 
+    def node_claim_object(self, name: str) -> RawObject | None:
+        """A NodeClaim, as JSON; None if there is none."""
+        with self._faults.effect("cluster.node_claim_object"):
+            return next((item for item in self._objects("nodeclaims") if item["metadata"]["name"] == name), None)
+
     def create_node_claim(self, body: RawObject) -> None:
         """Create a NodeClaim with its status. Raises ObjectConflict."""
         with self._faults.effect("cluster.create_node_claim"):
@@ -231,10 +236,16 @@ class FakeCluster:
         *,
         resource_version: str,
         labels: Mapping[str, str] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Replace finalizers of a Node or NodeClaim, merge labels. Raises ObjectNotFound, ObjectConflict."""
+        """Replace finalizers of a Node or NodeClaim, merge the rest. Raises ObjectNotFound, ObjectConflict."""
         with self._faults.effect("cluster.set_finalizers"):
-            metadata = {"resourceVersion": resource_version, "finalizers": list(finalizers), "labels": dict(labels)}
+            metadata = {
+                "resourceVersion": resource_version,
+                "finalizers": list(finalizers),
+                "labels": dict(labels),
+                "annotations": dict(annotations),
+            }
             self.server.patch(PLURALS[kind], name, {"metadata": metadata})
 
     def lease(self, namespace: str, name: str) -> Lease | None:
@@ -256,10 +267,11 @@ class FakeCluster:
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
+        owner: RawObject | None = None,
     ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
         with self._faults.effect("cluster.patch_node"):
-            patch = registration_patch(labels, annotations, taints, resource_version)
+            patch = registration_patch(labels, annotations, taints, resource_version, owner)
             return self.server.typed(self.server.patch("nodes", name, patch), Node)
 
     def nominate(self, pod: Pod, node: str) -> None:

@@ -304,6 +304,10 @@ class FakeCompute:
             failures.append(OfferingFailure(*offering, code="InsufficientInstanceCapacity", **about))
         return FleetResult(tuple(started), tuple(failures))
 
+    def _private_dns(self, number: int) -> str:
+        """The host name of the instance that is launched as this number."""
+        return f"ip-10-0-{number // 256}-{number % 256}.internal"
+
     def _start(self, request: FleetRequest, override: FleetOverride) -> Instance:
         number = len(self.launches) + 1
         instance = Instance(
@@ -317,7 +321,7 @@ class FakeCompute:
             cluster=request.claim.cluster,
             claim=request.claim.name if request.wanted == 1 else "",
             node_pool=request.claim.plan.node_pool,
-            private_dns=f"ip-10-0-{number // 256}-{number % 256}.internal",
+            private_dns=self._private_dns(number),
             launch=request.token,
             install=self.install,
             subnet=next((net.id for net in request.resolved.subnets if net.zone == override.zone), ""),

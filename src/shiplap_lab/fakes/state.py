@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from threading import Lock
-from typing import Unpack
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -186,7 +187,8 @@ class FakeState:
 
     def adopt(self, claim: NodeClaim) -> bool:
         with self._effect("state.adopt"):
-            if (claim.cluster, claim.name) in self._claims:
+            known = self._claims.get((claim.cluster, claim.name))
+            if known is not None and known.state is not ClaimState.FAILED:
                 return False
             self._put(claim)
             return True
@@ -248,6 +250,19 @@ class FakeState:
         self._refused = {key: refusals for key, refusals in self._refused.items() if refusals.at + REFUSED_FOR_S > now}
         self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
         self._proven = {key: at for key, at in self._proven.items() if at + PROVEN_FOR_S > now}
+
+    def backup(self) -> dict[str, Any]:
+        """All that is in the table now, for `restore`."""
+        return {name: deepcopy(value) for name, value in vars(self).items() if isinstance(value, dict)}
+
+    def restore(self, backup: Mapping[str, Any]) -> None:
+        """Put a backup in the place of all that is there."""
+        vars(self).update(deepcopy(dict(backup)))
+
+    def contents(self) -> tuple[tuple[NodeClaim, ...], tuple[DisruptionCommand, ...]]:
+        """All claims and commands, by cluster and name."""
+        claims = tuple(claim for _, claim in sorted(self._claims.items()))
+        return claims, tuple(command for _, command in sorted(self._commands.items()))
 
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
         return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)

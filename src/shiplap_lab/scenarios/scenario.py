@@ -16,9 +16,8 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from shiplap.errors import InvalidInput, InvalidManifests
-from shiplap.instances.capacity.described_capacity import careful_capacity, nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
-from shiplap.kubernetes.quantity import EPHEMERAL_STORAGE, MEMORY, parse_amount
+from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
@@ -49,6 +48,22 @@ FaultKind = Literal[
     "quota",
     "index-lag",
     "upgrade",
+    "never-ready",
+    "flap",
+    "startup-taint",
+    "late-warning",
+    "twice",
+    "clock-skew",
+    "cold-start",
+    "ends-at-once",
+    "long-pending",
+    "slow-end",
+    "address-again",
+    "ami-drift",
+    "subnets",
+    "pdb-zero",
+    "daemon-set",
+    "restore",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -172,6 +187,23 @@ class Fault(_Part, frozen=True):
     index-lag: the index of claims by instance shows what was written `amount` seconds ago.
     upgrade: the alias is moved: all functions that run die at once, and for so long the version before runs, which does
     not know what is new in records and messages; when it is over the alias is moved again.
+    never-ready: Nodes of instances launched meanwhile never become Ready, with probability `amount`.
+    flap: the share `amount` of the Nodes that are there becomes not Ready for up to 90 seconds, again and again.
+    startup-taint: the controller of startup taints takes `amount` seconds longer.
+    late-warning: spot takes back the share `amount` of its instances; the warning comes up to two minutes late, and
+    twice: the second names a later moment.
+    twice: schedules invoke function `target` (glob) again after `amount` seconds.
+    clock-skew: the clocks of containers are up to `amount` seconds apart from the clock of AWS.
+    cold-start: each invocation of function `target` (glob) is in a new container that takes `amount` seconds to start.
+    ends-at-once: instances launched meanwhile end within seconds, with probability `amount`.
+    long-pending: instances launched meanwhile are pending for `amount` seconds.
+    slow-end: instances ended meanwhile are shutting-down for `amount` seconds.
+    address-again: instances launched have the host names of instances that have ended meanwhile.
+    ami-drift: from now on each EC2NodeClass has another AMI.
+    subnets: EC2NodeClasses select other subnets, and one zone less.
+    pdb-zero: PodDisruptionBudgets allow no eviction.
+    daemon-set: a DaemonSet that requests `amount` millicores is there.
+    restore: when it is over, table `state` is as it was when it began.
     """
 
     kind: FaultKind
@@ -387,11 +419,11 @@ def node_memory(rules: Sequence[NodeMemoryRule], kind: Ec2InstanceType, ami: str
     Four per cent of what EC2 states is missing where no rule applies, as on most types in the field.
     """
     rule = [rule for rule in (NodeMemoryRule(), *rules) if rule.applies(kind.instance_type, ami)][-1]
-    nominal = nominal_memory(kind)
+    nominal = kind.memory_info.size_in_mi_b * _MIB
     if rule.memory:
         return parse_amount("memory", rule.memory)
     if rule.between is not None:
-        least = careful_capacity(kind, {MEMORY: nominal, EPHEMERAL_STORAGE: 0})[MEMORY]
+        least = max(0, nominal * 7 // 8 - 128 * _MIB)
         chance = Random(f"{seed}:memory:{ami}:{kind.instance_type}")  # noqa: S311 - repeatable chance
         return int(least + (nominal - least) * chance.uniform(*rule.between))
     return int(nominal * (1 - rule.overhead_percent / 100)) // _MIB * _MIB

@@ -5,6 +5,7 @@ For a seed that fails, the fewest faults that still break the same invariant are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
@@ -55,6 +56,41 @@ def run_seeds(name: str, seeds: Iterable[int], *, processes: int, mutant: str = 
         return
     with ProcessPoolExecutor(processes) as pool:
         yield from pool.map(one, seeds, chunksize=4)
+
+
+MOST_RARE = 0.05
+"""A kind of fault that takes effect in a smaller share of a campaign's seeds tries out nothing."""
+
+SEEDS_OF_A_CAMPAIGN = 100
+"""With fewer seeds chance decides whether a kind is rare."""
+
+
+class FaultEffect(msgspec.Struct, frozen=True, order=True):
+    """A kind of fault: how often it took effect, and in how many seeds of a campaign."""
+
+    kind: str
+    times: int = 0
+    seeds: int = 0
+
+
+def effects_of_faults(play: Play, outcomes: Iterable[RunOutcome]) -> tuple[FaultEffect, ...]:
+    """The effects of every kind that the scenario may draw or names, by kind."""
+    scenario = play.scenario
+    drawn = scenario.chaos_kinds if scenario.chaos else ()
+    kinds = {*drawn, *(fault.kind for fault in scenario.faults)}
+    times, seeds = Counter[str](), Counter[str]()
+    for outcome in outcomes:
+        times.update(outcome.effects)
+        seeds.update(outcome.effects.keys())
+    return tuple(FaultEffect(kind, times[kind], seeds[kind]) for kind in sorted(kinds | times.keys()))
+
+
+def rare_faults(play: Play, effects: Iterable[FaultEffect], seeds: int) -> tuple[str, ...]:
+    """Kinds that the scenario draws and that took effect in too few of its seeds; none if there are too few seeds."""
+    if seeds < SEEDS_OF_A_CAMPAIGN or not play.scenario.chaos:
+        return ()
+    drawn = set(play.scenario.chaos_kinds)
+    return tuple(item.kind for item in effects if item.kind in drawn and item.seeds < MOST_RARE * seeds)
 
 
 class MutantResult(msgspec.Struct, frozen=True):

@@ -88,6 +88,19 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "late-join": lambda chance: round(chance.uniform(30, 400)),
     "api-down": lambda _: 1.0,
     "taint": lambda _: 1.0,
+    "never-ready": lambda chance: round(chance.uniform(0.1, 0.4), 2),
+    "startup-taint": lambda chance: round(chance.uniform(30, 300)),
+    "twice": lambda chance: round(chance.uniform(0, 30), 1),
+    "clock-skew": lambda chance: round(chance.uniform(20, 150)),
+    "cold-start": lambda chance: round(chance.uniform(1, 8), 1),
+    "long-pending": lambda chance: round(chance.uniform(30, 240)),
+    "slow-end": lambda chance: round(chance.uniform(30, 400)),
+    "address-again": lambda _: 1.0,
+    "ami-drift": lambda _: 1.0,
+    "subnets": lambda _: 1.0,
+    "pdb-zero": lambda _: 1.0,
+    "daemon-set": lambda chance: round(chance.uniform(50, 400)),
+    "restore": lambda _: 1.0,
 }
 """The amount of each kind of fault; all other kinds take a probability."""
 
@@ -101,6 +114,7 @@ _TARGETS: dict[str, tuple[str, ...]] = {
     "slow": _EFFECTS,
     "no-capacity": _OFFERINGS,
     "quota": ("on-demand", "spot"),
+    "twice": ("disrupt", "*"),
 }
 _MOMENTARY = ("crash", "terminate", "stray")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,21 +15,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
 from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod
-from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.invariants import InvariantChecker, Promise, Violation
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
-from shiplap_lab.cluster_simulator.kubelet import is_ready
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
+from shiplap_lab.judge.judge import Judge
 from shiplap_lab.scenarios.scenario import (
     Fault,
     InterruptionKind,
@@ -40,11 +41,12 @@ from shiplap_lab.scenarios.scenario import (
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
-from shiplap_lab.virtual_time.checked_fakes import CheckedCompute
+from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
+from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
-from shiplap_lab.virtual_time.simulated_install import SimulatedInstall, SimulationContext
+from shiplap_lab.virtual_time.simulated_install import MakeState, SimulatedInstall, SimulationContext
 from shiplap_lab.virtual_time.simulated_machines import (
     STEP_S,
     ClusterChanges,
@@ -52,7 +54,7 @@ from shiplap_lab.virtual_time.simulated_machines import (
     SimulatedMachines,
     cluster_in_virtual_time,
 )
-from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog
+from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog, price
 from shiplap_lab.virtual_time.trace import Trace
 
 QUIET_S = 3600.0
@@ -65,6 +67,9 @@ _TTL_LATE_S = 48 * 3600.0
 _APART_S = 23.0
 """Seconds between the schedules of installs."""
 
+_REPLAYED = 2
+"""Recorded decisions of a run that are made again."""
+
 _WARNING_S = 120.0
 _OBJECTS_UNTIL_COLLECTED = 2_000_000
 _SPOT = "EC2 Spot Instance Interruption Warning"
@@ -73,7 +78,10 @@ _STATE = "EC2 Instance State-change Notification"
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run. Times in seconds since the start; money in USD; `settled_at` is -1 if it never settled."""
+    """The outcome of a run. Times in seconds since the start; money in USD; `settled_at` is -1 if it never settled.
+
+    `effects` says how often the faults of each kind took effect.
+    """
 
     scenario: str
     seed: int
@@ -93,6 +101,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unclaimed: float = 0.0
     given_up: int = 0
     faults: tuple[Fault, ...] = ()
+    effects: dict[str, int] = {}
     metrics: dict[str, float] = {}
     lines: tuple[str, ...] = ()
 
@@ -100,7 +109,15 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class Simulation:
     """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds."""
 
-    def __init__(self, play: Play, seed: int, faults: Sequence[Fault], hours: float) -> None:
+    def __init__(
+        self,
+        play: Play,
+        seed: int,
+        faults: Sequence[Fault],
+        hours: float,
+        *,
+        make_state: MakeState = CheckedState,
+    ) -> None:
         scenario = play.scenario
         refuse_unplayable(play)
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
@@ -114,13 +131,12 @@ class Simulation:
         settings = [self._settings_of(cluster) for cluster in scenario.clusters]
         self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
         self.meter = FakeMeter()
-        stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter)
+        stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter, make_state)
         self.compute = CheckedCompute(
             self.loop.clock,
             self.faults,
             _amis(play),
             self._new_checker(),
-            self._pods_of_instance,
             self._instance_ended,
             scenario.installs[0],
         )
@@ -140,6 +156,21 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
+        self._judge = self._seated_judge()
+        self._unkind = UnkindFaults(
+            UnkindWorld(
+                loop=self.loop,
+                faults=self.faults,
+                trace=self.trace,
+                compute=self.compute,
+                clusters=self.clusters,
+                installs=self.installs,
+                manifests=play.manifests,
+                warn=self._aws_warns,
+                lose=self._lose,
+                restart=self._restart,
+            )
+        )
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
         self._bound = 0
@@ -165,17 +196,39 @@ class Simulation:
     def _new_checker(self) -> InvariantChecker:
         """The invariant checker of one install."""
         made = InvariantChecker(
-            self._play.manifests,
             now=self.loop.now,
             price=self._price,
-            capacity=self._capacity,
-            most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
-            steered=self._placement != NONE,
             found=self._stop,
         )
-        made.was_in_service = self._was_in_service
         made.pods_of = lambda claim: self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
         return made
+
+    def _seated_judge(self) -> Judge:
+        """The judge, who sees all that crosses the ports from now on."""
+        pools = (
+            (cluster, pool) for cluster, manifests in self._play.manifests.items() for pool in manifests.node_pools
+        )
+        judge = Judge(
+            self.loop.now,
+            lambda promise, detail: self._violated(Promise(promise), detail),
+            machine_types=embedded.stated_hardware(self.sold),
+            pools={(cluster, pool.metadata.name): msgspec.to_builtins(pool.spec) for cluster, pool in pools},
+            most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
+            steered=self._placement != NONE,
+            price=partial(price, self.sold),
+            clocks_apart_s=sum(fault.amount for fault in self._planned if fault.kind == "clock-skew"),
+        )
+        for name, cluster in self.clusters.items():
+            cluster.server.on_write(partial(judge.object_written, name))
+        self.compute.on_request.append(judge.fleet_requested)
+        self.compute.on_terminate.append(judge.termination_requested)
+        for name, install in self.installs.items():
+            install.state.on_claim.append(partial(judge.claim_written, name))
+            install.state.on_command.append(partial(judge.command_written, name))
+            install.state.on_restore.append(partial(judge.table_restored, name))
+            for cluster_name, access in install.access.items():
+                access.on_delete.append(partial(judge.pod_deleted, name, cluster_name))
+        return judge
 
     @property
     def checkers(self) -> tuple[InvariantChecker, ...]:
@@ -270,13 +323,10 @@ class Simulation:
     def _look(self) -> None:
         now = self.loop.now()
         calm = now >= self._calm_from
+        self._judge.tick(calm=calm)
         for install in self.installs.values():
-            install.checker.look(calm=calm)
             if install.dead_letters.letters:
                 install.checker.message_given_up(str(install.dead_letters.letters[0]))
-        for name, cluster in self.clusters.items():
-            for node in self._changes[name].take_filled():
-                self.checkers[0].node_filled(node, cluster.kubelets.pods_of(node.metadata.name))
         if self._may_wait:
             pending = {pod.metadata.uid for pod in self.pending()}
         else:
@@ -312,7 +362,6 @@ class Simulation:
 
         def joined(machine: Instance) -> None:
             self.trace.record("node joined", node=machine.private_dns, instance=machine.id)
-            self._checker_of(machine.id).joined(machine, machines.resources(machine)[1])
 
         cluster.kubelets.on_join.append(joined)
         cluster.kubelets.on_gone.append(lambda machine: self.trace.record("node gone", node=machine.private_dns))
@@ -328,8 +377,10 @@ class Simulation:
         self.trace.record(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
-        self.installs[instance.install].checker.launched(instance, request.claims)
+        self._judge.machine_started(msgspec.json.encode(instance))
+        self.installs[instance.install].checker.launched(instance)
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
+        self._unkind.launched(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
         checker = self._checker_of(instance_id)
@@ -337,37 +388,28 @@ class Simulation:
             return
         instance = checker.instances[instance_id]
         self.trace.record("instance ended", instance=instance_id)
+        self._judge.machine_ended(instance_id)
         checker.instance_ended(instance_id)
         self.clusters[instance.cluster].kubelets.end(instance)
+        self._unkind.ended(instance)
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
 
-    def _aws_says(self, detail_type: str, instance_id: str, **detail: str) -> None:
-        """Send an event of EC2 to every install: all share the account's default bus."""
+    def _aws_says(self, detail_type: str, instance_id: str, happened_at: float = 0.0, **detail: str) -> None:
+        """Send an event of EC2 to every install: all share the account's default bus. Without a moment it is now."""
         for install in self.installs.values():
-            install.functions.ec2_event(detail_type, instance_id, **detail)
+            sent = install.functions.ec2_event(detail_type, instance_id, happened_at or self.loop.now(), **detail)
+            self._judge.event_sent(sent)
 
-    def _lose(self, instance_id: str) -> None:
+    def _aws_warns(self, instance_id: str, happened_at: float) -> None:
+        self._aws_says(_SPOT, instance_id, happened_at, **{"instance-action": "terminate"})
+
+    def _lose(self, instance_id: str, code: str = "") -> None:
         if instance_id not in self._checker_of(instance_id).ended:
-            self.compute.lose(instance_id)
+            self.compute.lose(instance_id, code, "unknown" if code else "")
             self._instance_ended(instance_id)
 
-    def _pods_of_instance(self, cluster: str, instance_id: str) -> Sequence[Pod]:
-        observed = self.clusters[cluster]
-        observed.informer.refresh()
-        node = observed.informer.nodes.get(self._checker_of(instance_id).instances[instance_id].private_dns)
-        return observed.kubelets.pods_of(node.metadata.name) if node is not None and is_ready(node) else ()
-
-    def _was_in_service(self, claim: NodeClaim, at: float) -> bool:
-        self.clusters[claim.cluster].informer.refresh()
-        return self._changes[claim.cluster].in_service.get(claim.node_name, 0.0) >= at
-
     def _price(self, instance: Instance) -> float:
-        hardware = self.hardware[instance.cluster]
-        return hardware.price(instance.node_pool, instance.instance_type, instance.zone, instance.capacity_type)
-
-    def _capacity(self, claim: NodeClaim) -> dict[str, int]:
-        known, hardware = claim.known_instance, self.hardware[claim.cluster]
-        return hardware.resources(claim.plan.node_pool, known.type, known.ami)[0]
+        return price(self.sold, instance.instance_type, instance.zone, instance.capacity_type)
 
     # Faults
 
@@ -386,6 +428,7 @@ class Simulation:
                 self._restart()
             self.faults.active[number] = fault
             self._adjust()
+            self._unkind.begin(number, fault)
             self.loop.after(fault.minutes * 60, partial(self._over, number))
 
     def _over(self, number: int) -> None:
@@ -393,6 +436,8 @@ class Simulation:
         if over is not None and over.kind == "upgrade":
             self._restart()
         self._adjust()
+        if over is not None:
+            self._unkind.end(number, over)
 
     def _restart(self) -> None:
         """Another version is in service: running functions die, and their processes' memory is lost."""
@@ -448,13 +493,15 @@ class Simulation:
 
     def _warn(self, instance_id: str) -> None:
         self.trace.record("spot warning", instance=instance_id)
-        self._aws_says(_SPOT, instance_id, **{"instance-action": "terminate"})
+        self.faults.effects["interrupt"] += 1
+        self._aws_warns(instance_id, self.loop.now())
         self.loop.after(_WARNING_S, partial(self._lose, instance_id))
 
     def _terminate(self, number: int, fault: Fault) -> None:
         alive = self._alive()
         chance: Random = self.faults.random_of(number)
         for instance in chance.sample(alive, min(len(alive), int(fault.amount))):
+            self.faults.effects["terminate"] += 1
             self._lose(instance.id)
 
     def _stray(self, number: int, fault: Fault) -> None:
@@ -479,13 +526,28 @@ class Simulation:
                 install=self.compute.install,
             )
             self.trace.record("stray", instance=instance.id)
+            self.faults.effects["stray"] += 1
             self.compute.add(instance)
-            self.compute.checker.instances[instance.id] = instance
+            self.compute.checker.launched(instance)
+            self._judge.machine_added(msgspec.json.encode(instance))
             self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     # The end
 
+    def _replay(self) -> None:
+        """Make some recorded decisions again, and tell the judge of them."""
+        recorders = (recorder for install in self.installs.values() for recorder in install.recorders.values())
+        documents = {name: document for recorder in recorders for name, document in recorder.records.items()}
+        chance = Random(f"{self._seed}:replay")  # noqa: S311 - repeatable chance
+        for name in chance.sample(sorted(documents), min(_REPLAYED, len(documents))):
+            found = read(documents[name], name)
+            again = decided_again(found.record) if found.record is not None else b""
+            digests = [hashlib.sha256(made).hexdigest() if made else "" for made in (found.written, again)]
+            self._judge.decision_replayed({"record": name, "recorded": digests[0], "again": digests[1]})
+
     def _outcome(self) -> RunOutcome:
+        if not any(checker.violations for checker in self.checkers):
+            self._replay()
         spent = sum(checker.spent() for checker in self.checkers)
         ledger, unclaimed = map(sum, zip(*(checker.ledger() for checker in self.checkers), strict=True))
         if abs(spent - ledger - unclaimed) > 1e-6:
@@ -511,6 +573,7 @@ class Simulation:
             unclaimed=round(unclaimed, 6),
             given_up=sum(install.functions.given_up for install in self.installs.values()),
             faults=self._planned,
+            effects={kind: times for kind, times in sorted(self.faults.effects.items()) if times},
             metrics=dict(sorted(self.meter.counts.items())),
             lines=tuple(line.decode() for line in self.trace.lines),
         )

@@ -5,45 +5,80 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import msgspec
+
 from shiplap.disruption.progress import CommandState, DisruptionCommand
+from shiplap.errors import ObjectNotFound, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import BusEvent, Clock
-from shiplap_lab.checks.invariants import InvariantChecker, Promise
+from shiplap.ports import BusEvent, Clock, FleetRequest, FleetResult, written_claim, written_command
+from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
-from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
+from shiplap_lab.virtual_time.unsettled_compute import UnsettledCompute
 from shiplap_lab.virtual_time.versions import as_previous_version
 
 
 class CheckedState(FakeState):
-    """Reports each claim and command as soon as it is durable; its index of instances may lag."""
+    """Reports each claim and command as soon as it is durable; its index of instances may lag.
+
+    Attributes:
+        on_claim, on_command: called with each item as it is stored.
+        on_restore: called with all items after a restore.
+    """
 
     def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
         super().__init__(faults)
+        self.on_claim: list[Callable[[str | bytes], object]] = []
+        self.on_command: list[Callable[[str | bytes], object]] = []
+        self.on_restore: list[Callable[[Sequence[str | bytes], Sequence[str | bytes]], object]] = []
         self._checker, self._injector, self._clock = checker, faults, clock
         self._indexed_at: dict[str, float] = {}
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         """As the fake, unless the index has not caught up with the instance's launch."""
         claim = super().claim_of_instance(instance_id)
+        return None if self._is_late(instance_id) else claim
+
+    def _is_late(self, instance_id: str) -> bool:
         lag = max((fault.amount for _, fault in self._injector.active_of("index-lag")), default=0.0)
         late = self._clock.now() < self._indexed_at.get(instance_id, 0.0) + lag
-        return None if late else claim
+        self._injector.effects["index-lag"] += late
+        return late
 
     def _put(self, claim: NodeClaim) -> None:
         if self._injector.active_of("upgrade"):
             claim = as_previous_version(claim)
+            self._injector.effects["upgrade"] += 1
         super()._put(claim)
         if claim.instance_id:
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())
         self._checker.claim_written(claim)
+        self._stored_claim(written_claim(claim))
+
+    def restore(self, backup: Mapping[str, Any]) -> None:
+        """As the fake."""
+        super().restore(backup)
+        claims, commands = self.contents()
+        self._checker.restored(claims, commands)
+        for listener in self.on_restore:
+            listener([written_claim(claim) for claim in claims], [written_command(command) for command in commands])
+
+    def _stored_claim(self, stored: str | bytes) -> None:
+        for listener in self.on_claim:
+            listener(stored)
+
+    def _stored_command(self, stored: str | bytes) -> None:
+        for listener in self.on_command:
+            listener(stored)
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        super()._put_command(as_previous_version(command) if self._injector.active_of("upgrade") else command)
+        written = as_previous_version(command) if self._injector.active_of("upgrade") else command
+        super()._put_command(written)
+        self._stored_command(written_command(written))
 
     def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
         super()._commit_group(cluster, epoch, items)
@@ -59,21 +94,27 @@ class CheckedState(FakeState):
             self._checker.command_written(self._commands[command.cluster, command.name])
 
 
-class CheckedCompute(FakeCompute):
-    """Reports terminations; `pods_of` gives the pods of an instance, `ended` is called when it has ended."""
+class CheckedCompute(UnsettledCompute):
+    """Reports requests; `ended` is called when an instance has ended.
+
+    Attributes:
+        on_request: called with the install and the JSON of each request for a fleet.
+        on_terminate: called with the install and the ids of each request to end instances.
+    """
 
     def __init__(
         self,
         clock: Clock,
-        faults: Faults,
+        faults: FaultInjector,
         amis: Mapping[str, tuple[Ami, ...]],
         checker: InvariantChecker,
-        pods_of: Callable[[str, str], Sequence[Pod]],
         ended: Callable[[str], object],
         install: str,
     ) -> None:
-        super().__init__(clock, faults=faults, amis=amis, install=install)
-        self.checker, self._pods_of, self._on_end = checker, pods_of, ended
+        super().__init__(clock, faults, amis, install)
+        self.on_request: list[Callable[[str, bytes], object]] = []
+        self.on_terminate: list[Callable[[str, Sequence[str]], object]] = []
+        self.checker, self._on_end = checker, ended
 
     def of(self, install: str, checker: InvariantChecker) -> Self:
         """The same account as another install uses it, with that install's checker."""
@@ -81,17 +122,21 @@ class CheckedCompute(FakeCompute):
         other.checker = checker
         return other
 
+    def launch(self, request: FleetRequest) -> FleetResult:
+        """As the fake."""
+        for listener in self.on_request:
+            listener(self.install, _request_body(request))
+        return super().launch(request)
+
     def terminate(self, cluster: str, *instance_ids: str) -> None:
         """As the fake, one after the other."""
+        for listener in self.on_terminate:
+            listener(self.install, instance_ids)
         for instance_id in instance_ids:
             self._terminate(cluster, instance_id)
 
     def _terminate(self, cluster: str, instance_id: str) -> None:
         instance = self.checker.instances.get(instance_id)
-        if instance is not None and instance_id not in self.checker.ended:
-            self.checker.terminating(instance, self._pods_of(cluster, instance_id))
-        elif instance is None and instance_id in self.running:
-            self.checker.violated(Promise.OWN_INSTANCES, f"{self.install} ends {instance_id}")
         try:
             super().terminate(cluster, instance_id)
         finally:
@@ -104,22 +149,57 @@ class CheckedCompute(FakeCompute):
         return {instance.id for instance in self.alive()}
 
 
-class CheckedCluster(FakeCluster):
-    """Reports evictions and deletions of pods."""
+def _request_body(request: FleetRequest) -> bytes:
+    return msgspec.json.encode(
+        {
+            "token": request.token,
+            "cluster": request.claim.cluster,
+            "claims": [claim.name for claim in request.claims],
+            "wanted": request.wanted,
+            "capacity_type": request.capacity_type,
+            "node_class": request.node_class.metadata.name,
+        }
+    )
 
-    def __init__(self, server: ApiServer, faults: Faults, checker: InvariantChecker) -> None:
+
+class CheckedCluster(FakeCluster):
+    """Reports evictions and deletions of pods.
+
+    Attributes:
+        on_delete: called with the JSON of a pod before its deletion, and whether it was deleted without an eviction.
+    """
+
+    def __init__(self, server: ApiServer, faults: FaultInjector) -> None:
         super().__init__(server, faults=faults)
-        self._checker = checker
+        self.on_delete: list[Callable[[RawObject, bool], object]] = []
+        self._injector = faults
 
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
         """As the fake."""
-        super().evict(pod, grace_s)
-        self._checker.evicted(pod, forced=False)
+        before = self._stored(pod)
+        try:
+            super().evict(pod, grace_s)
+        except TooManyRequests:
+            self._injector.effects["pdb-zero"] += bool(self._injector.active_of("pdb-zero"))
+            raise
+        self._deleted(before, forced=False)
 
     def delete_pod(self, pod: Pod, grace_s: int) -> None:
         """As the fake."""
+        before = self._stored(pod)
         super().delete_pod(pod, grace_s)
-        self._checker.evicted(pod, forced=True)
+        self._deleted(before, forced=True)
+
+    def _stored(self, pod: Pod) -> RawObject | None:
+        try:
+            return self.server.get("pods", pod.metadata.name, pod.metadata.namespace)
+        except ObjectNotFound:
+            return None  # the deletion says so
+
+    def _deleted(self, before: RawObject | None, *, forced: bool) -> None:
+        for listener in self.on_delete:
+            if before is not None:
+                listener(before, forced)
 
 
 class RoutingBus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from random import Random
@@ -41,12 +42,14 @@ class Invocation(msgspec.Struct):
 class FaultInjector(Faults):
     """Applies the active faults to the effects of functions; `current` is the invocation that runs now.
 
-    Each of `on_point` is called at every moment at which a function could die, before it does.
+    Each of `on_point` is called at every moment at which a function could die, before it does. `effects` counts by kind
+    how often faults took effect.
     """
 
     def __init__(self, loop: EventLoop, trace: Trace, seed: int) -> None:
         super().__init__()
         self.current: Invocation | None = None
+        self.effects: Counter[str] = Counter()
         self.on_point: list[Callable[[Invocation, str], object]] = []
         self._at_work: dict[int, Invocation] = {}
         self.active: dict[int, Fault] = {}
@@ -56,6 +59,7 @@ class FaultInjector(Faults):
         self._seed = seed
         self._latency = Random(f"{seed}:latency")  # noqa: S311 - repeatable chance
         self._chances: dict[int, Random] = {}
+        self._skews: dict[tuple[int, int], float] = {}
 
     def random_of(self, number: int) -> Random:
         """The random numbers of one fault: leaving out another fault does not change them."""
@@ -72,10 +76,33 @@ class FaultInjector(Faults):
         ]
 
     def hits(self, kind: str, name: str = "") -> bool:
-        """Whether a fault of a kind hits now, by its probability."""
+        """Whether a fault of a kind hits now, by its probability; if so, it counts as an effect."""
         if not self.active:
             return False
-        return any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))
+        hit = any(self.random_of(number).random() < fault.amount for number, fault in self.active_of(kind, name))
+        self.effects[kind] += hit
+        return hit
+
+    def amount_of(self, kind: str, name: str = "") -> float:
+        """The amounts of the active faults of a kind together; if there are any, that counts as an effect."""
+        faults = self.active_of(kind, name)
+        self.effects[kind] += bool(faults)
+        return sum(fault.amount for _, fault in faults)
+
+    def now_in(self, container: int) -> float:
+        """Epoch seconds as the clock of a container shows them."""
+        now = self._loop.now()
+        if not self.active:
+            return now
+        return now + sum(self._skew(number, fault, container) for number, fault in self.active_of("clock-skew"))
+
+    def _skew(self, number: int, fault: Fault, container: int) -> float:
+        key = (number, container)
+        if key not in self._skews:
+            chance = Random(f"{self._seed}:{number}:clock:{container}")  # noqa: S311 - repeatable chance
+            self._skews[key] = chance.uniform(-fault.amount, fault.amount)
+            self.effects["clock-skew"] += 1
+        return self._skews[key]
 
     def run(self, invocation: Invocation, act: Callable[[], object]) -> bool:
         """Run a function to its end or its death; True if it ended."""
@@ -105,13 +132,14 @@ class FaultInjector(Faults):
         invocation = self.current
         if invocation is None:
             return
-        self._wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
+        self.wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
         self._live(invocation, "before", effect)
         if self.active:
             self._refuse(invocation, effect)
 
     def _refuse(self, invocation: Invocation, effect: str) -> None:
         if effect.startswith(_CLUSTER) and self.active_of("api-down"):
+            self.effects["api-down"] += 1
             raise ClusterUnreachable("the API server does not answer")
         if effect == "cluster.patch_node" and self.hits("conflict"):
             raise ObjectConflict("the object has been modified", status=409)
@@ -133,11 +161,9 @@ class FaultInjector(Faults):
             raise _silence(effect)
 
     def _slower(self, effect: str) -> float:
-        if not self.active:
-            return 0.0
-        return sum(fault.amount for _, fault in self.active_of("slow", effect))
+        return self.amount_of("slow", effect) if self.active else 0.0
 
-    def _wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         """Let other invocations run meanwhile."""
         own, self.current = self.current, None
         self._loop.wait(seconds)
@@ -152,6 +178,7 @@ class FaultInjector(Faults):
             tell(invocation, f"{when} {effect}")
         invocation.points += 1
         if invocation.points - 1 == invocation.dies_at:
+            self.effects["crash"] += 1
             raise Crash(f"{when} {effect}")
 
 

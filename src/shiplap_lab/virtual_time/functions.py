@@ -148,7 +148,13 @@ class SimulatedFunctions:
         if queue is not None:
             body = json.dumps(scheduled.message)
             return lambda: queue.send(body)
-        return lambda: self._begin(scheduled.target, scheduled.message)
+        return lambda: self._begin_on_schedule(scheduled)
+
+    def _begin_on_schedule(self, scheduled: ScheduledEvent) -> None:
+        """Invoke a function for its schedule, as EventBridge does: at least once."""
+        self._begin(scheduled.target, scheduled.message)
+        if again_s := self._faults.amount_of("twice", scheduled.target):
+            self._loop.after(again_s, lambda: self._begin(scheduled.target, scheduled.message))
 
     def forget(self) -> None:
         """Replace all containers, as when another version is in service; running invocations still end in theirs."""
@@ -173,15 +179,16 @@ class SimulatedFunctions:
         """Send a timer's message with its delay."""
         self._queues["lifecycle"].send(json.dumps({"cluster": cluster, "claim": claim, "step": step}), delay_s)
 
-    def ec2_event(self, detail_type: str, instance_id: str, **detail: str) -> None:
-        """Send an event of EC2 from the default bus."""
+    def ec2_event(self, detail_type: str, instance_id: str, happened_at: float, **detail: str) -> dict[str, Any]:
+        """Send an event of EC2 from the default bus, with the moment that it names (epoch seconds), and return it."""
         body = {
             "source": "aws.ec2",
             "detail-type": detail_type,
-            "time": rfc3339(self._loop.now()),
+            "time": rfc3339(happened_at),
             "detail": {"instance-id": instance_id, **detail},
         }
         self._queues["interruption"].send(json.dumps(body))
+        return body
 
     @property
     def given_up(self) -> int:
@@ -200,12 +207,15 @@ class SimulatedFunctions:
         name, began_at = f"{function}-{self._invocations}", self._loop.now()
         entry, timeout_s = FUNCTIONS[function]
         invocation = Invocation(function, name, began_at + timeout_s, began_at)
+        cold_s = self._faults.amount_of("cold-start", function)
         idle = self._idle[function]
-        container = idle.pop() if idle else self._start_container()
+        container = idle.pop() if idle and not cold_s else self._start_container()
         answer: Answer | None = None
 
         def act() -> None:
             nonlocal answer
+            if cold_s:
+                self._faults.wait(cold_s)
             answer = self._answer(entry, event, invocation, container)
 
         self._trace.record("invoked", invocation=name)

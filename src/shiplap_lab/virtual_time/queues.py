@@ -76,6 +76,7 @@ class SimulatedQueue:
             self._faults.random_of(number).uniform(0, fault.amount)
             for number, fault in self._faults.active_of("delay", self.name)
         )
+        self._faults.effects["delay"] += late > 0
         message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S)
         self._messages[f"{self.name}-{next(self._numbers)}"] = message
         self._wake(message.visible_at + self._feed.window_s)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.ports import Instance
+from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
@@ -32,15 +34,21 @@ from shiplap_lab.virtual_time.functions import SimulatedFunctions
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 
+MakeState = Callable[[FaultInjector, InvariantChecker, Clock], CheckedState]
+
 
 class SimulationContext(NamedTuple):
-    """Shared by all installs: the event loop, the faults, the trace, the catalogue and the meter."""
+    """Shared by all installs: the event loop, the faults, the trace, the catalogue and the meter.
+
+    `make_state` makes the table `state` of one install.
+    """
 
     loop: EventLoop
     faults: FaultInjector
     trace: Trace
     sold: Catalog
     meter: FakeMeter
+    make_state: MakeState = CheckedState
 
 
 class SimulatedInstall:
@@ -49,12 +57,13 @@ class SimulatedInstall:
     def __init__(
         self, settings: Settings, stage: SimulationContext, compute: CheckedCompute, checker: InvariantChecker
     ) -> None:
-        loop, faults, trace, sold, _ = stage
+        loop, faults, trace, sold, _, make_state = stage
         self.settings = settings
         self.stage = stage
+        self._containers = 0
         self.compute = compute
         self.checker = checker
-        self.state = CheckedState(faults, checker, loop.clock)
+        self.state = make_state(faults, checker, loop.clock)
         self.capacity = FakeCapacity(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
@@ -63,19 +72,25 @@ class SimulatedInstall:
         self.dead_letters = FakeDeadLetters(faults)
         self.recorders: dict[str, FakeRecorder] = {}
         self.contexts: dict[str, FlowContext] = {}
+        self.access: dict[str, CheckedCluster] = {}
         self.functions = SimulatedFunctions(
-            loop, faults, trace, clusters=len(settings.clusters), start_container=lambda: SimulatedContainer(self)
+            loop, faults, trace, clusters=len(settings.clusters), start_container=self._start_container
         )
+
+    def _start_container(self) -> SimulatedContainer:
+        self._containers += 1
+        return SimulatedContainer(self, ContainerClock(self.stage.faults, self._containers))
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
-        loop, faults, _, _, meter = self.stage
+        loop, faults, _, _, meter, _ = self.stage
         joins, dry_runs, manifests = FakeJoins(faults), FakeDryRuns(faults), FakeManifests(faults)
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
+            self.access[name] = CheckedCluster(cluster.server, faults)
             self.contexts[name] = FlowContext(
                 clock=loop.clock,
-                cluster=CheckedCluster(cluster.server, faults, self.checker),
+                cluster=self.access[name],
                 compute=self.compute,
                 state=self.state,
                 capacity=self.capacity,
@@ -101,16 +116,26 @@ class ProbesInTurn:
         probe()
 
 
+class ContainerClock:
+    """The clock of one container: active faults set it some time before or after the clock of AWS."""
+
+    def __init__(self, faults: FaultInjector, container: int) -> None:
+        self._faults, self._container = faults, container
+
+    def now(self) -> float:
+        return self._faults.now_in(self._container)
+
+
 class SimulatedContainer:
     """A FunctionInstall in one simulated Lambda container: the ports are the install's, the memory is its own."""
 
     memory_mib = 1769
 
-    def __init__(self, install: SimulatedInstall) -> None:
+    def __init__(self, install: SimulatedInstall, clock: ContainerClock) -> None:
         self._install = install
         self._loop = install.stage.loop
         self.settings = self.served = install.settings
-        self.clock = self._loop.clock
+        self.clock = clock
         self.meter = install.stage.meter
         self.state, self.memory, self.status = install.state, install.memory, install.status
         self.dead_letters = install.dead_letters
@@ -118,7 +143,7 @@ class SimulatedContainer:
         self.executor = ProbesInTurn()
 
     def context(self, cluster: ClusterSettings) -> FlowContext:
-        return self._install.contexts[cluster.name]
+        return replace(self._install.contexts[cluster.name], clock=self.clock)
 
     def catalog_store(self, region: str) -> FakeCatalog:  # noqa: ARG002 - there is one region
         return self._install.catalog

@@ -60,10 +60,15 @@ class SimulatedMachines:
             return None
         if self._faults.active_of("taint"):
             self._tainted.add(machine.id)
-        late = sum(fault.amount for _, fault in self._faults.active_of("late-join"))
+            self._faults.effects["taint"] += 1
+        late = self._faults.amount_of("late-join")
         return self._chance("boot", machine.id).uniform(*_BOOT_S) + late
 
-    def ready_s(self, machine: Instance) -> float:
+    def ready_s(self, machine: Instance) -> float | None:
+        """Seconds from then until the Node is Ready; faults that are active at the boot count."""
+        if self._faults.hits("never-ready"):
+            self._trace.record("will not be ready", instance=machine.id)
+            return None
         return self._chance("ready", machine.id).uniform(*_READY_S)
 
     def pod_end_s(self, uid: str) -> float:
@@ -105,29 +110,18 @@ class SimulatedMachines:
 
 
 class ClusterChanges:
-    """What has changed in a cluster: for the watch function, for the invariant checker, and until when each initialised
-    Node was in service.
-    """
+    """What has changed in a cluster: for the watch function, and until when each initialised Node was in service."""
 
     def __init__(self, informer: Informer, now: Callable[[], float]) -> None:
         self.in_service: dict[str, float] = {}
         self.tracker = Tracker()
-        self._filled: set[str] = set()
-        self._informer, self._now = informer, now
+        self._now = now
         informer.listeners.append(self._changed)
-
-    def take_filled(self) -> list[Node]:
-        """Nodes that pods were bound to, by name, without those that are gone."""
-        taken = sorted(self._filled & self._informer.nodes.keys())
-        self._filled.clear()
-        return [self._informer.nodes[name] for name in taken]
 
     def _changed(self, plural: str, key: str, before: Kept | None, after: Kept | None) -> None:  # noqa: ARG002
         changed = after if after is not None else before
         if isinstance(changed, Pod | Node):
             self.tracker.see(WatchEvent("DELETED" if after is None else "MODIFIED", changed, ""))
-        if isinstance(after, Pod) and after.spec.node_name and not (isinstance(before, Pod) and before.spec.node_name):
-            self._filled.add(after.spec.node_name)
         if isinstance(after, Node) and after.metadata.labels.get(labels.INITIALIZED) == "true":
             self.in_service[key] = inf
         elif isinstance(before, Node) and key in self.in_service:

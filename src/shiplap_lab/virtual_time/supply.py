@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from shiplap.instances.capacity.capacity_setting import cluster_setting
+import msgspec
+
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
     Ec2InstanceType,
@@ -16,13 +17,11 @@ from shiplap.instances.catalog.ec2_catalog import (
     VCpuInfo,
     ZonePrice,
 )
-from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.instances.catalog.type_labels import architecture
-from shiplap.instances.resolve import instance_types
-from shiplap.kubernetes.quantity import MEMORY
-from shiplap.manifests.custom_resources import EC2NodeClass
+from shiplap.instances.offerings.offerings import offerings
 from shiplap.settings import ClusterSettings
+from shiplap_lab.judge.raw_json import Json
 from shiplap_lab.scenarios.scenario import NodeMemoryRule, node_memory
+from shiplap_lab.virtual_time.machine_yields import MachineYields
 
 REGION = "eu-west-1"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -66,6 +65,22 @@ def catalog() -> Catalog:
     return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
 
 
+def price(sold: Catalog, instance_type: str, zone: str, capacity_type: str) -> float:
+    """USD per hour that EC2 charges, an estimate where the catalogue has no price; 0 for what is not sold."""
+    of_type = sold.prices.get(instance_type)
+    if of_type is None:
+        return _estimated(sold, instance_type, zone, capacity_type)
+    if capacity_type == "spot":
+        return next((item.price for item in of_type.spot if item.zone == zone), 0.0)
+    return of_type.on_demand or 0.0
+
+
+def _estimated(sold: Catalog, instance_type: str, zone: str, capacity_type: str) -> float:
+    of_type = (kind for kind in sold.types if kind.instance_type == instance_type)
+    known = (item for kind in of_type for item in offerings(sold, kind, compatible=True, zones=None, unavailable=()))
+    return next((item.price for item in known if (item.zone, item.capacity_type) == (zone, capacity_type)), 0.0)
+
+
 class FixedCatalogSource:
     """A CatalogSource that always returns the same catalogue."""
 
@@ -82,32 +97,29 @@ class SimulatedHardware:
 
     def __init__(self, sold: Catalog, settings: ClusterSettings, memory: Sequence[NodeMemoryRule], seed: int) -> None:
         self.memory, self._seed = memory, seed
-        self._sold = {instance_type.instance_type: instance_type for instance_type in sold.types}
-        self._types = {item.metadata.name: _formula(sold, item, settings) for item in settings.manifests.node_classes}
+        self._sold = {kind.instance_type: kind for kind in sold.types}
+        self._described: dict[str, Json] = {}
+        self._yields = {
+            item.metadata.name: MachineYields(
+                {"spec": msgspec.to_builtins(item.spec)},
+                reserved_enis=settings.reserved_enis,
+                prefix_delegation=settings.prefix_delegation,
+                seed=seed,
+            )
+            for item in settings.manifests.node_classes
+        }
         self._class_of = {
             pool.metadata.name: pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools
         }
 
     def resources(self, node_pool: str, instance_type: str, ami: str) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable, canonical units."""
-        known = self._types[self._class_of[node_pool]][instance_type]
-        memory = node_memory(self.memory, self._sold[instance_type], ami, self._seed)
-        capacity = {**known.capacity, MEMORY: memory}
-        allocatable = {name: max(0, amount - known.overhead.get(name, 0)) for name, amount in capacity.items()}
-        return capacity, allocatable
+        kind = self._sold[instance_type]
+        if instance_type not in self._described:
+            self._described[instance_type] = msgspec.to_builtins(kind)
+        memory = node_memory(self.memory, kind, ami, self._seed)
+        return self._yields[self._class_of[node_pool]].resources(self._described[instance_type], memory)
 
     def architecture(self, instance_type: str) -> str:
         """As Kubernetes names it."""
-        return architecture(self._sold[instance_type])
-
-    def price(self, node_pool: str, instance_type: str, zone: str, capacity_type: str) -> float:
-        """USD per hour."""
-        for offering in self._types[self._class_of[node_pool]][instance_type].offerings:
-            if (offering.zone, offering.capacity_type) == (zone, capacity_type):
-                return offering.price
-        return 0.0
-
-
-def _formula(sold: Catalog, node_class: EC2NodeClass, settings: ClusterSettings) -> Mapping[str, InstanceType]:
-    types = instance_types(sold, node_class, cluster_setting(settings, ()), resolved=None, learned=(), unavailable=())
-    return {instance_type.name: instance_type for instance_type in types}
+        return "arm64" if "arm64" in self._sold[instance_type].processor_info.supported_architectures else "amd64"

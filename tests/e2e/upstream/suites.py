@@ -15,17 +15,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import NamedTuple
 
 import msgspec
 import yaml
 
 from tests.e2e import programs
+from tests.e2e.control_plane import wait_until
 from tests.e2e.upstream import binaries
 from tests.e2e.world import CLUSTER, World
 
@@ -42,6 +46,7 @@ _WATCH_S = 13 * 60.0
 _LIMIT_S = 1200.0
 _LIMIT_OF_PERFORMANCE_S = 5400.0
 _GRACE_S = 60.0
+_START_S = 120.0
 
 
 class UpstreamTest(NamedTuple):
@@ -52,12 +57,62 @@ class UpstreamTest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a test went; `message` is the failed expectation."""
+    """How a test went; `message` is the failed expectation.
+
+    `cpu_s` is the CPU time of all functions while it ran, `peak_mib` the most memory that they held together.
+    """
 
     test: UpstreamTest
     verdict: str
     seconds: float
     message: str = ""
+    cpu_s: float = 0.0
+    peak_mib: float = 0.0
+
+
+class FunctionUsage:
+    """What the processes of a world's functions use, read twice a second while the context is entered."""
+
+    def __init__(self, world: World) -> None:
+        self.peak_mib = 0.0
+        self._workers = str(world.aws.state / "tmp" / "ministack-lambda-")
+        self._cpu_s: dict[int, float] = {}
+        self._before: dict[int, float] = {}
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="usage", daemon=True)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds since the context was entered."""
+        return sum(self._cpu_s.values()) - sum(self._before.values())
+
+    def __enter__(self) -> FunctionUsage:
+        self._look()
+        self._before = dict(self._cpu_s)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._look()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.5):
+            self._look()
+
+    def _look(self) -> None:
+        pages = 0
+        for folder in Path("/proc").iterdir():
+            try:
+                if not folder.name.isdecimal() or self._workers not in (folder / "cmdline").read_text():
+                    continue
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                pages += int((folder / "statm").read_text().split()[1])
+            except OSError:  # it has just ended
+                continue
+            self._cpu_s[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.peak_mib = max(self.peak_mib, pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
 
 class Watching:
@@ -96,9 +151,12 @@ class Cluster:
     def run(self, test: UpstreamTest, limit_s: float) -> Outcome:
         """Run one test to its end."""
         world = self._fresh()
-        outcome = _run(world, self._folder, test, limit_s)
+        with FunctionUsage(world) as usage, _alone(test):
+            outcome = _run(world, self._folder, test, limit_s)
+        outcome = outcome._replace(cpu_s=usage.cpu_s, peak_mib=usage.peak_mib)
         if outcome.verdict != PASSED or world.launched():
             _write(RESULTS / f"{_file_name(test)}.cluster", world.told())
+            shutil.copy(world.aws.state / "ministack.log", RESULTS / f"{_file_name(test)}.functions")
             self.close()
         return outcome
 
@@ -115,9 +173,33 @@ class Cluster:
             self._number += 1
             self._world = World(self._folder / f"world-{self._number}", "", SETTINGS)
             self._world.__enter__()
+            _await_first_decision(self._world)
             self._watching = Watching(self._world)
             self._watching.__enter__()
         return self._world
+
+
+@contextmanager
+def _alone(test: UpstreamTest) -> Iterator[None]:
+    """Tests that run a controller of their own listen on its default port: of those there is one at a time."""
+    if not test.name.startswith("Chaos "):
+        yield
+        return
+    with (RESULTS / "port.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        yield
+
+
+def _await_first_decision(world: World) -> None:
+    """Until the functions have started: upstream's controller runs when its tests begin, and so does an install."""
+    world.sweep()
+    log = world.aws.state / "ministack.log"
+    wait_until(
+        lambda: "Lambda shiplap-schedule output" in log.read_text(errors="replace"),
+        "the first sweep is over",
+        timeout_s=_START_S,
+        told=world.told,
+    )
 
 
 def tests_of(suite: str) -> list[UpstreamTest]:
@@ -208,36 +290,34 @@ def _write(path: Path, text: str) -> None:
 
 
 def run_all(tests: Sequence[UpstreamTest], clusters: int) -> list[Outcome]:
-    """Run tests on so many clusters side by side; each outcome is printed as it comes."""
-    waiting: SimpleQueue[UpstreamTest] = SimpleQueue()
+    """Run tests on so many clusters side by side; each outcome is printed as it comes.
+
+    Each cluster has a process of its own: the emulated EC2 of a process is one account, and two installs of one name in
+    it would end each other's instances.
+    """
     excluded = not_applicable()
     outcomes = [Outcome(test, NOT_APPLICABLE, 0.0, excluded[test.name]) for test in tests if test.name in excluded]
-    for test in tests:
-        if test.name not in excluded:
-            waiting.put(test)
-    printing = Lock()
-
-    def work(number: int) -> None:
-        with TemporaryDirectory(prefix="shiplap-upstream-", ignore_cleanup_errors=True) as folder:
-            cluster = Cluster(Path(folder))
-            try:
-                while True:
-                    try:
-                        test = waiting.get_nowait()
-                    except Empty:
-                        return
-                    limit_s = _LIMIT_OF_PERFORMANCE_S if test.suite == "performance" else _LIMIT_S
-                    outcome = cluster.run(test, float(os.environ.get("SHIPLAP_LIMIT_S") or limit_s))
-                    with printing:
-                        outcomes.append(outcome)
-                        sys.stdout.write(line(outcome))
-                        sys.stdout.flush()
-            finally:
-                cluster.close()
-
-    with ThreadPoolExecutor(clusters) as pool:
-        list(pool.map(work, range(clusters)))
+    applicable = [test for test in tests if test.name not in excluded]
+    with ProcessPoolExecutor(clusters, get_context("spawn")) as pool:
+        for running in as_completed([pool.submit(_run_in_this_process, test) for test in applicable]):
+            outcomes.append(running.result())
+            sys.stdout.write(line(outcomes[-1]))
+            sys.stdout.flush()
     return sorted(outcomes)
+
+
+_CLUSTERS: list[Cluster] = []
+"""The one of this process, once a test has run on it."""
+
+
+def _run_in_this_process(test: UpstreamTest) -> Outcome:
+    if not _CLUSTERS:
+        folder = TemporaryDirectory(prefix="shiplap-upstream-", ignore_cleanup_errors=True)
+        _CLUSTERS.append(Cluster(Path(folder.name)))
+        Finalize(None, folder.cleanup, exitpriority=1)  # a spawned process runs no atexit
+        Finalize(None, _CLUSTERS[0].close, exitpriority=2)
+    limit_s = _LIMIT_OF_PERFORMANCE_S if test.suite == "performance" else _LIMIT_S
+    return _CLUSTERS[0].run(test, float(os.environ.get("SHIPLAP_LIMIT_S") or limit_s))
 
 
 def line(outcome: Outcome) -> str:
@@ -245,7 +325,14 @@ def line(outcome: Outcome) -> str:
     reason = outcome.message.strip().splitlines()[:1] if outcome.verdict != PASSED else []
     return (
         "  ".join(
-            [f"{outcome.verdict:<21}", f"{outcome.seconds:5.0f} s", outcome.test.suite, outcome.test.name, *reason]
+            [
+                f"{outcome.verdict:<21}",
+                f"{outcome.seconds:5.0f} s",
+                f"{outcome.cpu_s:5.1f} CPU s {outcome.peak_mib:5.0f} MiB",
+                outcome.test.suite,
+                outcome.test.name,
+                *reason,
+            ]
         )
         + "\n"
     )

@@ -1,4 +1,4 @@
-"""A real API server for those contracts that have one: tests marked `e2e`."""
+"""A real API server for those contracts that have one, tests marked `e2e`; and Amazon's DynamoDB Local."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.dynamodb_local.server import DynamoDbLocal, DynamoDbMissing
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
@@ -42,3 +43,13 @@ def real_api(plane: ControlPlane) -> Iterator[RealApi]:
     with api_of(plane) as api:
         yield api
         api.clean()
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
+    """Amazon's own, where `make dynamodb-local` has brought it."""
+    try:
+        with DynamoDbLocal(tmp_path_factory.mktemp("dynamodb")) as running:
+            yield running
+    except DynamoDbMissing as missing:
+        pytest.skip(str(missing))

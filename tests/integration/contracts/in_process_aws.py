@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import botocore.session
+import pytest
 from botocore.loaders import Loader, create_loader
 from moto import mock_aws
 
@@ -34,6 +35,17 @@ def aws_in_process() -> Iterator[None]:
     """moto answers every call made inside; nothing of the user's own configuration is read."""
     with patch.dict("os.environ", _ENVIRONMENT), mock_aws():
         yield
+
+
+@contextmanager
+def dynamodb_client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client of the DynamoDB that the parameter of a fixture names: moto's, or Amazon's own DynamoDB Local."""
+    if request.param == "dynamodb-local":
+        with request.getfixturevalue("dynamodb_local").client() as client:
+            yield client
+        return
+    with aws_in_process():
+        yield make_client("dynamodb")
 
 
 def make_client(service: str) -> Any:

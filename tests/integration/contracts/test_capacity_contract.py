@@ -1,4 +1,4 @@
-"""The contract of CapacityStore, held by the in-memory fake and by the DynamoDB adapter."""
+"""The contract of CapacityStore, held by the fake and by the DynamoDB adapter, on moto and on DynamoDB Local."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.stores import FakeCapacity
-from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+from tests.integration.contracts.in_process_aws import HookedClient, create_table, dynamodb_client
 
 NOW = 1_700_000_000.0
 KEY = ("ami-1", "m5.large", "k1")
@@ -32,15 +32,14 @@ class World:
     write: str
 
 
-@pytest.fixture(params=["fake", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
     if request.param == "fake":
         fake = FakeCapacity(faults)
         yield World(fake, fake, faults, "capacity.observe")
         return
-    with aws_in_process():
-        client = make_client("dynamodb")
+    with dynamodb_client(request) as client:
         create_table(client, "capacity", tables.CAPACITY)
         hooked = HookedClient(client, faults)
         first, second = (DynamoCapacity(hooked, "capacity", sleep=lambda _: None) for _ in range(2))

@@ -794,6 +794,7 @@ class TestHttp:
                 api.write_status(kind, "", "x", {}, "")
         api.create_node_claim({"metadata": {"name": "x"}, "spec": {}, "status": {}})
         (made,) = api.node_claim_objects()
+        api.node_claim_object("x")
         version = made["metadata"]["resourceVersion"]
         api.set_finalizers("NodeClaim", "x", (), resource_version=version)
         api.delete_node_claim(made)
@@ -923,6 +924,8 @@ class TestManifests:
             api.create_node_claim(body)
         (item,) = api.node_claim_objects()
         assert item["kind"] == "NodeClaim"
+        assert api.node_claim_object(item["metadata"]["name"]) == item
+        assert api.node_claim_object("another") is None
         assert item["status"]["providerID"] == "aws:///eu-west-1a/i-0abc"
         assert {each["type"]: each["status"] for each in item["status"]["conditions"]}["Launched"] == "True"
         api.delete_node_claim(item)
@@ -944,10 +947,12 @@ class TestManifests:
             ["karpenter.sh/termination"],
             resource_version=made["metadata"]["resourceVersion"],
             labels={"shiplap.dev/install": "one"},
+            annotations={"c": "d"},
         )
         server.delete("nodes", "n1")
         kept = api.node("n1")
         assert kept.metadata.labels == {"a": "b", "shiplap.dev/install": "one"}
+        assert kept.metadata.annotations == {"c": "d"}
         assert kept.metadata.deletion_timestamp
         api.set_finalizers("Node", "n1", (), resource_version=kept.metadata.resource_version)
         with pytest.raises(ObjectNotFound):

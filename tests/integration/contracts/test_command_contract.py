@@ -1,4 +1,4 @@
-"""The contract of StateStore for disruption commands, held by the in-memory fake and by the DynamoDB adapter."""
+"""The contract of StateStore for disruption commands, held as in `test_state_contract`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from shiplap.errors import ConditionFailed, EpochMoved
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import COMMIT_GROUP, StateStore
 from shiplap_lab.fakes.state import FakeState
-from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
+from tests.integration.contracts.in_process_aws import create_table, dynamodb_client
 from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.0
 CLUSTER = "blue"
 
 
-@pytest.fixture(params=["fake", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
 def store(request: pytest.FixtureRequest) -> Iterator[StateStore]:
     if request.param == "fake":
         yield FakeState()
         return
-    with aws_in_process():
-        client = make_client("dynamodb")
+    with dynamodb_client(request) as client:
         create_table(client, "state", tables.STATE)
         yield DynamoState(client, "state", sleep=lambda _: None)
 

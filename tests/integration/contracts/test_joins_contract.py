@@ -14,7 +14,13 @@ from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.ports import JoinLog
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeJoins
-from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+from tests.integration.contracts.in_process_aws import (
+    HookedClient,
+    aws_in_process,
+    create_table,
+    dynamodb_client,
+    make_client,
+)
 
 NOW = 1_700_000_000.0
 
@@ -27,11 +33,16 @@ def dynamodb() -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(params=["fake", "dynamodb"])
-def joins(request: pytest.FixtureRequest) -> JoinLog:
+@pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
+def joins(request: pytest.FixtureRequest) -> Iterator[JoinLog]:
     if request.param == "fake":
-        return FakeJoins()
-    return DynamoJoins(emptied(request.getfixturevalue("dynamodb")), "state")
+        yield FakeJoins()
+    elif request.param == "dynamodb":
+        yield DynamoJoins(emptied(request.getfixturevalue("dynamodb")), "state")
+    else:
+        with dynamodb_client(request) as client:
+            create_table(client, "state", STATE)
+            yield DynamoJoins(client, "state")
 
 
 def emptied(client: Any) -> Any:

@@ -1,11 +1,12 @@
-"""The contract of StateStore, held by the in-memory fake and by the DynamoDB adapter."""
+"""The contract of StateStore, held by the fake and by the DynamoDB adapter, on moto and on DynamoDB Local."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +31,7 @@ from shiplap.ports import (
 )
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
-from tests.integration.contracts.in_process_aws import HookedClient, aws_in_process, create_table, make_client
+from tests.integration.contracts.in_process_aws import HookedClient, create_table, dynamodb_client
 from tests.node_claims import changes, node_claim
 
 NOW = 1_700_000_000.0
@@ -40,7 +41,10 @@ S = ClaimState
 
 @dataclass(frozen=True)
 class World:
-    """Two functions on one table; `commit`, `advance` and `mark` name their effects in `faults`."""
+    """Two functions on one table; `commit`, `advance` and `mark` name their effects in `faults`.
+
+    `items` are those of the table, as DynamoDB has them.
+    """
 
     store: StateStore
     rival: StateStore
@@ -48,21 +52,25 @@ class World:
     commit: str
     advance: str
     mark: str
+    items: Callable[[], list[dict[str, Any]]] = list
 
 
-@pytest.fixture(params=["fake", "dynamodb"])
+@pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     faults = Faults()
     if request.param == "fake":
         fake = FakeState(faults)
         yield World(fake, fake, faults, "state.commit", "state.advance", "state.mark_unavailable")
         return
-    with aws_in_process():
-        client = make_client("dynamodb")
+    with dynamodb_client(request) as client:
         create_table(client, "state", tables.STATE)
         hooked = HookedClient(client, faults)
         first, second = (DynamoState(hooked, "state", sleep=lambda _: None) for _ in range(2))
-        yield World(first, second, faults, "transact_write_items", "put_item", "put_item")
+
+        def scan() -> list[dict[str, Any]]:
+            return list(client.scan(TableName="state")["Items"])
+
+        yield World(first, second, faults, "transact_write_items", "put_item", "put_item", scan)
 
 
 def claim(name: str, **changes: object) -> NodeClaim:
@@ -418,6 +426,17 @@ def test_a_claim_is_adopted_once_in_the_state_its_node_has(world: World) -> None
     assert world.store.advance(lost, S.DRAINING, changed_at=NOW).version == 1
 
 
+def test_a_claim_that_failed_gives_its_name_to_a_node_in_service(world: World) -> None:
+    """Of a claim in a restored table nobody knows that EC2 has launched its instance."""
+    world.store.commit(CLUSTER, 0, [claim("lost")])
+    world.store.advance(claim("lost"), S.FAILED)
+    found = claim("lost", state=S.INITIALIZED, instance_id="i-1")
+    assert world.store.adopt(found)
+    assert not world.rival.adopt(found)
+    assert world.store.claims(CLUSTER) == (found,)
+    assert world.store.claim_of_instance("i-1") == found
+
+
 def test_nodes_that_a_pod_does_not_run_on_are_remembered(world: World) -> None:
     noted = Refusals(("a", "b"), NOW + 5, 2, NOW - 100, "alike")
     world.store.mark_refused(CLUSTER, "uid", Refusals(("b",), NOW, 1, NOW - 200))
@@ -468,7 +487,7 @@ def test_ended_claims_carry_the_moment_from_which_they_may_be_forgotten(world: W
         assert world.store.claim(CLUSTER, "a") is None
         assert world.store.claim(CLUSTER, "b") is not None
     else:
-        items = {item["item"]["S"]: item for item in make_client("dynamodb").scan(TableName="state")["Items"]}
+        items = {item["item"]["S"]: item for item in world.items()}
         assert items["CLAIM#a"][tables.EXPIRY] == {"N": str(int(NOW) + FORGET_AFTER_S + 1)}
         assert tables.EXPIRY not in items["CLAIM#b"]
 

@@ -11,6 +11,7 @@ from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.messages import PodsPending, Sweep
 from shiplap.flows.schedule.schedule import ScheduleReport
+from shiplap.flows.schedule.standalone_launches import with_standalone_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.allowed_resources import AllowedResources
@@ -28,7 +29,8 @@ class LiveStage(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.store = FakeManifests(self.faults)
-        self.context = replace(self.context, manifests=self.store)
+        self.memory = FakeMemory(self.faults)
+        self.context = replace(self.context, manifests=self.store, memory=self.memory)
         self.deployed: ClusterSettings = replace(
             self.settings,
             manifests=type(self.settings.manifests)(),
@@ -36,7 +38,6 @@ class LiveStage(Stage):
             allowed=AllowedResources(node_roles=("node",)),
         )
         self.known = KnownManifests()
-        self.memory = FakeMemory()
         self.server.create("ec2nodeclasses", EC2_NODE_CLASS)
         for pool in FLEX_FIRST:
             self.server.create("nodepools", written(pool))
@@ -48,6 +49,8 @@ class LiveStage(Stage):
 
     def schedule(self, *hints: PodsPending | Sweep, **options: Any) -> ScheduleReport:
         self.read()
+        if any(isinstance(hint, Sweep) for hint in hints):
+            self.settings = with_standalone_claims(self.settings, self.context, self.known)
         return super().schedule(*hints, **options)
 
     def disrupt(self) -> DisruptionReport:

@@ -116,6 +116,34 @@ def test_a_claim_that_appears_meanwhile_keeps_the_instance() -> None:
     assert stage.claims() == (other,)
 
 
+def test_a_node_whose_claim_failed_by_the_restored_table_is_adopted() -> None:
+    stage = serving()
+    (lost,) = restored(stage)
+    failed = msgspec.structs.replace(lost, state=ClaimState.FAILED, instance=None, node_name="")
+    assert stage.state.adopt(failed)
+    look(stage)
+    assert [(claim.name, claim.state, claim.instance_id) for claim in stage.claims()] == [
+        (lost.name, ClaimState.INITIALIZED, lost.instance_id)
+    ]
+
+
+@pytest.mark.parametrize("state", [ClaimState.INITIALIZED, ClaimState.GONE])
+def test_a_node_whose_name_another_claim_has_by_now_gets_a_claim_of_another_name(state: ClaimState) -> None:
+    """In a restored table an epoch comes again, and with it the names of its claims."""
+    stage = serving()
+    (lost,) = restored(stage)
+    other = msgspec.structs.replace(lost.known_instance, id="i-0fffffffffffffff0")
+    taken = msgspec.structs.replace(lost, state=state, instance=other, node_name="elsewhere")
+    assert stage.state.adopt(taken)
+    look(stage)
+    (adopted,) = (claim for claim in stage.claims() if claim.instance_id == lost.instance_id)
+    assert adopted.name == f"{lost.plan.node_pool}-{lost.instance_id}"
+    assert adopted.state is ClaimState.INITIALIZED
+    assert stage.meter.counts["NodesAdopted"] == 1
+    look(stage)
+    assert len([claim for claim in stage.claims() if claim.instance_id == lost.instance_id]) == 1
+
+
 def test_nodes_of_others_and_of_pools_that_are_not_known_are_left_alone() -> None:
     stage = serving(3)
     lost = restored(stage)

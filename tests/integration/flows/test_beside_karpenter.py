@@ -27,7 +27,8 @@ WRITES = frozenset({"write_status", "create_node_claim", "delete_node_claim", "s
 NO_WRITES = frozenset(
     {
         *("view", "pending_pods", "pending_pod", "nodes", "node", "pods_on", "watch", "bound_pages", "list_for_watch"),
-        *("manifest_objects", "ending_definitions", "node_claim_objects", "lease", "volume_attachments"),
+        *("manifest_objects", "ending_definitions", "node_claim_objects", "node_claim_object"),
+        *("lease", "volume_attachments"),
         *("volume_claims", "disruption_budgets", "scalables"),
         *("patch_node", "nominate", "bind", "evict", "delete_pod", "delete_node", "publish"),
     }

@@ -7,7 +7,8 @@ import pytest
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import BLOCK_TAIL_S, EXPIRING_S, CapacityReservation
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.integration.flows.leaving import warning
+from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool
 
 HOUR_S = 3600.0
 
@@ -91,3 +92,14 @@ def test_a_sweep_that_cannot_ask_for_blocks_does_the_rest() -> None:
     assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
     stage.sweep()
     assert ClaimState.DRAINING in {claim.state for claim in stage.claims()}
+
+
+def test_a_reservation_that_takes_an_instance_back_is_left_alone_and_no_other() -> None:
+    stage = staged(HOUR_S, "default")
+    stage.add_pods(1, cpu="1200m")
+    stage.play_on()
+    (claim,) = stage.claims()
+    kind = "EC2 Capacity Reservation Instance Interruption Warning"
+    stage.interrupt(warning(stage, claim.instance_id, kind))
+    (resting,) = stage.state.read(CLUSTER, stage.clock.now()).unavailable
+    assert resting.scope == ("cr-1", ZONES[0], "reserved")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.errors import ClusterDenied
-from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
+from shiplap.errors import ClusterDenied, StoreError
+from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, TERMINATION_TIMESTAMP
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_lab.fakes.faults import Crash, When
 from tests.integration.flows.live_stage import LiveStage, lease
@@ -84,6 +84,25 @@ class TestDraining:
         assert claim.name not in objects(stage)
         assert claim.node_name not in nodes(stage)
         assert {other.name for other in others} <= {known.name for known in stage.claims()}
+
+    def test_a_memory_that_cannot_be_read_keeps_no_node_from_being_drained(self, stage: LiveStage) -> None:
+        before = objects(stage)
+        delete_claim(stage, stage.claims()[0])
+        stage.faults.on("before", "memory.load", StoreError("the bucket says no"))
+        stage.minute()
+        assert ClaimState.DRAINING in states(stage)
+        assert stage.meter.counts["StatusesNotWritten"] == 1
+        assert objects(stage).keys() == before.keys()
+
+    def test_a_drained_claim_shows_it_and_its_deadline(self, stage: LiveStage) -> None:
+        claim = stage.claims()[0]
+        stage.server.patch("nodeclaims", claim.name, {"spec": {"terminationGracePeriod": "1h"}})
+        delete_claim(stage, claim)
+        for _ in range(3):  # the status and the annotations are written one after the other
+            stage.minute()
+        item = objects(stage)[claim.name]
+        assert {each["type"]: each["status"] for each in item["status"]["conditions"]}["Drained"] == "Unknown"
+        assert item["metadata"]["annotations"][TERMINATION_TIMESTAMP]
 
     def test_its_pods_leave_by_eviction(self, stage: LiveStage) -> None:
         claim = stage.claims()[0]

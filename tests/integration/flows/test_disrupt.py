@@ -12,6 +12,7 @@ from shiplap.disruption.progress import READY_S
 from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
+from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.integration.flows.disrupted import kinds, oversized
@@ -35,6 +36,73 @@ def test_nothing_happens_at_the_first_look() -> None:
     assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
     stage.clock.advance(60)
     assert len(stage.disrupt().begun) == 1
+
+
+def test_the_second_look_comes_by_itself_and_only_once() -> None:
+    stage = oversized()
+    stage.timers.reminders.clear()
+    stage.disrupt()
+    assert [(item.step, item.delay_s) for item in stage.timers.reminders] == [("disruption", 15)]
+    stage.clock.advance(15)
+    stage.attend_timers()
+    assert len(stage.bus.of_type("DisruptionDue")) == 1
+    assert len(stage.disrupt().begun) == 1
+
+
+def test_a_proposal_that_is_no_news_is_looked_at_by_the_minute() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.timers.reminders.clear()
+    stage.clock.advance(5)
+    assert stage.disrupt().proposed == 1
+    assert stage.timers.reminders == []
+
+
+def test_closed_nodes_are_looked_at_again_after_seconds() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.timers.reminders.clear()
+    assert stage.disrupt().begun
+    assert ("disruption", 5) in [(item.step, item.delay_s) for item in stage.timers.reminders]
+
+
+def test_a_replacement_that_is_ready_is_told_of_at_once() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.disrupt()
+    stage.sweep()
+    stage.bus.events.clear()
+    stage.timers.reminders.clear()
+    stage.join()
+    stage.attend()
+    assert [event.detail["cluster"] for event in stage.bus.of_type("DisruptionDue")] == [stage.name]
+
+
+def test_a_node_that_replaces_nothing_is_of_no_interest() -> None:
+    stage = oversized()
+    assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
+    assert stage.bus.of_type("DisruptionDue") == []
+
+
+def test_a_timer_of_disruption_visits_no_claim() -> None:
+    stage = oversized()
+    report = stage.attend(Timer(stage.name, "*", "disruption"))
+    assert (report.registered, report.ended) == ((), ())
+    assert len(stage.bus.of_type("DisruptionDue")) == 1
+
+
+def test_drift_is_looked_for_when_a_spec_has_stood_long_enough() -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.timers.reminders.clear()
+    stage.clock.advance(5)
+    stage.settings = msgspec.structs.replace(
+        stage.settings, unsettled_pools=("general",), settles_at=stage.clock.now() + 40
+    )
+    stage.disrupt()
+    assert [(item.step, item.delay_s) for item in stage.timers.reminders] == [("disruption", 41)]
 
 
 def test_the_old_node_stays_until_the_new_one_is_initialized() -> None:

@@ -7,7 +7,7 @@ import msgspec
 from shiplap.errors import ObjectNotFound
 from shiplap.flows.claim_updates import DRAIN
 from shiplap.flows.lifecycle.drain import HEAD_START_S, MOST_EVICTIONS, NODES_PER_ROUND, ROUND_S
-from shiplap.flows.messages import NodeSeen, Timer
+from shiplap.flows.messages import NodeSeen, Timer, rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.integration.flows.leaving import (
@@ -181,6 +181,23 @@ def test_a_pod_that_came_while_its_node_was_closed_is_not_ended_with_it() -> Non
     assert evicted(stage) == ["late-000"]
 
 
+def test_a_round_comes_when_the_protection_of_a_pod_ends() -> None:
+    stage = serving()
+    (claim,) = stage.claims()
+    note = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "50s"}}}
+    status = {"status": {"startTime": rfc3339(stage.clock.now())}}
+    stage.server.patch("pods", "web-000", note, "default")
+    stage.server.patch("pods", "web-000", status, "default", subresource="status")
+    stage.interrupt(scheduled_change(stage, claim.instance_id))
+    stage.clock.advance(HEAD_START_S + 1)
+    stage.attend_timers()
+    assert evicted(stage) == []
+    assert [item.delay_s for item in stage.timers.reminders] == [50 - HEAD_START_S - 1]
+    stage.clock.advance(50 - HEAD_START_S - 1)
+    stage.attend_timers()
+    assert evicted(stage) == ["web-000"]
+
+
 def test_many_nodes_share_the_requests_of_few() -> None:
     stage = serving(2 * NODES_PER_ROUND + 1)
     claims = stage.claims()
@@ -226,3 +243,18 @@ def test_nodes_that_join_are_attended_before_those_that_are_emptied() -> None:
     points = [point for point in stage.faults.points if point.startswith("after ")]
     assert points.index("after capacity.observe") < points.index("after cluster.pods_on")
     assert evicted(stage) == ["web-000"]  # for its new node has become ready in the same invocation
+
+
+def test_a_pod_that_several_budgets_cover_is_deleted_at_the_last_moment_and_not_before() -> None:
+    """The API server refuses its eviction for good, with an error of its own."""
+    stage = serving(pools=limited("10m"))
+    guard(stage)
+    several = {"metadata": {"name": "more"}, "spec": {"minAvailable": 1, "selector": {}}}
+    stage.server.create("poddisruptionbudgets", several)
+    leave(stage)
+    minutes(stage, 9)
+    assert evicted(stage) == []
+    assert stage.meter.counts["EvictionsForbidden"] >= 1
+    seconds_pass(stage, 20)
+    assert evicted(stage) == ["web-000"]
+    assert stage.meter.counts["PodsDeleted"] == 1

@@ -265,3 +265,15 @@ def test_only_eks_itself_can_say_that_a_cluster_is_gone(code: str, error: type[E
         AwsFaults(eks).answer("DescribeCluster", body, status=404)
         with pytest.raises(error):
             api_server(ClusterSettings(name="demo", region="eu-west-1"), lambda: eks)
+
+
+def test_what_is_launched_while_a_sweep_reads_is_taken_neither_for_garbage_nor_for_anothers() -> None:
+    """Its claim exists before its instance, so that a sweep that sees the instance must know the claim."""
+    stage = Stage()
+    stage.compute.install = ""  # nothing but the claim says whose the instance is
+    stage.add_pods(1, cpu="1200m", memory="2Gi", prefix="late")
+    stage.faults.on("before", "compute.instances", stage.schedule)
+    stage.sweep()
+    assert len(stage.compute.launches) == 1
+    assert "InstancesOfOtherInstalls" not in stage.meter.counts
+    assert "InstancesWithoutClaim" not in stage.meter.counts

@@ -270,7 +270,28 @@ def test_a_spot_warning_shortens_a_drain_that_had_time() -> None:
     stage.interrupt(scheduled_change(stage, instance.id))
     known = claim_now(stage, claim)
     assert (known.changed_at, known.deadline_at) == (began, began + 150)
+    assert known.failure == "SpotInterruption"
     assert len(stage.bus.of_type(claim_events.INTERRUPTED)) == 2
+
+
+def test_a_warning_that_comes_late_leaves_as_much_less_time() -> None:
+    """EC2 counts from when it warned, however long the message took."""
+    stage = serving()
+    claim, instance = first(stage)
+    body, warned_at = warning(stage, instance.id), stage.clock.now()
+    stage.clock.advance(45)
+    stage.interrupt(body)
+    assert claim_now(stage, claim).deadline_at == warned_at + 120
+
+
+def test_a_later_warning_gives_no_more_time() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id))
+    deadline_at = claim_now(stage, claim).deadline_at
+    stage.clock.advance(30)
+    stage.interrupt(warning(stage, instance.id))
+    assert claim_now(stage, claim).deadline_at == deadline_at
 
 
 def running(stage: Stage, name: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.flows.assign_instances import MOST_NAMES
-from shiplap.flows.planning.planned_launches import alike, launches
+from shiplap.flows.planning.planned_launches import alike, launches, with_token
+from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import COMMIT_GROUP
+from shiplap.ports import COMMIT_GROUP, FleetRequest, FleetResult, OfferingFailure
 from tests.integration.flows.stage import ZONES, Stage, pool
-from tests.node_claims import node_claim
+from tests.node_claims import node_claim, with_fields
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
 
@@ -80,6 +83,39 @@ def test_a_partial_fleet_is_counted_exactly_and_the_rest_planned_again_at_once()
     assert calls(stage, "compute.launch") == 2
     assert_each_has_its_own(stage)
     stage.play_on()
+
+
+def test_a_round_that_gets_nothing_asks_for_half_as_much_next_time() -> None:
+    def dry(zone: str) -> Callable[[FleetRequest], FleetResult]:
+        failure = OfferingFailure("m6i.large", zone, "on-demand", "InsufficientInstanceCapacity")
+        return lambda _: FleetResult((), (failure,))
+
+    stage = crowd(9)
+    stage.compute.answers = [dry(zone) for zone in ZONES[:2]]
+    stage.schedule()
+    assert [request.count for request in stage.compute.requests] == [9, 4, 2, 7]
+    assert_each_has_its_own(stage)
+    alone = crowd(1)
+    alone.compute.answers = [dry(zone) for zone in ZONES[:2]]
+    alone.schedule()
+    assert [request.count for request in alone.compute.requests] == [1, 1, 1]
+
+
+def test_what_the_process_remembers_of_a_node_class_will_do_for_a_first_launch() -> None:
+    stage = crowd(1)
+    stage.compute.remembered["default"] = (Ami("ami-known", "known", "2026-01-01T00:00:00Z"),)
+    stage.schedule()
+    assert [instance.ami for instance in stage.compute.launches] == ["ami-known"]
+
+
+def test_claims_are_booked_at_the_price_of_their_instances_and_not_of_the_plan() -> None:
+    stage = Stage((pool("any", ("c7i", "m6i"), sizes=("large",)),))
+    for zone in ZONES:
+        stage.compute.capacity["c7i.large", zone, "on-demand"] = 0
+    stage.add_pods(2, cpu="1200m", memory="1Gi")
+    stage.schedule()
+    booked = {claim.known_instance.type: claim.hourly for claim in stage.claims() if claim.instance_id}
+    assert booked == {"m6i.large": stage.types["m6i.large"].offerings[0].price}
 
 
 def test_instances_of_a_launch_nobody_wrote_down_are_garbage_in_the_end() -> None:
@@ -186,6 +222,27 @@ def test_no_launch_is_larger_than_one_write() -> None:
     assert [len(group) for group in groups] == [COMMIT_GROUP, 1]
     heavy = [claim(name, reasons=("x" * 1_400_000,)) for name in "abc"]
     assert names(launches(heavy)) == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("other", "epoch", "install"),
+    [
+        ({}, 8, "shiplap"),
+        ({}, 7, "another"),
+        ({"cluster": "d"}, 7, "shiplap"),
+        ({"name": "b"}, 7, "shiplap"),
+        ({"created_at": 2.0}, 7, "shiplap"),
+    ],
+    ids=["epoch", "install", "cluster", "name", "time"],
+)
+def test_no_two_launches_have_the_same_token(other: dict[str, object], epoch: int, install: str) -> None:
+    """A table may be restored from a backup, so that an epoch comes twice; and installs share an account."""
+    first = claim("a", created_at=1.0)
+    (one, two) = with_token([first, claim("z", created_at=1.0)], 7, "shiplap")
+    (repeated,) = with_token([first], 7, "shiplap")
+    (apart,) = with_token([with_fields(first, **other)], epoch, install)
+    assert one.launch.token == two.launch.token == repeated.launch.token != apart.launch.token
+    assert len(one.launch.token) == 32
 
 
 def test_what_is_asked_for_is_enough_for_any_of_the_claims() -> None:

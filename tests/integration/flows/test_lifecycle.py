@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from shiplap.errors import ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
+from shiplap.errors import AwsThrottled, ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
 from shiplap.flows import claim_events
 from shiplap.flows.lifecycle.lifecycle import LifecycleReport
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
@@ -210,6 +210,29 @@ def test_a_node_smaller_than_planned_is_a_miss_and_the_retry_does_not_miss() -> 
     stage.play_on()
     assert stage.meter.counts["NodeClaimsMissed"] == 1
     assert len(stage.compute.launches) == 2
+
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("reported", [2, 1])
+def test_what_a_device_plugin_reports_late_is_learned_before_the_node_is_complete(reported: int) -> None:
+    stage = Stage()
+    claim = launched(stage)
+    plan = structs.replace(claim.plan, requests={**claim.plan.requests, GPU: 2})
+    stage.state.advance(claim, ClaimState.LAUNCHED, plan=plan)
+    stage.join()
+    assert (stage.attend().registered, stage.attend().initialized) == ((claim.name,), ())
+    assert GPU not in smallest_capacity(stage.capacity.all()[0])
+    (node,) = stage.cluster.nodes()
+    late = {field: {GPU: str(reported)} for field in ("capacity", "allocatable")}
+    stage.server.patch("nodes", node.metadata.name, {"status": late}, subresource="status")
+    assert stage.attend().initialized == (claim.name,)
+    assert smallest_capacity(stage.capacity.all()[0])[GPU] == reported
+    is_short = reported < 2
+    assert stage.claims()[0].missed is is_short
+    assert len(stage.bus.of_type(claim_events.MISSED)) == is_short
+    assert len(stage.state.read(CLUSTER, stage.clock.now()).missed_pods) == is_short
 
 
 def test_a_miss_is_known_to_the_next_plan_even_when_its_node_was_never_registered() -> None:
@@ -548,3 +571,19 @@ def test_ec2_is_not_asked_about_nodes_that_bear_no_mark_of_ours() -> None:
     stage.faults.clear()
     stage.attend()
     assert "before compute.instances" not in stage.faults.points
+
+
+def test_instances_that_ec2_ends_none_of_now_are_not_asked_for_one_by_one() -> None:
+    stage = Stage(ONLY_LARGE)
+    stage.add_pods(3, cpu="1200m", memory="2Gi")
+    stage.schedule()
+    for claim in stage.claims():
+        stage.state.advance(claim, ClaimState.TERMINATING)
+    stage.faults.clear()
+    stage.faults.on("before", "compute.terminate", AwsThrottled("slow down"))
+    timers = [Timer(CLUSTER, claim.name, "terminate") for claim in stage.claims()]
+    with pytest.raises(AwsThrottled):
+        stage.attend(*timers)
+    assert stage.faults.points.count("before compute.terminate") == 1
+    stage.attend(*timers)
+    assert stage.compute.alive() == ()

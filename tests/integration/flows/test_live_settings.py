@@ -222,6 +222,11 @@ class TestLease:
         assert stage.schedule().launched == ()
 
 
+def conditions(stage: LiveStage, claim: str) -> dict[str, str]:
+    listed = stage.server.get("nodeclaims", claim)["status"]["conditions"]
+    return {each["type"]: each["status"] for each in listed}
+
+
 class TestDrift:
     def test_nodes_drift_by_a_spec_that_has_stood_for_a_minute(self, stage: LiveStage) -> None:
         stage.add_pods(2)
@@ -237,6 +242,27 @@ class TestDrift:
         stage.sweep()
         assert stage.read(keep=False).unsettled_pools == ()
         assert stage.disrupt().proposed == 1
+
+    def test_a_drifted_claim_has_the_condition_until_the_edit_is_taken_back(self, stage: LiveStage) -> None:
+        stage.add_pods(2)
+        stage.play_on()
+        stage.clock.advance(3600)
+        stage.minute()
+        claim = stage.claims()[0]
+        stage.edit(claim.plan.node_pool, template={"metadata": {"labels": {"team": "a"}}})
+        stage.minute()
+        assert conditions(stage, claim.name)["Drifted"] == "True"  # told at once
+        assert stage.disrupt().proposed == 0  # the spec has not stood for a minute
+        stage.minute()
+        assert stage.disrupt().proposed == 1
+        stage.minute()
+        assert conditions(stage, claim.name)["Drifted"] == "True"
+        stage.edit(claim.plan.node_pool, template={"metadata": {"labels": {"team": None}}})
+        for _ in range(3):
+            stage.minute()
+            stage.disrupt()
+        stage.minute()
+        assert "Drifted" not in conditions(stage, claim.name)
 
     def test_a_spec_that_is_taken_back_in_time_drifts_nobody(self, stage: LiveStage) -> None:
         stage.add_pods(2)
@@ -393,7 +419,8 @@ class TestClaimObjects:
     def test_a_refusal_stops_no_other_status(self, stage: LiveStage) -> None:
         stage.add_pods(1)
         stage.play_on()
-        stage.faults.on("before", "cluster.node_claim_objects", ObjectNotFound("no CRD", status=404))
+        for number in (1, 2):  # listed for those of users, too
+            stage.faults.on("before", "cluster.node_claim_objects", ObjectNotFound("no CRD", status=404), nth=number)
         stage.edit("flex", weight=9)
         self.minute(stage)
         assert stage.meter.counts["StatusesNotWritten"] == 1

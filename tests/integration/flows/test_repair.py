@@ -7,7 +7,8 @@ import pytest
 
 from shiplap.errors import AwsError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, choose_repairs, repair_budgets
+from shiplap.flows.sweep.repair import MOST_AT_ONCE, SickNode, bad_condition, choose_repairs, repair_budgets
+from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Budget, Disruption
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -223,3 +224,28 @@ def test_shifts_that_cannot_be_read_or_are_not_asked_for_keep_no_pod_waiting() -
     other.settings = msgspec.structs.replace(other.settings, zonal_shift=False)
     other.add_pods(1)
     assert len(other.schedule().launched) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "tolerated_s"),
+    [
+        ("Ready", "False", 1800.0),
+        ("Ready", "Unknown", 1800.0),
+        ("AcceleratedHardwareReady", "False", 600.0),
+        ("ContainerRuntimeReady", "False", 1800.0),
+        ("KernelReady", "False", 1800.0),
+        ("NetworkingReady", "False", 1800.0),
+        ("StorageReady", "False", 1800.0),
+    ],
+)
+def test_a_bad_condition_is_waited_out_as_long_as_karpenter_does(kind: str, status: str, tolerated_s: float) -> None:
+    since = 1_700_000_000.0
+    condition = {"type": kind, "status": status, "lastTransitionTime": rfc3339(since)}
+    node = msgspec.convert({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}, Node)
+    assert bad_condition(node, since + tolerated_s - 1) == ""
+    assert bad_condition(node, since + tolerated_s).startswith(f"its condition {kind} has been {status} for ")
+    fine = {"True": "False"}.get(status, "True")
+    healthy = msgspec.convert(
+        {"metadata": {"name": "n"}, "status": {"conditions": [condition | {"status": fine}]}}, Node
+    )
+    assert bad_condition(healthy, since + 10 * tolerated_s) == ""

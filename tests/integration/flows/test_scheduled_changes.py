@@ -107,6 +107,16 @@ def test_what_ec2_tells_when_it_is_asked_has_a_time_as_well_and_the_earliest_goe
     ]
 
 
+def test_of_several_changes_of_one_instance_the_earliest_counts() -> None:
+    stage = serving(1, pools=allowing({"nodes": "0"}))
+    (claim,) = stage.claims()
+    for in_s in (WEEK_S, URGENT_S - 60, 2 * WEEK_S):
+        problem = InstanceProblem(claim.instance_id, "event", due_at=stage.clock.now() + in_s)
+        stage.health.ailments.add(problem)
+    stage.sweep()
+    assert leaving(stage) == 1
+
+
 @pytest.mark.parametrize(("told_s", "stay"), [(WEEK_S, True), (None, True), (2 * WEEK_S, False)])
 def test_nodes_whose_change_is_called_off_stay(told_s: float | None, stay: bool) -> None:
     """Unless the one that is closed is another one, of another time."""

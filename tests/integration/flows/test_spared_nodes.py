@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from shiplap.disruption.progress import READY_S
+from shiplap.disruption.progress import READY_S, CommandState
 from shiplap.errors import ClusterUnreachable
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
@@ -100,6 +101,21 @@ def test_sparing_a_node_survives_the_death_of_the_function(point: int) -> None:
     assert stage.state.commands(stage.name) == ()
 
 
+def test_nodes_are_removed_only_once_all_of_them_are_closed() -> None:
+    """What opens one of them lets pods come to it: it is looked at again once it is closed."""
+    stage = empty(2)
+    stage.disrupt()
+    assert stage.tainted() == names(stage)
+    stage.server.patch("nodes", names(stage)[1], {"spec": {"taints": []}})
+    stage.clock.advance(60)
+    stage.disrupt()
+    assert {claim.state for claim in stage.claims()} == {ClaimState.DISRUPTING}
+    assert stage.tainted() == names(stage)
+    stage.clock.advance(60)
+    stage.disrupt()
+    assert {claim.state for claim in stage.claims()} == {ClaimState.DRAINING}
+
+
 def replacing(**settings: object) -> Disrupted:
     """An oversized node whose replacement is on its way."""
     stage = oversized(**settings)
@@ -121,6 +137,22 @@ def test_what_is_protected_while_its_replacement_comes_stays_and_the_replacement
     assert kinds(stage) == ["m6i.2xlarge"]
     assert stage.tainted() == evicted(stage) == []
     assert stage.state.commands(stage.name) == ()
+
+
+def test_a_command_that_takes_no_step_holds_up_no_other() -> None:
+    stage = empty(2)
+    stage.disrupt()
+    (command,) = stage.state.commands(stage.name)
+    other = structs.replace(command, name=f"{command.name}-later", version=0)
+    stage.state.commit(stage.name, stage.state.epoch(stage.name), (), (other,))
+    stage.clock.advance(60)
+    stage.faults.on("before", "cluster.pods_on", ClusterUnreachable("no answer"))
+    stage.disrupt()
+    assert stage.meter.counts["CommandStepsFailed"] == 1
+    assert {item.name: item.state for item in stage.state.commands(stage.name)} == {
+        command.name: CommandState.WAITING,
+        other.name: CommandState.REMOVING,
+    }
 
 
 def test_nothing_is_removed_while_its_pods_cannot_be_listed() -> None:

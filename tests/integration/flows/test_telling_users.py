@@ -23,6 +23,22 @@ def test_an_unschedulable_pod_is_told_the_nearest_miss_once() -> None:
     assert len(stage.server.list("events").items) == 1
 
 
+def test_an_event_names_its_pod_so_that_kubectl_describe_shows_it() -> None:
+    stage = Stage()
+    stage.add_pods(1, memory="1Ti", prefix="giant")
+    stage.schedule()
+    (event,) = stage.server.list("events").items
+    known = {name: event["involvedObject"].get(name) for name in ("kind", "apiVersion", "namespace", "name", "uid")}
+    assert known == {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "namespace": "default",
+        "name": "giant-000",
+        "uid": "uid-giant-000",
+    }
+    assert (event["type"], event["reportingComponent"]) == ("Warning", "shiplap")
+
+
 def test_where_too_many_wait_all_have_their_turn() -> None:
     stage = Stage()
     stage.add_pods(MOST_PODS + 20, memory="1Ti", prefix="giant")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shiplap.errors import AwsThrottled
 from shiplap.manifests.custom_resources import CapacityBuffer, PodTemplate
 from tests.integration.flows.stage import Stage, pool
 
@@ -18,7 +19,8 @@ def test_a_static_pool_is_kept_at_its_number_by_the_sweep() -> None:
     assert stage.sweep().launched == ()
 
 
-def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> None:
+def with_buffer() -> Stage:
+    """A stage with a CapacityBuffer of two pods."""
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
     template = msgspec.convert({"metadata": {"name": "small"}, "template": {"spec": spec}}, PodTemplate)
     buffer = msgspec.convert(
@@ -27,9 +29,26 @@ def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> No
     stage = Stage()
     manifests = msgspec.structs.replace(stage.settings.manifests, capacity_buffers=(buffer,), pod_templates=(template,))
     stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
-    assert len(stage.sweep().launched) == 1
+    return stage
+
+
+def test_a_capacity_buffer_is_launched_by_the_sweep_and_nominates_nobody() -> None:
+    stage = with_buffer()
+    report = stage.sweep()
+    assert len(report.launched) == 1
+    (state,) = report.buffers or ()
+    assert (state.replicas, state.existing, state.new, state.missing) == (2, 2, 0, 0)
     assert not any(claim.plan.pods for claim in stage.claims())
     assert stage.sweep().launched == ()
+
+
+def test_a_capacity_buffer_lacks_its_room_while_ec2_launches_nothing() -> None:
+    stage = with_buffer()
+    stage.faults.on("before", "compute.launch", AwsThrottled("slow down", code="RequestLimitExceeded"))
+    report = stage.sweep()
+    assert report.launched == ()
+    (state,) = report.buffers or ()
+    assert (state.existing, state.new) == (0, 2)
 
 
 def test_a_capacity_buffer_may_be_a_share_of_a_workload() -> None:

@@ -158,6 +158,15 @@ def test_tokens_fit_into_what_ec2_takes() -> None:
     long = fleet_requests.client_token("x" * 65)
     assert len(long) == 64
     assert long != fleet_requests.client_token("x" * 66)
+    assert long != "x" * 64 == fleet_requests.client_token("x" * 64)
+
+
+@pytest.mark.parametrize("length", [1, 32, 63, 64])
+def test_a_token_that_fits_reaches_ec2_whole(length: int) -> None:
+    """Cut short, the tokens of two launches could be the same, and the second would get the first one's instances."""
+    wanted = request()
+    whole = fleet_requests.parameters(wanted, fleet_requests.fleet_configs(wanted), "x" * (length - 1) + "y")
+    assert whole["ClientToken"] == "x" * (length - 1) + "y"
 
 
 def test_tags_of_instances_volumes_and_the_fleet() -> None:

@@ -30,6 +30,11 @@ HERE = {
     "metadata": {"name": "here", "labels": {ZONE: "z1"}},
     "status": {"allocatable": {"cpu": "500m", "memory": "1Gi", "pods": "3"}},
 }
+GOING = {
+    **HERE,
+    "metadata": {"name": "going"},
+    "spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+}
 CORDONED = {**HERE, "metadata": {"name": "closed"}, "spec": {"unschedulable": True}}
 
 
@@ -45,11 +50,12 @@ def named(pool: str, weight: int, **taint: str) -> dict[str, Any]:
 def files(tmp_path: Path) -> Path:
     gpu = named("gpu", 10, key="gpu", value="yes", effect="NoSchedule")
     (tmp_path / "pools.json").write_text(listed(POOL, gpu))
-    (tmp_path / "catalog.json").write_text(json.dumps(CATALOG))
+    # One large node for both pods is cheaper than two small ones.
+    (tmp_path / "catalog.json").write_text(json.dumps(CATALOG).replace("0.4", "0.15"))
     elsewhere = pod("elsewhere", "1", nodeSelector={ZONE: "z9"})
     gated = pod("gated", "1", schedulingGates=[{"name": "wait"}])
     running = pod("running", "100m", nodeName="here")
-    objects = [pod("one", "1"), pod("two", "1"), pod("huge", "8"), elsewhere, gated, running, HERE, CORDONED]
+    objects = [pod("one", "1"), pod("two", "1"), pod("huge", "8"), elsewhere, gated, running, HERE, CORDONED, GOING]
     (tmp_path / "state.json").write_text(listed(*objects))
     return tmp_path
 
@@ -76,7 +82,7 @@ def test_a_pod_with_a_place(files: Path, shiplap: Shiplap) -> None:
     why = account["home"]["account"]
     assert why["skipped"] == ["pool gpu: did not tolerate taint gpu=yes:NoSchedule"]
     assert why["types"] == "of 2 types 2 meet the requirements, 1 of them hold the pods (large)"
-    assert why["price"] == "large on-demand in z1 at $0.4000/h is the only offering"
+    assert why["price"] == "large on-demand in z1 at $0.1500/h is the only offering"
     assert why["cheaper"] == ["small at $0.1000/h: cpu short by 100m"]
     assert [(lane["lane"], lane["verdict"]) for lane in account["lanes"]] == [
         ("pool gpu", "taint"),
@@ -90,10 +96,11 @@ def test_a_pod_without_a_place_and_what_would_change_it(files: Path, shiplap: Sh
     assert account["nearest"] == {"instanceType": "large", "nodePool": "default", "resource": "cpu", "short": 100}
     best = account["changes"][0]
     assert best["changes"] == ["request 7900m cpu instead of 8"]
-    assert best["place"] == "large on-demand in z1 of pool default, $0.4000/h"
+    assert best["place"] == "large on-demand in z1 of pool default, $0.1500/h"
     assert {group["verdict"]: group["examples"] for group in account["nodes"]} == {
         "is cordoned": ["closed"],
         "short of cpu (cpu by 7600m)": ["here"],
+        "taint karpenter.sh/disrupted:NoSchedule is not tolerated": ["going"],
     }
 
 

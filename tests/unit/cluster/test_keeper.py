@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from shiplap.cluster.snapshot_keeper import REFRESH_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
-from shiplap.errors import ClusterUnreachable, StoreError
+from shiplap.cluster.snapshot_keeper import REFRESH_S, RELIST_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
+from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
@@ -70,6 +70,28 @@ def test_a_snapshot_is_written_at_once_and_then_at_most_every_so_often() -> None
     assert kept.lists() == 1
 
 
+def test_a_pod_that_goes_leaves_the_snapshot() -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+    keeper.round(1.0)
+    kept.server.delete("pods", "p1", grace_s=0)
+    kept.clock.advance(SAVE_S)
+    keeper.round(1.0)
+    assert (kept.names(), kept.lists()) == (["p0", "p2"], 1)
+
+
+def test_a_list_forgets_pods_that_went_unseen() -> None:
+    """The API server forgets changes after minutes; then only a list tells what is still there."""
+    kept = Kept()
+    keeper = kept.keeper()
+    keeper.round(1.0)
+    kept.server.delete("pods", "p1", grace_s=0)
+    kept.faults.on("before", "cluster.watch", ResourceVersionGone("too old"))
+    keeper.round(1.0)
+    keeper.round(1.0)
+    assert (kept.names(), kept.lists()) == (["p0", "p2"], 2)
+
+
 def test_while_nothing_changes_only_its_version_is_kept_fresh() -> None:
     kept = Kept()
     keeper = kept.keeper()
@@ -116,6 +138,16 @@ def test_a_successor_goes_on_without_a_list_and_its_predecessor_retires() -> Non
     assert first.retired.is_set()
     second.round(1.0)
     assert not second.retired.is_set()
+
+
+@pytest.mark.parametrize(("age_s", "lists"), [(RELIST_S - 2, 1), (RELIST_S - 1, 2)])
+def test_a_successor_lists_once_the_last_list_is_an_hour_old(age_s: float, lists: int) -> None:
+    """A keeper is made a second after the time has passed."""
+    kept = Kept()
+    kept.keeper().round(1.0)
+    kept.clock.advance(age_s)
+    kept.keeper().round(1.0)
+    assert kept.lists() == lists
 
 
 def test_a_snapshot_that_cannot_be_read_is_made_anew() -> None:

@@ -11,10 +11,13 @@ import pytest
 
 from shiplap.cluster.watcher import (
     KINDS,
+    ROOM_S,
     ChangeBatch,
     KindWatch,
     ListedObjects,
+    ManifestTracker,
     Tracker,
+    _Pace,
     change_batches,
     is_unschedulable,
     poll_once,
@@ -76,6 +79,59 @@ class TestIsUnschedulable:
 
     def test_pods_of_other_owners_do(self) -> None:
         assert self.of(metadata={"name": "p", "ownerReferences": [{"kind": "ReplicaSet"}]})
+
+
+def listed(kind: str, *objects: dict, typed: type = Pod) -> ListedObjects:
+    return ListedObjects(kind, tuple(msgspec.convert(item, typed) for item in objects))
+
+
+def with_uid(item: dict, uid: str = "u") -> dict:
+    return item | {"metadata": item["metadata"] | {"uid": uid}}
+
+
+class TestForgetting:
+    """An API server that is restored from a backup shows objects again, with the uids they had."""
+
+    def test_a_pod_that_a_list_lacks_is_forgotten(self) -> None:
+        tracker = Tracker()
+        for seen, names in (((with_uid(pod()),), ["p"]), ((), []), ((with_uid(pod()),), ["p"])):
+            tracker.see(listed("pods", *seen))
+            assert shown(tracker.take()) == (names, [], [])
+
+    def test_a_node_that_a_list_lacks_is_forgotten(self) -> None:
+        tracker = Tracker()
+        there = (with_uid(node("n", ready=True)),)
+        for seen, names in (((), []), (there, ["n"]), (there, []), ((), []), (there, ["n"])):
+            tracker.see(listed("nodes", *seen, typed=Node))
+            assert shown(tracker.take()) == ([], names, names)
+
+    def test_a_node_that_is_deleted_is_forgotten(self) -> None:
+        tracker = Tracker()
+        tracker.see(listed("nodes", typed=Node))
+        there = msgspec.convert(with_uid(node("n", ready=True)), Node)
+        for kind, names in (("ADDED", ["n"]), ("DELETED", []), ("ADDED", ["n"])):
+            tracker.see(WatchEvent(kind, there, "1"))
+            assert shown(tracker.take()) == ([], names, names)
+
+
+def test_a_manifest_that_is_deleted_is_forgotten() -> None:
+    tracker = ManifestTracker()
+    item = msgspec.convert({"kind": "NodePool", "metadata": {"name": "p", "uid": "1"}}, CustomObject)
+    for gone, told in ((False, 1), (False, 0), (True, 1), (False, 1)):
+        tracker.see(item, gone=gone)
+        assert len(tracker.take()) == told
+
+
+def test_edits_come_sorted_and_those_of_one_name_by_uid() -> None:
+    """Buffers of two namespaces may have one name."""
+    tracker = ManifestTracker()
+    edited = [("b", "1"), ("a", "3"), ("a", "2")]
+    for name, uid in edited:
+        item = {"kind": "CapacityBuffer", "metadata": {"name": name, "uid": uid, "generation": 2}}
+        tracker.see(msgspec.convert(item, CustomObject), gone=False)
+    assert tracker.has_news
+    assert [item.metadata.uid for item in tracker.take()] == ["2", "3", "1"]
+    assert tracker.take() == ()
 
 
 class TestTracking:
@@ -283,11 +339,11 @@ class TestManifests:
         tracker.see(msgspec.structs.replace(edited("a"), type="DELETED"))
         assert self.names(tracker) == ["a", "new"]
 
-    def test_of_node_claims_and_nodes_only_a_deletion_is_told(self) -> None:
+    def test_of_node_claims_of_pools_and_nodes_only_a_deletion_is_told(self) -> None:
         tracker = Tracker(manifests=True)
         tracker.see(ListedObjects("nodeclaims", (msgspec.structs.replace(edited("listed").object, kind=""),)))
         for type_ in ("ADDED", "MODIFIED", "DELETED"):
-            tracker.see(self.claim("new", type_, labels={"seen": type_}))
+            tracker.see(self.claim("new", type_, labels={"seen": type_, "karpenter.sh/nodepool": "a"}))
         assert self.names(tracker) == []
         deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
         tracker.see(self.claim("leaving", "MODIFIED", **deleted))
@@ -299,6 +355,24 @@ class TestManifests:
         tracker.see(self.claim("leaving", "DELETED", **deleted))
         tracker.see(WatchEvent("DELETED", node, "10"))
         assert self.names(tracker) == []
+
+    def test_a_node_claim_that_a_user_writes_is_told_once(self) -> None:
+        tracker = Tracker(manifests=True)
+        tracker.see(ListedObjects("nodeclaims", (msgspec.structs.replace(edited("listed").object, kind=""),)))
+        for type_ in ("ADDED", "MODIFIED"):
+            tracker.see(self.claim("new", type_))
+            tracker.see(self.claim("listed", type_))
+            tracker.see(self.claim("ours", type_, labels={"shiplap.dev/install": "a"}))
+        assert self.names(tracker) == ["new"]
+        for type_ in ("MODIFIED", "DELETED"):
+            tracker.see(self.claim("new", type_, labels={"shiplap.dev/install": "a"}))
+        assert self.names(tracker) == []
+
+    def test_a_later_list_tells_of_node_claims_that_users_have_written_meanwhile(self) -> None:
+        tracker = Tracker(manifests=True)
+        tracker.see(ListedObjects("nodeclaims", ()))
+        tracker.see(ListedObjects("nodeclaims", (msgspec.structs.replace(edited("new").object, kind=""),)))
+        assert self.names(tracker) == ["new"]
 
     def claim(self, name: str, type_: str, **metadata: object) -> WatchEvent:
         event = edited(name, **metadata)
@@ -358,3 +432,56 @@ class TestManifests:
         server.create("pods", pod("second"))
         assert shown(next(running)) == (["second"], [], [])
         running.close()
+
+
+class TestRoomOfBuffers:
+    def left(self, name: str) -> WatchEvent:
+        """A pod that is no longer without a node."""
+        about = {"name": name, "uid": name, "namespace": "default"}
+        return WatchEvent("DELETED", msgspec.convert({"metadata": about}, Pod), "7")
+
+    def buffer(self, type_: str) -> WatchEvent:
+        item = {"kind": "CapacityBuffer", "metadata": {"name": "spare", "uid": "spare"}}
+        return WatchEvent(type_, msgspec.convert(item, CustomObject), "8")
+
+    def test_without_buffers_nobody_is_told(self) -> None:
+        tracker = Tracker(manifests=True)
+        tracker.see(self.left("a"))
+        assert not tracker.take().room_taken
+
+    def test_with_buffers_it_is_told_once(self) -> None:
+        tracker = Tracker(buffers=True)
+        tracker.see(self.left("a"))
+        assert tracker.take().room_taken
+        assert not tracker.take()
+
+    @pytest.mark.parametrize("listed", [True, False])
+    def test_buffers_among_the_manifests_count_until_they_are_deleted(self, listed: bool) -> None:
+        tracker = Tracker(manifests=True)
+        if listed:
+            tracker.see(ListedObjects("capacitybuffers", (self.buffer("ADDED").object,)))
+        else:
+            tracker.see(self.buffer("ADDED"))
+        tracker.see(self.left("a"))
+        assert tracker.take().room_taken
+        tracker.see(self.buffer("DELETED"))
+        tracker.see(self.left("b"))
+        assert not tracker.take().room_taken
+
+    def test_it_is_told_after_some_seconds_and_pods_at_once(self) -> None:
+        """Until then other pods may take more, and one decision answers for all."""
+        tracker = Tracker(buffers=True)
+        pace = _Pace(tracker, 1000.0, 0.02)
+        for now in (100.0, 102.0):
+            tracker.see(self.left(f"at-{now}"))
+            pace.note(now)
+        assert pace.due_at == 100.0 + ROOM_S
+        waiting = msgspec.convert(pod("waiting") | {"metadata": {"name": "waiting", "uid": "waiting"}}, Pod)
+        tracker.see(WatchEvent("ADDED", waiting, "9"))
+        pace.note(103.0)
+        assert pace.due_at == pytest.approx(103.02)
+        first = pace.take(103.02)
+        assert (len(first.pods), first.room_taken) == (1, False)
+        assert pace.due_at == 100.0 + ROOM_S
+        assert pace.take(100.0 + ROOM_S).room_taken
+        assert pace.due_at == 1000.0

@@ -103,6 +103,14 @@ def test_a_launch_without_an_outcome_does_not_keep_a_command_for_ever() -> None:
     assert next_step(PAIRED, known, 1000.0 + READY_S).to is CommandState.UNDONE
 
 
+@pytest.mark.parametrize(("new", "more"), [(S.INITIALIZED, S.REGISTERED), (S.REGISTERED, S.INITIALIZED)])
+def test_a_command_waits_for_all_of_its_replacements(new: S, more: S) -> None:
+    known = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=new, more=more)
+    assert next_step(PAIRED, known, 1001.0) == CommandStep(CommandState.WAITING)
+    ready = claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING, new=S.INITIALIZED, more=S.INITIALIZED)
+    assert next_step(PAIRED, ready, 1001.0).to is CommandState.REMOVING
+
+
 REMOVALS: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
     "died before draining": (
         claims(old_a=S.DISRUPTING, old_b=S.DRAINING),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.disruption.node_history import (
     FIRST_BACKOFF_S,
@@ -65,6 +67,14 @@ def test_drift_is_dated_once_and_forgotten_when_it_ends() -> None:
 
 def test_moved_pods_are_dated() -> None:
     assert [item.moved_in_at for item in with_moves((NodeHistory("a"), NodeHistory("b")), {"b"}, 9.0)] == [0.0, 9.0]
+
+
+@pytest.mark.parametrize(("hint", "moved"), [("test/7/disruption", True), ("test/pods/7", False), ("", False)])
+def test_pods_are_moved_onto_a_replacement(hint: str, moved: bool) -> None:
+    item = standing("a", made={"event_id": hint, "changed_at": 700.0})
+    first = look((), 900.0, node=item)
+    assert first.moved_in_at == (700.0 if moved else 0.0)
+    assert look((first,), 990.0, pod("p", node="a"), node=item).moved_in_at == first.moved_in_at
 
 
 def test_a_node_rests_twice_as_long_each_time_until_it_is_forgiven() -> None:

@@ -69,6 +69,15 @@ def test_critical_pods_leave_last() -> None:
     assert leaving([critical, pod("web")], 80) == ["web", "dns"]
 
 
+@pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
+def test_pods_of_both_critical_classes_leave_and_after_the_others(name: str) -> None:
+    critical, daemon = pod("critical", priorityClassName=name), pod("daemon", owned_by("DaemonSet"))
+    assert must_leave(critical, NOW)
+    assert leaving([critical, daemon], 20) == ["daemon"]
+    assert leaving([critical], 20) == ["critical"]
+    assert leaving([critical, pod("other", priorityClassName="mine")], 20) == ["other"]
+
+
 def test_a_pod_that_must_not_be_disrupted_leaves_only_at_the_last_moment() -> None:
     pods = [pod("a", {"annotations": {"karpenter.sh/do-not-disrupt": "true"}})]
     assert leaving(pods, 79) == []

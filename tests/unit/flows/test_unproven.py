@@ -103,6 +103,12 @@ def test_one_pod_of_a_proven_kind_frees_its_claim() -> None:
     assert [item.plan.unproven for item in found] == [(), (pod_kind(b),), ()]
 
 
+def test_pods_that_are_gone_by_now_say_nothing_of_their_claim() -> None:
+    here, gone = pod("here", "a"), pod("gone", "b")
+    found = mark_unproven([planned("x", here, gone), planned("y", gone)], ClusterView(pods=(here,)), set())
+    assert [item.plan.unproven for item in found] == [(pod_kind(here),), ()]
+
+
 def test_kinds_take_turns_and_those_that_had_nodes_come_last() -> None:
     claims = [claim(f"a-{number}", "a") for number in range(5)] + [claim("b", "b"), claim("free")]
     bound = UnprovenPodLimit(windows(3), tried={pod_kind(pod("any", "a")): 1})

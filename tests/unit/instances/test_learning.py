@@ -177,6 +177,37 @@ def test_larger_witnesses_never_raise_a_small_type_above_the_formula() -> None:
     assert inferred("m5.large", witness("m5.24xlarge", 0.50), formula=7 * GIB) == 4 * GIB
 
 
+def test_one_witness_that_is_no_larger_is_enough_to_rise_above_the_formula() -> None:
+    """The missing share shrinks as machines grow: only of a smaller or equal one it is no less than of the type."""
+    larger, smaller = witness("m5.24xlarge", 0.98), witness("m5.large", 0.97)
+    assert inferred("m5.xlarge", larger, smaller, formula=14 * GIB) == 16 * GIB * int(8 * GIB * 0.97) // (8 * GIB)
+    assert inferred("m5.xlarge", larger, formula=14 * GIB) == 14 * GIB
+    assert inferred("m5.large", larger, witness("r5.large", 0.5), formula=7 * GIB) == 7 * GIB
+
+
+def test_a_witness_of_the_same_size_is_no_larger() -> None:
+    alike = LearnedCapacityIndex([witness("m5.large", 0.97)], NOMINAL)
+    found = alike.inferred_memory("ami-amd", "c6i.xlarge", NOMINAL["m5.large"], 7 * GIB)
+    assert found == int(8 * GIB * 0.97)
+
+
+def test_of_several_reports_on_the_same_type_the_smallest_counts() -> None:
+    reports = [witness("m5.large", 0.95, kubelet="a"), witness("m5.large", 0.93, kubelet="b")]
+    assert inferred("m5.large", *reports) == int(8 * GIB * 0.93)
+    assert inferred("m5.large", *reversed(reports)) == int(8 * GIB * 0.93)
+
+
+def test_extended_resources_are_learned_as_others_are() -> None:
+    gpu = "nvidia.com/gpu"
+    learned = with_observation(None, seen("m5.large", 7700 * MIB, node="a", at=1, **{gpu: 4}))
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="b", at=2, **{gpu: 0}))
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="c", at=3, **{gpu: 3}))
+    assert smallest_capacity(learned)[gpu] == 3
+    assert learned.minimum_capacity[gpu] == (Minimum(3, 0),)
+    assert shortfall({gpu: 4}, {gpu: 3}) == {gpu: 1}
+    assert shortfall({gpu: 4}, {gpu: 0}) == shortfall({gpu: 4}, {}) == {}
+
+
 def test_the_worst_overhead_is_what_exceeds_the_fixed_part() -> None:
     assert LearnedCapacityIndex([], NOMINAL).worst_overhead_ratio("ami-amd") == 0.0
     tiny = LearnedCapacityIndex([known(seen("t3.nano", 400 * MIB))], NOMINAL)

@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.instances.catalog.resolved_nodeclass import Ami, NodeClassProblem, SecurityGroup, Subnet
+from shiplap.instances.catalog.resolved_nodeclass import (
+    Ami,
+    CapacityReservation,
+    NodeClassProblem,
+    SecurityGroup,
+    Subnet,
+)
 from shiplap.instances.readiness.nodeclass_status import (
     AMIS,
     ClusterStatus,
@@ -38,6 +44,12 @@ BUFFER: dict[str, Any] = {
     "metadata": {"name": "warm", "namespace": "shop"},
     "spec": {"podTemplateRef": {"name": "small"}, "replicas": 2},
 }
+RESERVATIONS = (
+    CapacityReservation("cr-0a", "m5.large", "eu-west-1a", "123456789012"),
+    CapacityReservation(
+        "cr-0b", "p5.48xlarge", "eu-west-1a", "123456789012", "targeted", "capacity-block", ends_at=NOW + 60
+    ),
+)
 EVERYTHING = (NODE_POOL, EC2_NODE_CLASS, NODE_OVERLAY, BUFFER)
 
 
@@ -80,6 +92,7 @@ class Cluster:
                 subnets=(Subnet("subnet-0a", "eu-west-1a", "euw1-az1", 200),),
                 security_groups=(SecurityGroup("sg-0123abcd", "nodes"),),
                 amis=(Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),),
+                capacity_reservations=RESERVATIONS,
                 instance_profile="shiplap-profile",
             )
             for item in self.live.manifests.node_classes
@@ -119,6 +132,12 @@ class TestByUpstreamsSchema:
         assert violations(schema, copy.deepcopy(update.status)) == set()
         known = set(schema["properties"])
         assert set(update.status) <= known
+
+    @pytest.mark.parametrize("kind", ["NodePool", "EC2NodeClass", "NodeOverlay"])
+    def test_every_field_is_written(self, kind: str) -> None:
+        """A field that a new release of upstream adds shows here; TestCapacityBuffer has those of a buffer."""
+        update = next(each for each in Cluster(*EVERYTHING).updates() if each.kind == kind)
+        assert set(update.status) == set(status_schema_of(kind)["properties"])
 
     def test_of_what_is_refused_too(self) -> None:
         cluster = Cluster(
@@ -191,6 +210,8 @@ class TestNodeClass:
         arch = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
         assert status["amis"] == [{"id": "ami-0a", "name": "al2023", "requirements": [arch]}]
         assert status["instanceProfile"] == "shiplap-profile"
+        known = [(each["id"], each["state"], each.get("endTime")) for each in status["capacityReservations"]]
+        assert known == [("cr-0a", "active", None), ("cr-0b", "expiring", "2027-01-15T08:01:00Z")]
         assert uninspected(cluster.live, cluster.status) == ()
 
     def test_edited_since_it_was_inspected(self) -> None:
@@ -261,6 +282,7 @@ class TestCapacityBuffer:
             {"name": "small"},
             3,
         )
+        assert set(status) == set(status_schema_of("CapacityBuffer")["properties"])
         assert status["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
 
     @pytest.mark.parametrize(

@@ -110,18 +110,21 @@ def test_pod_level_limits_count_for_what_no_container_asks_for() -> None:
 
 def test_a_resize_under_way_counts_the_larger_of_wanted_and_held() -> None:
     spec = {"containers": [container({"cpu": "1", "memory": "1Gi"})]}
-    held = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2", "memory": "512Mi"}}]}
+    allocated = {"allocatedResources": {"cpu": "2", "memory": "512Mi"}}
+    held = {"containerStatuses": [{"name": "c", **allocated, "resources": {"requests": {"cpu": "1"}}}]}
     assert requests_of(spec, held) == {"cpu": 2000, "memory": GI, "pods": 1}
+    assert requests_of(spec, {"containerStatuses": [{"name": "c", **allocated}]})["cpu"] == 1000, "as kube-scheduler"
     running = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
     assert requests_of(spec, running) == {"cpu": 3000, "memory": GI, "pods": 1}
     assert (
-        requests_of(spec, {"containerStatuses": [{"name": "other", "allocatedResources": {"cpu": "9"}}]})["cpu"] == 1000
+        requests_of(spec, {"containerStatuses": [{"name": "other", "resources": {"requests": {"cpu": "9"}}}]})["cpu"]
+        == 1000
     )
 
 
 def test_a_sidecar_can_be_resized_too() -> None:
     spec = {"containers": [container({"cpu": "1"})], "initContainers": [sidecar("1")]}
-    status = {"initContainerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]}
+    status = {"initContainerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {}}]}
     assert requests_of(spec, status)["cpu"] == 3000
 
 
@@ -135,6 +138,8 @@ def test_pod_level_resources_can_be_resized_too() -> None:
     spec = {"resources": {"requests": {"cpu": "1"}}, "containers": [container({"memory": "1Gi"})]}
     status = {"allocatedResources": {"cpu": "2", "memory": "4Gi"}, "resources": {"requests": {"cpu": "3"}}}
     assert requests_of(spec, status) == {"cpu": 3000, "memory": GI, "pods": 1}
+    del status["resources"]
+    assert requests_of(spec, status) == {"cpu": 1000, "memory": GI, "pods": 1}
 
 
 @pytest.mark.parametrize(("reason", "cpu"), [("Infeasible", 2000), ("Deferred", 8000)])

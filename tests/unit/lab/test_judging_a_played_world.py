@@ -8,7 +8,6 @@ from shiplap.disruption.progress import DisruptionCommand
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.catalog.type_catalog import Observation as Observed
 from shiplap.kubernetes.objects import Event, Node, ObjectReference, Pod
-from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap_lab.checks.expectations import unmet
@@ -67,9 +66,7 @@ def replaced(**changes: object) -> NodeClaim:
 def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), every_s: float = 1.0) -> dict[str, bool]:
     """What `shiplap dev` says after these observations."""
     prices = {"c7i-flex.large": 0.08, "m5.large": 0.1}
-    facts = ObservedFacts(
-        Play("test", Scenario("")), 0.0, lambda instance: prices[instance.instance_type], lambda _: {CPU: 2000}
-    )
+    facts = ObservedFacts(Play("test", Scenario("")), 0.0, lambda kind, *_: prices[kind], {})
     for number, observation in enumerate(seen):
         facts.see(observation, 20.0 + number * every_s)
     facts.checker.must_rest(seen[-1].pending(may_wait))

@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import Instance
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_report import DevReport
 from shiplap_lab.dev.player import play_observed
@@ -63,17 +61,21 @@ class ToyStage:
     def disrupt(self, cluster: str) -> None:
         self.disrupted.append(self.time)
 
-    def price(self, instance: Instance) -> float:
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         return 0.0
 
-    def capacity(self, claim: NodeClaim) -> dict[str, int]:
+    def machine_types(self) -> dict[str, dict[str, Any]]:
         return {}
 
     def observe(self) -> RegionObservation:
         pods = []
         for since, item in self.applied:
             bound = not self.out and self.time >= since + self.delay_s
-            pods.append(msgspec.convert({**item, "spec": {**item["spec"], "nodeName": "n" if bound else ""}}, Pod))
+            stored = {
+                "metadata": {"uid": item["metadata"]["name"], **item["metadata"]},
+                "spec": {**item["spec"], "nodeName": "n" if bound else ""},
+            }
+            pods.append(msgspec.convert({**item, **stored}, Pod))
         return RegionObservation((ClusterObservation("c", tuple(pods)),))
 
 

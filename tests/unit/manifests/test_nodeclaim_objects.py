@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Node, Taint
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.live.nodeclaim_objects import (
     FINALIZER,
+    GIVEN_BACK,
     INSTALL_LABEL,
     SHOWN,
+    TERMINATION_TIMESTAMP,
+    ClaimDisruption,
     ClaimObjectChanges,
     Deletion,
     claim_object_changes,
@@ -21,10 +26,13 @@ from shiplap.manifests.live.nodeclaim_objects import (
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.crds.schema_judge import object_violations, violations
 from tests.crds.schemas import status_schema_of
+from tests.go_modules import KARPENTER_CORE, folder_of
 from tests.node_claims import node_claim
 from tests.unit.manifests.manifest_samples import NODE_POOL
 
 NOW = 1_800_000_000.0
+UNTOUCHED = ClaimDisruption()
+IN_SERVICE = ["ConsistentStateFound", "Initialized", "Launched", "Ready", "Registered"]
 POOL = msgspec.convert({**NODE_POOL, "metadata": {"name": "default", "uid": "uid-pool"}}, NodePool)
 
 
@@ -65,14 +73,21 @@ def node(*, guarded: bool = False) -> Node:
 
 
 def changes(
-    *claims: NodeClaim, objects: tuple[Any, ...] = (), now: float = NOW, guarded: bool = False
+    *claims: NodeClaim,
+    objects: tuple[Any, ...] = (),
+    now: float = NOW,
+    guarded: bool = False,
+    disruption: ClaimDisruption | None = UNTOUCHED,
+    pool: NodePool = POOL,
 ) -> ClaimObjectChanges:
-    return claim_object_changes(claims, objects, [POOL], [node(guarded=guarded)], "one", now)
+    """`disruption` is what is known of every claim, None if the memory cannot be read."""
+    known = None if disruption is None else {claim.name: disruption for claim in claims}
+    return claim_object_changes(claims, objects, [pool], [node(guarded=guarded)], "one", now, known)
 
 
-def created(*claims: NodeClaim) -> dict[str, Any]:
+def created(*claims: NodeClaim, **known: Any) -> dict[str, Any]:
     """The only object that is made, as an API server has it then."""
-    (body,) = changes(*claims).created
+    (body,) = changes(*claims, **known).created
     stored: dict[str, Any] = copy.deepcopy(dict(body))
     stored["metadata"] |= {"uid": "uid-claim", "resourceVersion": "5"}
     return stored
@@ -84,6 +99,42 @@ def test_upstreams_schema_accepts_it(state: ClaimState) -> None:
     assert object_violations("NodeClaim", body) == set()
     assert violations(status_schema_of("NodeClaim"), copy.deepcopy(body["status"])) == set()
     assert set(body["status"]) <= set(status_schema_of("NodeClaim")["properties"])
+
+
+def test_every_field_of_upstreams_status_is_written() -> None:
+    """A field that a new release of upstream adds shows here."""
+    known = ClaimDisruption(last_pod_event_at=NOW - 60)
+    assert set(created(claim(), disruption=known)["status"]) == set(status_schema_of("NodeClaim")["properties"])
+
+
+CONDITIONS = {
+    "Launched": "with the claim's states",
+    "Registered": "with the claim's states",
+    "Initialized": "with the claim's states",
+    "Ready": "as Initialized",
+    "ConsistentStateFound": "False if the node is smaller than planned",
+    "Drifted": "while disruption judges the node drifted",
+    "Consolidatable": "once consolidateAfter has passed",
+    "DisruptionReason": "while a command removes the node, and while it is drained because of one",
+    "Drained": "Unknown while the node is drained; then its claim is Terminating at once",
+    "InstanceTerminating": "while the claim is Terminating",
+}
+NEVER_WRITTEN = {
+    "VolumesDetached": "a drain waits for pods and volumes alike; no state of a claim tells them apart",
+    "Rebooting": "no node is rebooted",
+}
+
+
+def test_every_condition_of_upstream_is_written_or_has_a_reason_why_not() -> None:
+    """A condition that a new release of upstream adds shows here."""
+    folder = folder_of(KARPENTER_CORE)
+    source = (folder / "pkg" / "apis" / "v1" / "nodeclaim_status.go").read_text()
+    upstream = set(re.findall(r'ConditionType\w+\s+= "(\w+)"', source))
+    assert upstream <= CONDITIONS.keys() | NEVER_WRITTEN.keys()
+    known = ClaimDisruption("Drifted", is_drifted=True, quiet_since=0.0)
+    pool = consolidating("0s")
+    shown = {type_ for state in SHOWN for type_ in conditions(created(claim(state), disruption=known, pool=pool))}
+    assert shown == CONDITIONS.keys()
 
 
 def test_it_shows_what_was_bought_and_to_whom_it_belongs() -> None:
@@ -110,6 +161,10 @@ def test_it_shows_what_was_bought_and_to_whom_it_belongs() -> None:
     assert status["capacity"]["memory"] == "8Gi"
 
 
+def consolidating(after: str) -> NodePool:
+    return replace(POOL, spec=replace(POOL.spec, disruption=replace(POOL.spec.disruption, consolidate_after=after)))
+
+
 def conditions(body: Any) -> dict[str, str]:
     return {each["type"]: each["status"] for each in body["status"]["conditions"]}
 
@@ -119,14 +174,81 @@ def conditions(body: Any) -> dict[str, str]:
     [
         (ClaimState.LAUNCHED, ["Launched"]),
         (ClaimState.REGISTERED, ["Launched", "Registered"]),
-        (ClaimState.INITIALIZED, ["Initialized", "Launched", "Ready", "Registered"]),
-        (ClaimState.DRAINING, ["Initialized", "Launched", "Ready", "Registered"]),
+        (ClaimState.INITIALIZED, IN_SERVICE),
+        (ClaimState.DRAINING, IN_SERVICE),
+        (ClaimState.TERMINATING, sorted([*IN_SERVICE, "InstanceTerminating"])),
     ],
 )
 def test_conditions_follow_the_state(state: ClaimState, holds: list[str]) -> None:
     found = conditions(created(claim(state)))
     assert sorted(type_ for type_, status in found.items() if status == "True") == holds
-    assert set(found) == {"Launched", "Registered", "Initialized", "Ready"}
+    assert {"Launched", "Registered", "Initialized", "Ready"} <= set(found)
+    assert found.get("Drained") == ("Unknown" if state is ClaimState.DRAINING else None)
+
+
+def test_a_node_smaller_than_planned_is_not_consistent() -> None:
+    assert conditions(created(claim(missed=True)))["ConsistentStateFound"] == "False"
+
+
+def test_a_drifted_claim_says_so_as_long_as_it_is_drifted() -> None:
+    body = created(claim(), disruption=ClaimDisruption(is_drifted=True))
+    assert conditions(body)["Drifted"] == "True"
+    ((_, status),) = changes(claim(), objects=(body,)).statuses
+    assert "Drifted" not in conditions({"status": status})
+
+
+def test_a_claim_is_consolidatable_once_consolidate_after_has_passed() -> None:
+    pool = consolidating("30s")
+    quiet = ClaimDisruption(quiet_since=NOW - 29)
+    assert "Consolidatable" not in conditions(created(claim(), disruption=quiet, pool=pool))
+    assert conditions(created(claim(), disruption=quiet, pool=pool, now=NOW + 1))["Consolidatable"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "quiet_since"),
+    [
+        ("Never", ClaimState.INITIALIZED, 0.0),
+        ("0s", ClaimState.INITIALIZED, None),
+        ("0s", ClaimState.REGISTERED, 0.0),
+        ("0s", ClaimState.DRAINING, 0.0),
+    ],
+)
+def test_what_disruption_leaves_alone_is_not_consolidatable(
+    after: str, state: ClaimState, quiet_since: float | None
+) -> None:
+    known = ClaimDisruption(quiet_since=quiet_since)
+    found = conditions(created(claim(state), disruption=known, pool=consolidating(after)))
+    assert "Consolidatable" not in found
+
+
+def test_nodes_of_a_static_pool_are_not_consolidatable() -> None:
+    pool = replace(consolidating("0s"), spec=replace(consolidating("0s").spec, replicas=2))
+    assert "Consolidatable" not in conditions(created(claim(), disruption=ClaimDisruption(quiet_since=0.0), pool=pool))
+
+
+def test_the_reason_of_a_command_is_that_of_the_condition() -> None:
+    body = created(claim(ClaimState.DISRUPTING), disruption=ClaimDisruption("Underutilized"))
+    (found,) = (item for item in body["status"]["conditions"] if item["type"] == "DisruptionReason")
+    assert (found["status"], found["reason"]) == ("True", "Underutilized")
+    ((_, status),) = changes(claim(), objects=(body,)).statuses
+    assert "DisruptionReason" not in conditions({"status": status})
+
+
+def test_without_the_memory_of_disruption_its_conditions_stay() -> None:
+    known = ClaimDisruption(is_drifted=True, last_pod_event_at=NOW - 60, quiet_since=NOW - 60)
+    body = created(claim(), disruption=known, pool=consolidating("30s"))
+    assert body["status"]["lastPodEventTime"] == "2027-01-15T07:59:00Z"
+    assert changes(claim(), objects=(body,), guarded=True, disruption=None) == ClaimObjectChanges()
+
+
+def test_annotations_follow_renewed_hashes_and_the_deadline_of_a_drain() -> None:
+    body = created(claim())
+    renewed = claim(ClaimState.DRAINING, annotations={"karpenter.sh/nodepool-hash": "18"}, deadline_at=NOW + 90)
+    ((item, annotations),) = changes(renewed, objects=(body,)).annotated
+    assert item is body
+    assert annotations == {"karpenter.sh/nodepool-hash": "18", TERMINATION_TIMESTAMP: "2027-01-15T08:01:30Z"}
+    body["metadata"]["annotations"] |= annotations
+    assert changes(renewed, objects=(body,)).annotated == ()
 
 
 @pytest.mark.parametrize("state", sorted(set(ClaimState) - SHOWN))
@@ -155,7 +277,7 @@ def test_an_edited_status_is_written_again() -> None:
 
 
 def test_objects_of_others_are_left_alone() -> None:
-    karpenters = created(claim())
+    karpenters = created(claim(instance_id="i-0def"))
     del karpenters["metadata"]["labels"][INSTALL_LABEL]
     of_another_install = created(claim(name="default-2"))
     of_another_install["metadata"]["labels"][INSTALL_LABEL] = "two"
@@ -163,6 +285,29 @@ def test_objects_of_others_are_left_alone() -> None:
     objects = (karpenters, of_another_install, unlabelled)
     assert changes(claim(), claim(name="default-2"), objects=objects) == ClaimObjectChanges()
     assert changes(objects=objects) == ClaimObjectChanges()
+
+
+def unlabelled(**annotations: str) -> dict[str, Any]:
+    body = created(claim())
+    del body["metadata"]["labels"][INSTALL_LABEL]
+    body["metadata"]["annotations"] = annotations
+    return body
+
+
+def test_an_object_of_nobody_that_names_the_claims_instance_gets_the_label() -> None:
+    body = unlabelled()
+    assert changes(claim(), objects=(body,)) == ClaimObjectChanges(taken_over=(body,))
+    body["metadata"]["annotations"] = None
+    assert changes(claim(), objects=(body,)).taken_over == (body,)
+
+
+def test_an_object_that_was_given_back_is_left_alone() -> None:
+    assert changes(claim(), objects=(unlabelled(**{GIVEN_BACK: "true"}),)) == ClaimObjectChanges()
+
+
+@pytest.mark.parametrize("status", [{}, None, {"providerID": None}, {"providerID": "aws:///eu-west-1a/i-0def"}])
+def test_an_object_that_names_another_instance_is_left_alone(status: Any) -> None:
+    assert changes(claim(), objects=({**unlabelled(), "status": status},)) == ClaimObjectChanges()
 
 
 def test_an_install_without_a_name_touches_nothing() -> None:

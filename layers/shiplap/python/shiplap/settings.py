@@ -17,6 +17,7 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
+from shiplap.manifests.standalone_claims import StandaloneClaim
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -51,7 +52,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     With `live_manifests` the manifests are those of the cluster's API server, `allowed` bounds what its EC2NodeClasses
     may name, and nothing is launched while `karpenter_lease` (namespace/name) is held. Flows then replace `manifests`
     by what they have read (`flows.live_settings`), `suspended` by why nothing is launched and no node disrupted for
-    now, and `unsettled_pools` by the names of NodePools that no node drifts by yet.
+    now, `unsettled_pools` by the names of NodePools that no node drifts by yet, `settles_at` by when that changes next
+    (epoch seconds, or 0), and `standalone_claims` by NodeClaims that users wrote and that nothing was launched for.
     `network` names the network group whose functions serve the cluster: they alone reach its API server.
     """
 
@@ -71,6 +73,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     karpenter_lease: str = KARPENTER_LEASE
     suspended: str = ""
     unsettled_pools: tuple[str, ...] = ()
+    settles_at: float = 0.0
+    standalone_claims: tuple[StandaloneClaim, ...] = ()
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
     prefix_delegation: str = "auto"

@@ -285,6 +285,14 @@ class KubernetesClient:
         """All NodeClaims, as JSON. Raises ObjectNotFound where the CRD is missing."""
         return self._objects(_NODE_CLAIMS)
 
+    def node_claim_object(self, name: str) -> RawObject | None:
+        """A NodeClaim, as JSON; None if there is none."""
+        path = f"{_NODE_CLAIMS}/{name}"
+        try:
+            return _one(_READ_RAW, self._transport.get(path), path)
+        except ObjectNotFound:
+            return None
+
     def create_node_claim(self, body: RawObject) -> None:
         """Create a NodeClaim with its status, which takes two requests. Raises ObjectConflict."""
         self._transport.send("POST", _NODE_CLAIMS, {key: value for key, value in body.items() if key != "status"})
@@ -304,9 +312,15 @@ class KubernetesClient:
         *,
         resource_version: str,
         labels: Mapping[str, str] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Replace finalizers of a Node or NodeClaim, merge labels. Raises ObjectNotFound, ObjectConflict."""
-        metadata = {"resourceVersion": resource_version, "finalizers": list(finalizers), "labels": dict(labels)}
+        """Replace finalizers of a Node or NodeClaim, merge the rest. Raises ObjectNotFound, ObjectConflict."""
+        metadata = {
+            "resourceVersion": resource_version,
+            "finalizers": list(finalizers),
+            "labels": dict(labels),
+            "annotations": dict(annotations),
+        }
         self._transport.send("PATCH", f"{_HELD_PATHS[kind]}/{name}", {"metadata": metadata}, MERGE_PATCH)
 
     def lease(self, namespace: str, name: str) -> Lease | None:
@@ -344,9 +358,10 @@ class KubernetesClient:
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
+        owner: RawObject | None = None,
     ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
-        body = registration_patch(labels, annotations, taints, resource_version)
+        body = registration_patch(labels, annotations, taints, resource_version, owner)
         path = f"{_NODES}/{name}"
         return _one(_READ_NODES, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 

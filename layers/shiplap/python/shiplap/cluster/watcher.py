@@ -17,6 +17,7 @@ import msgspec
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, CustomObject, Node, Pod
+from shiplap.manifests.live.nodeclaim_objects import INSTALL_LABEL
 from shiplap.ports import MANIFEST_KINDS, Clock, ClusterApi, Listed, WatchEvent
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ _WITHOUT_MANIFESTS_S = 30.0
 MANIFESTS_S = 1.0
 """Edits of manifests are told of at most so often, in seconds."""
 
+ROOM_S = 5.0
+"""How long after a pod has got a node that is told of, and no sooner after it was told of before, in seconds."""
+
 GATHER_S = 0.02
 """How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
@@ -46,17 +50,19 @@ GATHER_S = 0.02
 class ChangeBatch(msgspec.Struct, frozen=True):
     """Changes: pods that became unschedulable, nodes that appeared, nodes that became ready; sorted by name.
 
-    `manifests` are those that users have created, edited or deleted, and NodeClaims and Nodes that are being deleted.
+    `manifests` are those that users have created, edited or deleted, NodeClaims that users have created, and NodeClaims
+    and Nodes that are being deleted. `room_taken`: pods have got nodes, of whose room CapacityBuffers may keep some.
     """
 
     pods: tuple[Pod, ...] = ()
     joined: tuple[Node, ...] = ()
     ready: tuple[Node, ...] = ()
     manifests: tuple[CustomObject, ...] = ()
+    room_taken: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self.pods or self.joined or self.ready or self.manifests)
+        return bool(self.pods or self.joined or self.ready or self.manifests or self.room_taken)
 
 
 class ListedObjects(msgspec.Struct, frozen=True):
@@ -73,11 +79,14 @@ class Tracker:
     """Remembers what was reported, so that each pod and node is reported once per change that matters.
 
     Of the nodes there from the start only those are reported that were launched for a NodePool and are not initialised:
-    a watch that takes over from another must not report every node of the cluster.
+    a watch that takes over from another must not report every node of the cluster. `buffers`: there are CapacityBuffers
+    although no manifests are watched.
     """
 
-    def __init__(self, *, manifests: bool = False) -> None:
+    def __init__(self, *, manifests: bool = False, buffers: bool = False) -> None:
         self._with_manifests = manifests
+        self._with_buffers = buffers
+        self._room_taken = False
         self._unschedulable: set[str] = set()
         self._nodes: dict[str, bool] | None = None
         self._pods: dict[str, Pod] = {}
@@ -114,11 +123,18 @@ class Tracker:
         """Whether manifests have changed."""
         return self._manifests.has_news
 
-    def take(self, *, with_manifests: bool = True) -> ChangeBatch:
+    @property
+    def room_taken(self) -> bool:
+        """Whether room was taken that a CapacityBuffer may have kept."""
+        return self._room_taken
+
+    def take(self, *, with_manifests: bool = True, with_room: bool = True) -> ChangeBatch:
         """The changes since the last call."""
         manifests = self._manifests.take() if with_manifests else ()
-        batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready), manifests)
+        taken = with_room and self._room_taken
+        batch = ChangeBatch(_sorted(self._pods), _sorted(self._joined), _sorted(self._ready), manifests, taken)
         self._pods, self._joined, self._ready = {}, {}, {}
+        self._room_taken = self._room_taken and not with_room
         return batch
 
     def _list_pods(self, pods: Sequence[Pod | Node | CustomObject]) -> None:
@@ -138,6 +154,10 @@ class Tracker:
 
     def _see_pod(self, pod: Pod, *, gone: bool) -> None:
         uid = pod.metadata.uid
+        if gone and (
+            self._with_buffers or self._manifests.has_buffers
+        ):  # it has got a node: only pods without are seen
+            self._room_taken = True
         if gone or not is_unschedulable(pod):
             self._unschedulable.discard(uid)
             self._pods.pop(uid, None)
@@ -159,20 +179,21 @@ class Tracker:
         known[uid] = ready
 
 
-_NODE_CLAIM = "NodeClaim"
+_NODE_CLAIM, _BUFFER = "NodeClaim", "CapacityBuffer"
 _ONLY_DELETED = (_NODE_CLAIM, "Node")
 
 
 class ManifestTracker:
     """Which manifests their users have changed: what a controller writes into a status is no change.
 
-    Of NodeClaims and Nodes only a deletion is one.
+    Of Nodes only a deletion is one; of NodeClaims also a new one that a user wrote.
     """
 
     def __init__(self) -> None:
         self._listed: set[str] = set()
         self._known: dict[str, tuple[object, ...]] = {}
         self._changed: dict[str, CustomObject] = {}
+        self._buffers: set[str] = set()
 
     def see_list(self, seen: ListedObjects) -> None:
         """All of a kind. The first list changes nothing: whoever decides has read them by itself."""
@@ -182,13 +203,18 @@ class ManifestTracker:
         if seen.kind in self._listed:
             for item in objects:
                 self.see(item, gone=False)
+        if seen.kind == "capacitybuffers":
+            self._buffers = {item.metadata.uid for item in objects}
         self._listed.add(seen.kind)
         self._known |= {item.metadata.uid: _written(item) for item in objects}
 
     def see(self, item: CustomObject, *, gone: bool) -> None:
         """One object as it is now."""
         uid = item.metadata.uid
-        if item.kind in _ONLY_DELETED and (gone or not item.metadata.deletion_timestamp):
+        if item.kind == _BUFFER:
+            (self._buffers.discard if gone else self._buffers.add)(uid)
+        is_new = not gone and uid not in self._known and _asks_for_a_node(item)
+        if item.kind in _ONLY_DELETED and not is_new and (gone or not item.metadata.deletion_timestamp):
             return
         if gone:
             self._known.pop(uid, None)
@@ -199,6 +225,11 @@ class ManifestTracker:
         self._changed[uid] = item
 
     @property
+    def has_buffers(self) -> bool:
+        """Whether there are CapacityBuffers."""
+        return bool(self._buffers)
+
+    @property
     def has_news(self) -> bool:
         """Whether `take` would return anything."""
         return bool(self._changed)
@@ -207,6 +238,12 @@ class ManifestTracker:
         """What has changed since the last call, sorted by name."""
         changed, self._changed = self._changed, {}
         return tuple(sorted(changed.values(), key=lambda item: (item.kind, item.metadata.name, item.metadata.uid)))
+
+
+def _asks_for_a_node(item: CustomObject) -> bool:
+    """Whether a NodeClaim may be one that a user wrote: others have our label or that of a NodePool."""
+    marks = item.metadata.labels
+    return item.kind == _NODE_CLAIM and INSTALL_LABEL not in marks and labels.NODE_POOL not in marks
 
 
 def _written(item: CustomObject) -> tuple[object, ...]:
@@ -250,6 +287,40 @@ def poll_once(watches: Sequence[KindWatch], tracker: Tracker) -> ChangeBatch:
     return tracker.take()
 
 
+class _Pace:
+    """When changes are told, in epoch seconds: edits once in MANIFESTS_S, taken room after ROOM_S, all else at once."""
+
+    def __init__(self, tracker: Tracker, deadline_at: float, gather_s: float) -> None:
+        self._tracker, self._deadline_at, self._gather_s = tracker, deadline_at, gather_s
+        self._edits_told_at = 0.0
+        self._news_at = self._edits_at = self._room_at = deadline_at
+
+    @property
+    def due_at(self) -> float:
+        """When there is something to tell."""
+        return min(self._news_at, self._edits_at, self._room_at)
+
+    def note(self, now: float) -> None:
+        """The tracker has seen something."""
+        if self._tracker.has_news:
+            self._news_at = min(self._news_at, now + self._gather_s)
+        if self._tracker.has_manifests:
+            self._edits_at = min(self._edits_at, max(self._edits_told_at + MANIFESTS_S, now + self._gather_s))
+        if self._tracker.room_taken:
+            self._room_at = min(self._room_at, now + ROOM_S)
+
+    def take(self, now: float) -> ChangeBatch:
+        """What may be told now."""
+        edits, room = now >= self._edits_at, now >= self._room_at
+        batch = self._tracker.take(with_manifests=edits, with_room=room)
+        self._news_at = self._deadline_at
+        if edits:
+            self._edits_at, self._edits_told_at = self._deadline_at, now
+        if room:
+            self._room_at = self._deadline_at
+        return batch
+
+
 def change_batches(
     api: ClusterApi,
     *,
@@ -260,12 +331,14 @@ def change_batches(
     established: Callable[[], None] | None = None,
     retired: Event | None = None,
     manifests: bool = False,
+    buffers: bool = False,
 ) -> Iterator[ChangeBatch]:
     """Changes as they happen, until `deadline_at` (epoch seconds) or `retired`.
 
     Every change within `gather_s` seconds of a first change is part of its batch. With `manifests`, users' edits of
-    them are watched as well; they are told of at most once in MANIFESTS_S. Lost connections and throttling are borne
-    for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
+    them are watched as well; they are told of at most once in MANIFESTS_S. Where there are CapacityBuffers, among these
+    manifests or by `buffers`, pods that get nodes are told of, at most once in ROOM_S. Lost connections and throttling
+    are borne for minutes, denials for seconds, with pauses. `established` is called once it is known what was there at
     the start.
 
     Raises:
@@ -276,29 +349,21 @@ def change_batches(
     for kind in (*KINDS, *(MANIFEST_KINDS if manifests else ())):
         arguments = (KindWatch(api, kind), clock, deadline_at, pause, stop, queue)
         Thread(target=_read, args=arguments, name=f"watch-{kind}", daemon=True).start()
-    tracker = Tracker(manifests=manifests)
-    due_at = deadline_at
-    manifests_at = 0.0
+    tracker = Tracker(manifests=manifests, buffers=buffers)
+    pace = _Pace(tracker, deadline_at, gather_s)
     unseen = set(KINDS)
     try:
         while (now := clock.now()) < deadline_at and not (retired is not None and retired.is_set()):
-            if now >= due_at:
-                batch = tracker.take(with_manifests=now >= manifests_at)
-                manifests_at = now + MANIFESTS_S if batch.manifests else manifests_at
-                due_at = min(deadline_at, manifests_at) if tracker.has_manifests else deadline_at
-                if batch:  # empty when a pod was bound meanwhile
-                    yield batch
+            if now >= pace.due_at and (batch := pace.take(now)):  # empty when a pod was bound meanwhile
+                yield batch
             try:
-                seen = queue.get(timeout=max(0.001, min(1.0, due_at - now)))
+                seen = queue.get(timeout=max(0.001, min(1.0, pace.due_at - now)))
             except Empty:
                 continue
             if isinstance(seen, Exception):
                 raise seen
             tracker.see(seen)
-            if tracker.has_news and due_at == deadline_at:
-                due_at = min(deadline_at, clock.now() + gather_s)
-            if tracker.has_manifests:
-                due_at = min(due_at, max(manifests_at, clock.now() + gather_s))
+            pace.note(clock.now())
             if unseen and isinstance(seen, ListedObjects):
                 unseen.discard(seen.kind)
                 if not unseen and established is not None:

@@ -208,7 +208,7 @@ def _exclusion_reason(node: Node, claim: NodeClaim | None, pool: NodePool | None
         return "is part of a disruption command under way"
     if meta.deletion_timestamp or claim.state in LEAVING:
         return "is being deleted"
-    if meta.labels.get(labels.INITIALIZED) != "true":
+    if meta.labels.get(labels.INITIALIZED) != "true" or claim.state is not ClaimState.INITIALIZED:
         return "is not initialized"
     if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":
         return f"has the annotation {labels.DO_NOT_DISRUPT}=true"

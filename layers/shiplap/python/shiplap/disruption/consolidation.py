@@ -20,6 +20,7 @@ from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.disruption.current_prices import PoolMarket
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.move_costs import MoveCosts
 from shiplap.disruption.rescheduling import Relocation, Simulator
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
@@ -217,6 +218,9 @@ any case, and yet its room is of use to others."""
 _SELECTION_SHARE = 0.3
 """The part of the cost search's effort for choosing nodes; the rest is for their replacements."""
 
+_REFINEMENTS = 4
+"""How often sizes between the best prefix and its neighbours are tried."""
+
 _MOST_SEARCHED = 512
 """Prefixes of more nodes are compared by first fit alone: the search saves about the same part for all."""
 
@@ -235,16 +239,31 @@ class ConsolidationResult(msgspec.Struct, frozen=True, eq=False):
     refused: Mapping[str, str] = {}
 
 
+class _Attempt(msgspec.Struct, frozen=True, eq=False):
+    """What the removal of so many candidates gains, in USD per hour, and its proposals."""
+
+    gain: float = 0.0
+    size: int = 0
+    proposals: list[DisruptionProposal] = []
+
+
 class Consolidator:
     """One search. `totals` are by NodePool."""
 
     def __init__(
-        self, simulator: Simulator, market: PoolMarket, totals: Mapping[str, PoolTotals], settings: DisruptionSettings
+        self,
+        simulator: Simulator,
+        market: PoolMarket,
+        totals: Mapping[str, PoolTotals],
+        settings: DisruptionSettings,
+        costs: MoveCosts,
     ) -> None:
         self._simulator = simulator
         self._market = market
         self._totals = totals
         self._settings = settings
+        self._costs = costs
+        self._candidates: dict[str, Candidate] = {}
         self._eviction_costs: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
 
@@ -254,7 +273,10 @@ class Consolidator:
         Raises InvalidInput as `planner.plan`.
         """
         ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
-        self._eviction_costs = {candidate.name: candidate.cost - 1 for candidate in candidates}
+        self._candidates = {candidate.name: candidate for candidate in candidates}
+        self._eviction_costs = {
+            candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates
+        }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), refused)
@@ -271,17 +293,24 @@ class Consolidator:
     def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """The proposals of the prefix that gains most, of any size; `refused` takes up nodes that cannot go."""
         attempts = _attempts(ordered)
+        refinements = _REFINEMENTS if len(ordered) > SINGLES else 0
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
-        best: tuple[float, list[DisruptionProposal]] = (0.0, [])
+        effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if searched else 0.0
+        best = _Attempt()
         for candidates in attempts:
-            effort_s = (
-                self._settings.improve_s * _SELECTION_SHARE / searched if len(candidates) <= _MOST_SEARCHED else 0.0
-            )
-            proposals, _ = self._attempt(candidates, refused, improve_s=effort_s)
-            gain = sum(map(self._gain, proposals))
-            if gain > best[0] + 1e-9:
-                best = (gain, proposals)
-        return best[1]
+            best = max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
+        tried = {0, *map(len, attempts)}
+        for _ in range(refinements):
+            between = _between(best.size, tried)
+            tried.update(between)
+            for size in between:
+                best = max(best, self._evaluate(ordered[:size], refused, effort_s), key=_rounded_gain)
+        return best.proposals
+
+    def _evaluate(self, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float) -> _Attempt:
+        improve_s = effort_s if len(candidates) <= _MOST_SEARCHED else 0.0
+        proposals, _ = self._attempt(candidates, refused, improve_s=improve_s)
+        return _Attempt(sum(map(self._gain, proposals)), len(candidates), proposals)
 
     def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """Commands of bounded size for nodes that are worth removing, each on the room that those before it leave.
@@ -300,11 +329,13 @@ class Consolidator:
         return proposals
 
     def _gain(self, proposal: DisruptionProposal) -> float:
-        """The savings of a proposal minus the cost of evicting its pods, each by its eviction cost; USD per hour."""
+        """The savings of a proposal minus what its evictions and its overlap cost; USD per hour."""
         if self._reserved.issuperset(proposal.nodes):
             return _RESERVED_NODE_VALUE * len(proposal.nodes)
         eviction_cost = sum(self._eviction_costs[name] for name in proposal.nodes)
-        return proposal.savings_hourly - self._settings.least_saving_per_pod * eviction_cost
+        nodes = [self._candidates[name] for name in proposal.nodes]
+        overlap = self._costs.overlap(nodes, sum(claim.launch.price for claim in proposal.replacements))
+        return proposal.savings_hourly - eviction_cost - overlap
 
     def _attempt(
         self,
@@ -347,7 +378,7 @@ class Consolidator:
         if claims:
             claims = restrict_to_cheaper(claims, component.nodes, self._market, spot_to_spot=settings.spot_to_spot)
         savings = component.paid - sum(claim.launch.price for claim in claims)
-        least = 0.0 if all(map(_is_reserved, component.nodes)) else settings.least_saving_per_pod * component.moved
+        least = 0.0 if all(map(_is_reserved, component.nodes)) else self._costs.least_saving(component.nodes, claims)
         if not savings > least:
             raise NotWorthwhile(
                 f"would save ${savings:.4f} an hour, less than ${least:.4f} for moving {component.moved} pods"
@@ -441,6 +472,18 @@ def _batches(going: Sequence[Candidate]) -> list[list[Candidate]]:
     number = -(-len(by_place) // MOST_NODES)
     edges = [len(by_place) * place // number for place in range(number + 1)]
     return [by_place[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def _rounded_gain(attempt: _Attempt) -> float:
+    """Of attempts that gain the same the first is kept: sums of prices are not exact."""
+    return round(attempt.gain, 8)
+
+
+def _between(best: int, tried: Collection[int]) -> list[int]:
+    """Sizes half-way from the best one to the next that were tried, while a command of nodes lies between."""
+    below = max((size for size in tried if size < best), default=best)
+    above = min((size for size in tried if size > best), default=best)
+    return [(best + other) // 2 for other in (below, above) if abs(best - other) > MOST_NODES]
 
 
 def _attempts(ordered: Sequence[Candidate]) -> list[Sequence[Candidate]]:

@@ -26,6 +26,7 @@ from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals,
 from shiplap.disruption.current_prices import market_of
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import drift_reason, expected_node_of
+from shiplap.disruption.move_costs import MoveCosts, expected_lives_s
 from shiplap.disruption.node_history import backoff_until
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.kubernetes import labels
@@ -242,7 +243,9 @@ class _Decider:
         for pool in self.snapshot.scheduling.manifests.node_pools:
             allowed[pool.metadata.name] = self._budget_left(pool, Reason.UNDERUTILIZED)[0]
         totals = self._pool_totals()
-        result = Consolidator(self.simulator, self.market, totals, self.snapshot.settings).search(eligible, allowed)
+        settings = self.snapshot.settings
+        costs = MoveCosts(settings, expected_lives_s(self.snapshot.scheduling.claims, self.now), self.now)
+        result = Consolidator(self.simulator, self.market, totals, settings, costs).search(eligible, allowed)
         self.blocked |= result.refused
         taken = {node for proposal in result.proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)
@@ -266,7 +269,7 @@ class _Decider:
             candidate
             for candidate in candidates
             if candidate.claim.plan.tier > 0 and not candidate.empty and self.now - candidate.born_at >= after_s
-            if not unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s)
+            if not self._unconsolidatable(candidate)
             if not candidate.protected
             and not self._backing_off(candidate)
             and self._budget_left(candidate.pool, Reason.DRIFTED)[0] > 0
@@ -296,13 +299,16 @@ class _Decider:
 
     def _may_consolidate(self, candidate: Candidate) -> bool:
         """Whether the pool's policy lets a node be consolidated; if not, the reason is noted."""
-        reason = (
-            unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s) or candidate.protected
-        )
+        reason = self._unconsolidatable(candidate) or candidate.protected
         reason = reason or self._backing_off(candidate)
         if reason:
             self.blocked[candidate.name] = reason
         return not reason
+
+    def _unconsolidatable(self, candidate: Candidate) -> str:
+        if candidate.name in self.simulator.buffered:
+            return "keeps room for a CapacityBuffer"
+        return unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s)
 
     def _unsettled_nodes(self) -> frozenset[str]:
         """Nodes that must not take moved pods: they are not initialised, or their pods have just changed."""

@@ -17,26 +17,30 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     """What consolidation may disrupt, and how long it waits.
 
     `enabled` switches the whole of disruption off. `spot_to_spot` allows replacing spot nodes by cheaper spot nodes.
-    `least_saving_per_pod` (USD per hour) is what moving one pod has to save at least, `least_saving_share` the part of
-    what nodes cost that replacing them has to save: smaller savings are not worth the restarts, and the search could
-    find them without end. `settle_s` is how long pods stay where a command moved them. `improve_s` is the effort spent
-    on finding cheaper replacements. `climb_back_s` is how old a node of a fallback tier has to be before
-    it may go back to the preferred one.
-    `expire_protected` lets nodes expire in spite of protected pods, as Karpenter does.
+    `move_cost` (USD) is what moving one pod costs: a command has to save it within the expected remaining life of its
+    nodes. `least_saving_per_pod` (USD per hour) is its deprecated form, a saving per hour whatever the life; while it
+    is set, it counts alone. `least_saving_share` is the part of what nodes cost that replacing them has to save:
+    smaller savings are not worth the restarts, and the search could find them without end. `settle_s` is how long pods
+    stay where a command moved them. `improve_s` is the effort spent on finding cheaper replacements. `climb_back_s` is
+    how old a node of a fallback tier has to be before it may go back to the preferred one. `expire_protected` lets
+    nodes expire in spite of protected pods, as Karpenter does.
     """
 
     enabled: bool = True
     spot_to_spot: bool = True
-    least_saving_per_pod: float = 0.001
+    least_saving_per_pod: float | None = None
     least_saving_share: float = 0.1
     settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
     improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
     climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
     expire_protected: bool = False
+    move_cost: float = 0.025
 
     def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Invalid settings: the field as written, and the reason."""
-        if self.least_saving_per_pod < 0:
+        if self.move_cost < 0:
+            yield ("moveCost",), f"{self.move_cost:g} must not be negative"
+        if self.least_saving_per_pod is not None and self.least_saving_per_pod < 0:
             yield ("leastSavingPerPod",), f"{self.least_saving_per_pod:g} must not be negative"
         if not 0 <= self.least_saving_share < 1:
             yield ("leastSavingShare",), f"{self.least_saving_share:g} must be at least 0 and below 1"

@@ -139,7 +139,7 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
         now: epoch seconds.
     """
     name = candidate.pool.metadata.name
-    if _changed(candidate, POOL_HASH, POOL_HASH_VERSION, expected.pool_hashes):
+    if has_another_spec(candidate.claim.plan.annotations, expected.pool_hashes):
         return f"NodePoolDrifted: the template of NodePool {name} has changed since"
     marks = _labels_of(candidate)
     missed = [_unmet_requirement(tier.requirements, marks) for tier in expected.tiers]
@@ -151,7 +151,7 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
         gone = _type_not_offered(marks, name, market)
         if gone:
             return gone
-    if _changed(candidate, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, expected.class_hashes):
+    if _changed(candidate.claim.plan.annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, expected.class_hashes):
         return f"NodeClassDrift: EC2NodeClass {expected.catalog.node_class} has changed since"
     instance_type = market.type_of(name, marks.get(labels.INSTANCE_TYPE, ""))
     if (
@@ -164,9 +164,13 @@ def drift_reason(candidate: Candidate, market: PoolMarket, expected: ExpectedNod
     return _misplaced(candidate, expected.catalog)
 
 
-def _changed(candidate: Candidate, key: str, version: str, wanted: Hashes) -> bool:
-    """Whether the claim remembers a hash that should be another one; versions are never compared with each other."""
-    born_with = candidate.claim.plan.annotations
+def has_another_spec(born_with: Mapping[str, str], pool_hashes: Hashes) -> bool:
+    """Whether the spec of a claim's NodePool is another than the claim was planned by, by the claim's annotations."""
+    return _changed(born_with, POOL_HASH, POOL_HASH_VERSION, pool_hashes)
+
+
+def _changed(born_with: Mapping[str, str], key: str, version: str, wanted: Hashes) -> bool:
+    """Whether a claim remembers a hash that should be another one; versions are never compared with each other."""
     known, should = born_with.get(key, ""), wanted.get(born_with.get(version, ""), frozenset())
     return bool(known and should) and all(differ(known, item) for item in should)
 

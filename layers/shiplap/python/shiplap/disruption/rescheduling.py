@@ -42,7 +42,7 @@ class Simulator:
     """Answers for one snapshot.
 
     `nominated` are the nodes that pods which wait now will use, `surplus` those that static pools have too many of, the
-    first to be removed first.
+    first to be removed first. `buffered` are those with room that CapacityBuffers keep: it would be launched again.
     """
 
     def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
@@ -59,13 +59,13 @@ class Simulator:
         self.nominated = frozenset(place.name for place in first.existing_nodes if place.name in names) | frozenset(
             pod.status.nominated_node_name for pod in view.unbound
         )
-        # Without their node the room that CapacityBuffers keep would only be launched again.
-        self.nominated |= names.intersection(name for buffer in first.buffers for name in buffer.nodes)
+        self.buffered = names.intersection(name for buffer in first.buffers for name in buffer.nodes)
         self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
-        if gone or view.unbound:
-            view = replace(view, pods=tuple(_with_plan_applied(view.pods, homes, names, gone)))
+        kept = _kept_by_buffers(snapshot, first, names)
+        if gone or view.unbound or kept:
+            view = replace(view, pods=(*_with_plan_applied(view.pods, homes, names, gone), *kept))
         self._moving = view.of_pods(reschedulable_pods)
         coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
         joined = {claim.name for claim in paired.values()}
@@ -165,6 +165,15 @@ def _nothing_to_plan(snapshot: Snapshot, gone: Collection[str]) -> bool:
     if gone or manifests.capacity_buffers or any(pool.spec.replicas is not None for pool in manifests.node_pools):
         return False
     return not snapshot.view.unbound
+
+
+def _kept_by_buffers(snapshot: Snapshot, plan: Plan, names: Collection[str]) -> tuple[Pod, ...]:
+    """The virtual pods on Nodes: a pod that was moved into their room would have a node launched for them."""
+    if not plan.buffers:
+        return ()
+    from shiplap.scheduling.packing.buffers import pods_in_place  # noqa: PLC0415 - few installs have buffers
+
+    return tuple(pod for pod in pods_in_place(snapshot, plan.buffers) if pod.spec.node_name in names)
 
 
 def _with_plan_applied(

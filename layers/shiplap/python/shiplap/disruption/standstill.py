@@ -18,6 +18,7 @@ from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import YOUNG_S
+from shiplap.disruption.move_costs import steps_to_come
 from shiplap.disruption.node_history import backoff_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
@@ -93,6 +94,7 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     ages = {seconds_or_never(expire_after) or 0 for expire_after in expirations}
     yield from _node_moments(snapshot, ages | {YOUNG_S, snapshot.settings.climb_back_s})
     yield from _pod_moments(snapshot)
+    yield from steps_to_come(snapshot.scheduling.claims, now)
 
 
 def _budget_moments(pool: NodePool, now: float) -> Iterator[float]:

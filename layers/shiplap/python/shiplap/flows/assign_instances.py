@@ -156,7 +156,7 @@ def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: Instanc
         subnet=instance.subnet,
         security_groups=instance.security_groups,
     )
-    changes: ClaimChanges = {"instance": launched, "hourly": _price(instance, instance_type)}
+    changes: ClaimChanges = {"instance": launched, "hourly": _price(claim, instance, instance_type)}
     if instance_type is not None:
         ami, own_hash = instance.ami or instance_type.ami, instance_type.kubelet_hash
         changes["instance"] = msgspec.structs.replace(launched, ami=ami, kubelet_hash=own_hash)
@@ -192,10 +192,18 @@ def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str
     return {**settled, **bought, labels.CAPACITY_TYPE: instance.capacity_type}
 
 
-def _price(instance: Instance, instance_type: InstanceType | None) -> float:
-    """USD per hour of the offering the instance runs on; 0 when the catalogue does not know it any more."""
+def _price(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> float:
+    """USD per hour of the offering the instance runs on.
+
+    Where its EC2NodeClass does not select the zone any more, the highest price of its type in other zones, or else what
+    was planned.
+    """
     bought = offering_of(instance, instance_type)
-    return bought.price if bought is not None else 0.0
+    if bought is not None:
+        return bought.price
+    offerings = instance_type.offerings if instance_type is not None else ()
+    elsewhere = (item.price for item in offerings if item.capacity_type == instance.capacity_type)
+    return max(elsewhere, default=claim.hourly)
 
 
 def offering_of(instance: Instance, instance_type: InstanceType | None) -> Offering | None:

@@ -38,6 +38,11 @@ def disruption_due(cluster: str, network: str, now: float) -> BusEvent:
     return BusEvent(DISRUPTION_DUE, detail)
 
 
+def disruption_hint(cluster: str, epoch: int) -> str:
+    """The id of the hint that a command's replacements are planned for."""
+    return f"{cluster}/{epoch}/disruption"
+
+
 def inspection_due(cluster: str, now: float) -> BusEvent:
     """EC2NodeClasses are to be inspected now, rather than in a few minutes."""
     detail = {"cluster": cluster, "id": f"{cluster}/inspection/{now:.3f}", "time": rfc3339(now)}

@@ -21,6 +21,12 @@ GRACE_S = 120.0
 DRAIN = "drain"
 """The step of a timer for the next round of emptying a node."""
 
+DISRUPTION = "disruption"
+"""The step of a timer for the next look of `disrupt` at the cluster."""
+
+NO_CLAIM = "*"
+"""The claim of a timer that is about the whole cluster."""
+
 CORDON = "cordon"
 """The step of a timer for a node that takes no more pods."""
 
@@ -48,13 +54,20 @@ def pool_of(claim: NodeClaim, settings: ClusterSettings) -> NodePool | None:
     return next((pool for pool in pools if pool.metadata.name == claim.plan.node_pool), None)
 
 
+def grace_of(claim: NodeClaim, settings: ClusterSettings) -> str | None:
+    """The terminationGracePeriod of a claim, a duration: that of its NodeClaim object, else of its NodePool."""
+    if claim.plan.termination_grace_period or claim.is_standalone:
+        return claim.plan.termination_grace_period or None
+    pool = pool_of(claim, settings)
+    return pool.spec.template.spec.termination_grace_period if pool is not None else None
+
+
 def grace_ends_at(claim: NodeClaim, settings: ClusterSettings, now: float) -> float | None:
-    """When a node that begins to leave `now` has used up its pool's terminationGracePeriod; None without one.
+    """When a node that begins to leave `now` has used up its terminationGracePeriod; None without one.
 
     Both in epoch seconds.
     """
-    pool = pool_of(claim, settings)
-    grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+    grace = grace_of(claim, settings)
     return None if grace is None else now + seconds(grace)
 
 

@@ -30,6 +30,9 @@ _GIB = 2**30
 _MOST_VALUES = 100
 """Values of one metric that one document of the log holds; of more, evenly spaced ones stand for all."""
 
+NO_POOL = "none"
+"""The dimension `pool` of nodes whose NodeClaims users wrote: CloudWatch takes no empty one."""
+
 _WITHOUT_INSTANCE = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.FAILED, ClaimState.GONE})
 
 
@@ -50,7 +53,7 @@ def measure_nodes(cluster: str, claims: Iterable[NodeClaim], context: FlowContex
     if not running:
         return
     for (pool, tier), number in sorted(Counter((claim.plan.node_pool, claim.plan.tier) for claim in running).items()):
-        dimensions = {"cluster": cluster, "pool": pool, "tier": str(tier)}
+        dimensions = {"cluster": cluster, "pool": pool or NO_POOL, "tier": str(tier)}
         context.meter.count("Nodes", number, dimensions=dimensions)
     paid = sum(claim.hourly for claim in running)
     context.meter.count("HourlyCost", paid, "None", dimensions=of_cluster(cluster))

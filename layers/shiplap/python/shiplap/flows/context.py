@@ -21,6 +21,7 @@ from shiplap.ports import (
     HealthSource,
     JoinLog,
     ManifestStore,
+    MemoryStore,
     Meter,
     SnapshotStore,
     StateStore,
@@ -36,8 +37,8 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
     inspection of EC2NodeClasses found, `dry_runs` what EC2 said to launches that were tried out, `joins` how nodes
-    have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster; None where a
-    function may not ask.
+    have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster,
+    `memory` what disruption remembers; None where a function may not ask.
     """
 
     clock: Clock
@@ -57,6 +58,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     dry_runs: DryRunStore | None = None
     snapshots: SnapshotStore | None = None
     manifests: ManifestStore | None = None
+    memory: MemoryStore | None = None
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

@@ -218,6 +218,7 @@ class Install:
             "dry_runs": self._dry_runs,
             "snapshots": self._snapshots,
             "manifests": self._manifests,
+            "memory": lambda: self.memory,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)

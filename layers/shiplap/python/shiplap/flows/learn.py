@@ -26,6 +26,11 @@ def instance_of(provider_id: str) -> str:
     return last if provider_id.startswith("aws://") and last.startswith("i-") else ""
 
 
+def is_ready(node: Node) -> bool:
+    """Whether kubelet reports the node as Ready."""
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
 def has_reported(node: Node) -> bool:
     """Whether kubelet has written what the node has; some clouds create the Node before that."""
     return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))

@@ -69,6 +69,10 @@ class KnownManifests:
         self._checked[settings.name], self._objects[settings.name] = checked, objects
         return live_manifests(checked.values())
 
+    def objects(self, cluster: str) -> tuple[RawObject, ...]:
+        """The objects of a cluster as they were read last, statuses included."""
+        return self._objects.get(cluster, ())
+
     def note_buffers(self, cluster: str, buffers: tuple[BufferState, ...] | None) -> bool:
         """Keep what the last plan found of CapacityBuffers, None if it was not made. Returns whether it is new."""
         if buffers is None or buffers == self._buffers.get(cluster, ()):
@@ -155,7 +159,12 @@ def listed_settings(
         _LOG.warning(
             "%s %s is not used: %s", refused.kind, refused.name, refused.reasons[0], extra={"cluster": settings.name}
         )
-    current = replace(settings, manifests=live.manifests, unsettled_pools=aged.unsettled_pools(now))
+    current = replace(
+        settings,
+        manifests=live.manifests,
+        unsettled_pools=aged.unsettled_pools(now),
+        settles_at=aged.settles_at(now),
+    )
     return _suspended(current, reason, context) if reason else current
 
 

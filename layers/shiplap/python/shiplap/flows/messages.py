@@ -28,6 +28,9 @@ TURN_MISSED = "TurnMissed"
 MANIFESTS_CHANGED = "ManifestsChanged"
 """Why pods may get nodes now that could not before: somebody has edited a NodePool, say."""
 
+ROOM_TAKEN = "RoomTaken"
+"""Why nodes may be needed although no pod waits: pods have got nodes whose room CapacityBuffers keep."""
+
 MOST_PODS = 500
 """Pods named in one event: an entry of the bus may hold 256 KB, and the rest is found by looking."""
 

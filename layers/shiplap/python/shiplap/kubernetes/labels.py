@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shiplap.kubernetes.names import label_value_of
+
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
 OS = "kubernetes.io/os"
@@ -100,3 +102,8 @@ WELL_KNOWN = AWS_WELL_KNOWN | {
     WINDOWS_BUILD,
 }
 """Labels a pod may ask for although its NodePool does not mention them: the instance type has them."""
+
+
+def of_pool(node_pool: str) -> dict[str, str]:
+    """The label by which a Node says what its NodePool is; none where there is no NodePool."""
+    return {NODE_POOL: label_value_of(node_pool)} if node_pool else {}

@@ -13,8 +13,6 @@ from shiplap.kubernetes.quantity import PODS, add_resources, parse_amount, parse
 RESIZE_PENDING = "PodResizePending"
 """The condition of a pod whose resize the kubelet has not accepted; the reason is Deferred or Infeasible."""
 
-_NO_RESOURCES = ResourceRequirements()
-
 
 def pod_requests(pod: Pod) -> dict[str, int]:
     """The resources to set aside for a pod, in canonical units, `pods: 1` included and zero amounts left out.
@@ -76,31 +74,26 @@ def _pod_level(resources: ResourceRequirements, status: PodStatus, containers: M
     for resource, amount in parse_resources(resources.limits).items():
         if resource not in containers:
             wanted.setdefault(resource, amount)
-    if not status.allocated_resources and status.resources is None:
+    if status.resources is None:
         return wanted
-    actual = parse_resources((status.resources or _NO_RESOURCES).requests)
-    held = _larger((parse_resources(status.allocated_resources), actual))
+    held = _larger((parse_resources(status.allocated_resources), parse_resources(status.resources.requests)))
     counted = {resource: amount for resource, amount in held.items() if resource in wanted}
-    return wanted | counted if _is_final(status.resources, status) else _larger((wanted, counted))
+    return wanted | counted if is_resize_infeasible(status) else _larger((wanted, counted))
 
 
 def _held(container: Container, known: Mapping[str, ContainerStatus], pod: PodStatus) -> dict[str, int]:
     """A container's requests, or what its kubelet still holds for it if that is more."""
     wanted = _declared(container.resources)
     status = known.get(container.name)
-    if status is None:
+    # A kubelet that says nothing of the resources that are in force knows of no resize.
+    if status is None or status.resources is None:
         return wanted
-    requests, allocated, actual = container.resources.requests, status.allocated_resources, status.resources
+    requests, allocated, actual = container.resources.requests, status.allocated_resources, status.resources.requests
     # Equal text is the rule once a pod runs; only a resize makes a difference worth parsing.
-    if (not allocated or allocated == requests) and (actual is None or actual.requests == requests):
+    if (not allocated or allocated == requests) and actual == requests:
         return wanted
-    held = (parse_resources(allocated), parse_resources((actual or _NO_RESOURCES).requests))
-    return _larger(held if _is_final(actual, pod) else (wanted, *held))
-
-
-def _is_final(actual: ResourceRequirements | None, status: PodStatus) -> bool:
-    """Whether what the kubelet holds is known and will stay, because it cannot carry out the resize on this node."""
-    return actual is not None and is_resize_infeasible(status)
+    held = (parse_resources(allocated), parse_resources(actual))
+    return _larger(held if is_resize_infeasible(pod) else (wanted, *held))
 
 
 def is_resize_infeasible(status: PodStatus) -> bool:

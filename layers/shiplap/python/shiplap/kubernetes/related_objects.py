@@ -18,6 +18,7 @@ from shiplap.kubernetes.objects import (
     Node,
     NodeSelector,
     ObjectMeta,
+    ObjectReference,
     Pod,
     PodTemplateSpec,
     Volume,
@@ -130,11 +131,19 @@ DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.be
 """Annotations that make a StorageClass the default, the second an older spelling."""
 
 
+class VolumeResourceRequirements(ApiObject, frozen=True):
+    requests: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+
 class PersistentVolumeClaimSpec(ApiObject, frozen=True):
     """`storage_class_name` is None when the default class is wanted, and empty when none is."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
 
 
 class PersistentVolumeClaimStatus(ApiObject, frozen=True):
@@ -156,18 +165,31 @@ class VolumeNodeAffinity(ApiObject, frozen=True):
 
 
 class PersistentVolumeSpec(ApiObject, frozen=True):
-    """At most one source is set; sources that neither pin a volume to a node nor are attached are left out."""
+    """At most one source is set; sources that neither pin a volume to a node nor are attached are left out.
+
+    `claim_ref` names the claim that the volume is bound to, or kept for.
+    """
 
     csi: CSIVolumeSource | None = None
     aws_elastic_block_store: dict[str, Any] | None = None
     local: dict[str, Any] | None = None
     host_path: dict[str, Any] | None = None
     node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    claim_ref: ObjectReference | None = None
+    volume_mode: str = "Filesystem"
+
+
+class PersistentVolumeStatus(ApiObject, frozen=True):
+    phase: str = ""
 
 
 class PersistentVolume(ApiObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
 class TopologySelectorLabelRequirement(ApiObject, frozen=True):

@@ -36,9 +36,15 @@ def pods_on(node: str) -> str:
 
 
 def registration_patch(
-    labels: Mapping[str, str | None], annotations: Mapping[str, str], taints: Sequence[Taint], resource_version: str
+    labels: Mapping[str, str | None],
+    annotations: Mapping[str, str],
+    taints: Sequence[Taint],
+    resource_version: str,
+    owner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A JSON merge patch of a Node: labels and annotations are merged, taints replaced; a label of None goes.
+
+    `owner` becomes its only owner.
 
     The resourceVersion makes the API server refuse the patch when the node changed since it was read; without it, a
     taint added in between would be lost.
@@ -48,6 +54,7 @@ def registration_patch(
             "resourceVersion": resource_version,
             "labels": dict(labels),
             "annotations": dict(annotations),
+            **({"ownerReferences": [dict(owner)]} if owner is not None else {}),
         },
         "spec": {"taints": msgspec.to_builtins(tuple(taints))},
     }

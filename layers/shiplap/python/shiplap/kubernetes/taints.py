@@ -20,6 +20,11 @@ _EPHEMERAL = (
 )
 
 
+def is_closed(taints: Iterable[Taint]) -> bool:
+    """Whether a node with these taints is about to go."""
+    return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in taints)
+
+
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration matches one taint."""
     if toleration.effect and toleration.effect != taint.effect:

@@ -101,7 +101,9 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     unverified estimate, not only the careful bound, is needed for `requests` to fit. `allocatable` is what the plan
     counted on for the type that was launched (before launch: the smallest over the list). `unproven` are the kinds of
     its pods, if no node was known to have run any of them when it was planned (see `unproven`). `expire_after` and
-    `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count.
+    `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count. `object_name`
+    and `object_uid` are those of the NodeClaim object that asked for the node: a user wrote it, and there is no
+    NodePool.
     """
 
     node_pool: str
@@ -121,6 +123,8 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     allocatable: dict[str, int] = {}
     expire_after: str = ""
     termination_grace_period: str = ""
+    object_name: str = ""
+    object_uid: str = ""
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -197,6 +201,17 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def known_instance(self) -> LaunchedInstance:
         """Its instance, or one of empty fields while it has none."""
         return self.instance if self.instance is not None else _NO_INSTANCE
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether a user wrote its NodeClaim object. It belongs to no NodePool."""
+        return bool(self.plan.object_uid)
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it was planned for a disruption command: its cause is a hint as `claim_events.disruption_hint`."""
+        hint = self.cause.event_id
+        return hint.startswith(f"{self.cluster}/") and hint.endswith("/disruption")
 
     @property
     def newer(self) -> bool:

@@ -43,6 +43,8 @@ PROBE_UNMEASURED_TYPES = PREFIX + "probe-unmeasured-types"
 """On a NodePool: `on` allows one node of an unmeasured type for pods that fit only by the memory EC2 states."""
 DISRUPTION_TIME_ZONE = PREFIX + "disruption-time-zone"
 """On a NodePool: the IANA time zone that the schedules of its budgets are written in; UTC without."""
+MOVE_COST = PREFIX + "move-cost"
+"""On a NodePool: what moving one pod of its nodes costs, USD; `disruption.moveCost` of the cluster without."""
 MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
 """On a NodePool: the share of its nodes' vCPUs that must not be spot, such as 30%."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
@@ -74,6 +76,10 @@ def _price(value: str) -> str | None:
     return None if _DECIMAL.fullmatch(value) else f"{value!r} is not a price in USD per hour, such as 1.25"
 
 
+def _cost(value: str) -> str | None:
+    return None if _DECIMAL.fullmatch(value) else f"{value!r} is not an amount of USD, such as 0.05"
+
+
 def _time_zone(value: str) -> str | None:
     try:
         zone_named(value)
@@ -99,6 +105,7 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     MIN_ON_DEMAND_VCPUS: _percentage,
     DISRUPTION_TIME_ZONE: _time_zone,
     PROBE_UNMEASURED_TYPES: _switch,
+    MOVE_COST: _cost,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {

@@ -134,6 +134,10 @@ class ClusterApi(Protocol):
         """All NodeClaims. Raises ObjectNotFound where their CRD is missing."""
         ...
 
+    def node_claim_object(self, name: str) -> RawObject | None:
+        """A NodeClaim; None if there is none of this name, or no CRD."""
+        ...
+
     def create_node_claim(self, body: RawObject) -> None:
         """Create a NodeClaim, then write the status that it is given with.
 
@@ -153,8 +157,9 @@ class ClusterApi(Protocol):
         *,
         resource_version: str,
         labels: Mapping[str, str] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Replace the finalizers of a Node or NodeClaim and merge labels.
+        """Replace the finalizers of a Node or NodeClaim; merge labels and annotations.
 
         Raises ObjectNotFound, and ObjectConflict when it has changed since `resource_version`.
         """
@@ -172,8 +177,9 @@ class ClusterApi(Protocol):
         annotations: Mapping[str, str],
         taints: Sequence[Taint],
         resource_version: str,
+        owner: RawObject | None = None,
     ) -> Node:
-        """Merge labels (None removes one) and annotations and replace the taints; returns the new node.
+        """Merge labels (None removes one) and annotations, replace the taints, set the only owner; the new node.
 
         Raises ObjectConflict if the node changed.
         """

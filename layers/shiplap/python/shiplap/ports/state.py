@@ -282,8 +282,9 @@ class StateStore(Protocol):
         ...
 
     def adopt(self, claim: NodeClaim) -> bool:
-        """Write a claim in any state if its name is free; returns whether it was written.
+        """Write a claim in any state if its name is free, or a Failed claim's; returns whether it was written.
 
+        After the table was restored, a claim may have failed of which EC2 has launched the instance after all.
         The epoch stays: the node is in service, and decisions see it with or without a claim.
         """
         ...

@@ -14,7 +14,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Toleration,
+)
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.standalone_claims import StandaloneClaim
+from shiplap.manifests.template_hash import POOL_HASH, POOL_HASH_VERSION
 from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import (
@@ -43,8 +57,67 @@ def plan(snapshot: Snapshot) -> Plan:
     """
     with _without_garbage_collector():
         decided = write(snapshot, *solve(snapshot))
+        if snapshot.standalone_claims:
+            decided = _with_standalone_claims(decided, snapshot)
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
+
+
+def _with_standalone_claims(decided: Plan, snapshot: Snapshot) -> Plan:
+    planned = [
+        claim for item in snapshot.standalone_claims if (claim := plan_standalone(snapshot, item)[0]) is not None
+    ]
+    return replace(
+        decided,
+        node_claims=tuple(sorted((*decided.node_claims, *planned), key=lambda claim: claim.name)),
+        hourly=round(decided.hourly + sum(claim.launch.price for claim in planned), 6),
+    )
+
+
+def plan_standalone(snapshot: Snapshot, item: StandaloneClaim) -> tuple[PlannedClaim | None, str]:
+    """The node that a NodeClaim asks for: what one pod of its requests would get; or None and why there is none.
+
+    As with Karpenter, its requests are all that must fit: DaemonSets are not added to them. Nothing else of the
+    snapshot takes part, neither limits nor overlays, which NodePools have.
+    """
+    pool = item.as_pool()
+    alone = replace(
+        snapshot,
+        view=ClusterView(pods=(_pod_of(item),)),
+        claims=(),
+        manifests=Manifests(node_pools=(pool,), node_classes=snapshot.manifests.node_classes),
+        missed_pods=frozenset(),
+        settings=replace(snapshot.settings, default_spread=(), claim_rules=(), explore=False),
+        standalone_claims=(),
+    )
+    decided = write(alone, *solve(alone))
+    if not decided.node_claims:
+        return None, decided.unschedulable[0].message if decided.unschedulable else "no instance type has room for it"
+    claim = decided.node_claims[0]
+    return replace(
+        claim,
+        name=item.claim,
+        node_pool="",
+        requirements=tuple(line for line in claim.requirements if line.key != labels.NODE_POOL),
+        labels={key: value for key, value in claim.labels.items() if key != labels.NODE_POOL},
+        annotations={
+            key: value for key, value in claim.annotations.items() if key not in (POOL_HASH, POOL_HASH_VERSION)
+        },
+        pods=(),
+        reasons=("NodeClaim of a user",),
+    ), ""
+
+
+def _pod_of(item: StandaloneClaim) -> Pod:
+    """A pod that asks for as much as a NodeClaim and goes wherever its node is."""
+    return Pod(
+        metadata=ObjectMeta(name=item.claim, namespace="default", uid=item.uid),
+        spec=PodSpec(
+            containers=(Container("node", ResourceRequirements(dict(item.requests))),),
+            tolerations=(Toleration(operator="Exists"),),
+        ),
+        status=PodStatus(conditions=(PodCondition("PodScheduled", "False", "Unschedulable"),)),
+    )
 
 
 def unreadable_pods(view: ClusterView) -> tuple[Unschedulable, ...]:

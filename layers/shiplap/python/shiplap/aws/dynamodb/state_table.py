@@ -247,7 +247,8 @@ class DynamoState:
         raise StoreThrottled(f"table {self._table}: the same items are being written by too many at once")
 
     def adopt(self, claim: NodeClaim) -> bool:
-        return put_if(self._client, self._table, _claim_item(claim), "attribute_not_exists(#item)", ["item"])
+        condition, failed = "attribute_not_exists(#item) OR #state = :failed", {":failed": text(ClaimState.FAILED)}
+        return put_if(self._client, self._table, _claim_item(claim), condition, ["item", "state"], failed)
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         return self._account.mark_unavailable(failures, now)

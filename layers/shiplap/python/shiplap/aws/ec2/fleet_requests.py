@@ -148,7 +148,7 @@ def launch_tags(request: FleetRequest, install: str) -> dict[str, str]:
     """
     common = {**pool_tags(request, install), tags.LAUNCH: request.token}
     if request.wanted > 1:
-        return {tags.NAME: request.claim.plan.node_pool, **common}
+        return {tags.NAME: request.claim.plan.node_pool or request.claim.plan.node_class, **common}
     return {tags.NAME: request.claim.name, **common, tags.NODE_CLAIM: request.claim.name}
 
 

@@ -82,7 +82,7 @@ def bootstrap_of_claim(
     """
     wanted = {
         **{key: value for key, value in claim.plan.labels.items() if key not in labels.WELL_KNOWN},
-        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
+        **labels.of_pool(claim.plan.node_pool),
         labels.NODE_CLASS: label_value_of(claim.plan.node_class),
         labels.CAPACITY_TYPE: capacity_type,
         labels.DO_NOT_SYNC_TAINTS: "true",

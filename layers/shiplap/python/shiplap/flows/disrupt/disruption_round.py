@@ -1,5 +1,5 @@
-"""The disrupt flow: every minute, each command takes its next step, and what should go now and has been seen to twice
-is begun.
+"""The disrupt flow: every minute, or sooner after a find, each command takes its next step, and what should go now and
+has been seen to twice is begun.
 
 A command and its replacements are written together through the epoch; its replacements are launched by the schedule
 function like any claim whose owner has gone, and its nodes are emptied by the lifecycle function. This flow only moves
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.disruption.decide import decide
-from shiplap.disruption.decision_memory import confirmed
+from shiplap.disruption.decision_memory import SECOND_LOOK_S, confirmed
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import observe_nodes, with_drift, with_moves, with_undone
 from shiplap.disruption.progress import (
@@ -32,7 +32,7 @@ from shiplap.disruption.progress import (
 )
 from shiplap.errors import ClusterError, ConditionFailed, EpochMoved, ObjectNotFound, ShiplapError
 from shiplap.flows import claim_events, cluster_metrics
-from shiplap.flows.claim_updates import DRAIN, facts, grace_ends_at
+from shiplap.flows.claim_updates import DISRUPTION, DRAIN, NO_CLAIM, facts, grace_ends_at
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
@@ -51,6 +51,9 @@ from shiplap.settings import ClusterSettings
 _LOG = logging.getLogger(__name__)
 
 Decide = Callable[[DisruptionSnapshot], Decision]
+
+CLOSED_S = 5.0
+"""How long after nodes were closed their pods are looked at again, in seconds: some may have been bound meanwhile."""
 
 
 class DisruptionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +100,7 @@ class _Round:
         self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
+        self._again_in_s = max(1.0, settings.settles_at - context.clock.now() + 1) if settings.unsettled_pools else 0.0
 
     def run(self) -> DisruptionReport:
         cluster_metrics.measure_nodes(self._settings.name, self._claims.values(), self._context)
@@ -112,6 +116,8 @@ class _Round:
             decision, begun, proposed = self._decide()
         else:
             decision, begun, proposed = Decision(), [], 0
+        if self._again_in_s:
+            self._context.set_timer(self._settings.name, NO_CLAIM, DISRUPTION, self._again_in_s)
         report = DisruptionReport(
             begun=tuple(begun),
             done=tuple(self._ended[CommandState.DONE]),
@@ -255,7 +261,10 @@ class _Round:
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
         ready = still_valid(self._settings.name, ready, inputs.view.pods, self._context)
         begun = self._begin(ready, priced.snapshot, claims)
+        if any(proposal.since == now for proposal in waiting):
+            self._again_in_s = SECOND_LOOK_S
         if begun:
+            self._again_in_s = CLOSED_S
             self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
         histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
@@ -280,7 +289,7 @@ class _Round:
             ]
             planned += named
             commands.append(self._command(name, proposal, named, by_node, now))
-        hint = f"{self._settings.name}/{epoch}/disruption"
+        hint = claim_events.disruption_hint(self._settings.name, epoch)
         # Nobody owns them, so that the next sweep launches them.
         origin = ClaimOrigin(
             cluster=self._settings.name,
@@ -302,7 +311,7 @@ class _Round:
         for command in commands:
             self._context.meter.count("CommandsBegun")
             _LOG.info("begun: %s", command.detail, extra=_facts(command))
-        if planned:
+        if planned or self._settings.manifests.capacity_buffers:  # which have lost the room on closed nodes
             pods = [pod for claim in planned for pod in claim.pods]
             self._context.publish(
                 claim_events.pods_pending(self._settings.name, pods, "Disruption", now, event_id=hint)

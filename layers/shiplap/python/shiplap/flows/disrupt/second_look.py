@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.candidates import objection
 from shiplap.disruption.commands import DisruptionProposal, Reason
-from shiplap.flows.claim_updates import pool_of
+from shiplap.flows.claim_updates import grace_of
 from shiplap.flows.context import FlowContext
 from shiplap.kubernetes.compact_pods import lean_pod
 from shiplap.kubernetes.objects import Node, Pod
@@ -82,8 +82,7 @@ def objections(
         node = nodes.get(claim.node_name)
         if node is None:
             continue
-        pool = pool_of(claim, settings)
-        grace = pool.spec.template.spec.termination_grace_period if pool is not None else None
+        grace = grace_of(claim, settings)
         goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
         pods = context.cluster.pods_on(claim.node_name)
         if why := objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway):

@@ -15,6 +15,7 @@ from shiplap.flows.claim_updates import facts, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.lifecycle.registration import is_registered
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.names import claim_name
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, LaunchRequest, NodeClaim
@@ -45,7 +46,15 @@ def adopt(settings: ClusterSettings, instance: Instance, node: Node, context: Fl
         StoreError: tried again with the next sweep.
     """
     claim = claim_of(settings, instance, node, context.clock.now())
-    if claim is None or context.state.claim_of_instance(instance.id) is not None or not context.state.adopt(claim):
+    if claim is None or context.state.claim_of_instance(instance.id) is not None:
+        return None
+    known = context.state.claim(claim.cluster, claim.name)
+    if known is not None and known.state is ClaimState.FAILED:
+        claim = replace(claim, version=known.version + 1)
+    elif known is not None and known.instance_id not in ("", instance.id):
+        # In a restored table an epoch comes again, and with it the name of a claim, for another instance.
+        claim = replace(claim, name=claim_name(claim.plan.node_pool or claim.name, instance.id))
+    if not context.state.adopt(claim):
         return None
     context.meter.count("NodesAdopted")
     _LOG.warning("node had no claim and was given one", extra=facts(claim))
@@ -57,7 +66,11 @@ def claim_of(settings: ClusterSettings, instance: Instance, node: Node, now: flo
     marks = node.metadata.labels
     name = marks.get(labels.NODE_CLAIM, "") or instance.claim
     pool_name = marks.get(labels.NODE_POOL, "")
-    if not (name and pool_name and is_registered(node)) or (instance.node_pool and instance.node_pool != pool_name):
+    user_object = next((owner for owner in node.metadata.owner_references if owner.kind == "NodeClaim"), None)
+    is_standalone = not pool_name and user_object is not None
+    if not (name and (pool_name or is_standalone) and is_registered(node)):
+        return None
+    if instance.node_pool and instance.node_pool != pool_name:
         return None
     complete = marks.get(labels.INITIALIZED) == "true"
     claim = NodeClaim(
@@ -71,6 +84,8 @@ def claim_of(settings: ClusterSettings, instance: Instance, node: Node, now: flo
             },
             instance_types=(instance.instance_type,),
             allocatable=parse_resources(node.status.allocatable),
+            object_name=user_object.name if is_standalone and user_object is not None else "",
+            object_uid=user_object.uid if is_standalone and user_object is not None else "",
         ),
         state=ClaimState.INITIALIZED if complete else ClaimState.REGISTERED,
         created_at=instance.launched_at,
@@ -87,6 +102,8 @@ def claim_of(settings: ClusterSettings, instance: Instance, node: Node, now: flo
         ),
         node_name=node.metadata.name,
     )
+    if is_standalone:
+        return claim
     pool = pool_of(claim, settings)
     if pool is None:
         return None

@@ -16,20 +16,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from math import inf
+from math import ceil, inf
 
 from shiplap.errors import ClusterError
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
+from shiplap.flows.learn import is_ready
 from shiplap.flows.lifecycle.endings import give_up, has_vanished
-from shiplap.flows.lifecycle.registration import is_ready, update_node
+from shiplap.flows.lifecycle.registration import update_node
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
-from shiplap.kubernetes.taints import DISRUPTED
+from shiplap.kubernetes.taints import DISRUPTED, is_closed
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node, owner_kind
+from shiplap.scheduling.model.planned_pods import (
+    do_not_disrupt,
+    ends_with_its_node,
+    owner_kind,
+    protected_until,
+)
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
@@ -226,9 +232,14 @@ def _holds_volumes(node: Node, staying: Sequence[Pod], claim: NodeClaim, drains:
 
 
 def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: FlowContext, *, soon: bool) -> None:
-    """The next round comes in its turn, or when the first pod can wait no longer; the sweep sends the others."""
+    """The next round comes in its turn, when the first pod can wait no longer, or is no longer protected.
+
+    The sweep sends the others.
+    """
     now = context.clock.now()
-    moments = [last_moment(pod, claim.deadline_at) - now for pod in left if not pod.metadata.deletion_timestamp]
+    staying = [pod for pod in left if not pod.metadata.deletion_timestamp]
+    moments = [last_moment(pod, claim.deadline_at) - now for pod in staying]
+    moments += [protected_until(pod) - now for pod in staying]
     urgent = [delay for delay in moments if 0 < delay < _MINUTE_S]
     if soon and not left:
         urgent.append(drains.round_s)
@@ -237,12 +248,12 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
     elif now < claim.changed_at + HEAD_START_S:
         urgent.append(HEAD_START_S)
     if urgent:
-        context.set_timer(claim.cluster, claim.name, DRAIN, max(1.0, min(urgent)))
+        context.set_timer(claim.cluster, claim.name, DRAIN, ceil(min(urgent)))
 
 
 def is_cordoned(node: Node) -> bool:
     """Whether the node carries the taint that keeps new pods off it."""
-    return any((taint.key, taint.effect) == (DISRUPTED.key, DISRUPTED.effect) for taint in node.spec.taints)
+    return is_closed(node.spec.taints)
 
 
 def cordon(node: Node, context: FlowContext) -> None:

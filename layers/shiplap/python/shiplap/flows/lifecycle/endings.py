@@ -16,10 +16,9 @@ from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import GRACE_S, InstanceOwners, facts, fail_claim, release_pilot
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.learn import instance_of
+from shiplap.flows.learn import instance_of, is_ready
 from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
-from shiplap.flows.lifecycle.registration import is_ready
 from shiplap.flows.pod_events import publish_for_pods
 from shiplap.instances.readiness.joins import node_class_scope, with_advice
 from shiplap.kubernetes import labels

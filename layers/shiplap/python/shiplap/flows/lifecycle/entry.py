@@ -26,7 +26,12 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
 
     def flow(cluster: ClusterSettings, hints: Sequence[NodeSeen | Timer], _until: float) -> str:
         ports = install.context(cluster)
-        visit_claims(stored_settings(cluster, ports), hints, ports)
+        current = stored_settings(cluster, ports)
+        report = visit_claims(current, hints, ports)
+        if current.live_manifests:
+            from shiplap.flows.shown_claims import show_claims  # noqa: PLC0415 - only for live manifests
+
+            show_claims({*report.registered, *report.initialized, *report.ended}, current, ports)  # last: no node waits
         return ""
 
     with install.reporting(context.aws_request_id):

@@ -21,9 +21,10 @@ from shiplap.errors import (
     ShiplapError,
     StoreThrottled,
 )
-from shiplap.flows.claim_updates import ENDED, GARBAGE, InstanceOwners
+from shiplap.flows import claim_events
+from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, InstanceOwners
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import has_reported, instance_of
+from shiplap.flows.learn import has_reported, instance_of, is_ready
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
 from shiplap.flows.lifecycle.endings import (
     Inventory,
@@ -38,7 +39,7 @@ from shiplap.flows.lifecycle.endings import (
 )
 from shiplap.flows.lifecycle.joining import JoinRecorder, give_up_incomplete, record_failed_join
 from shiplap.flows.lifecycle.pod_placement import Steering
-from shiplap.flows.lifecycle.registration import initialize, is_ready, register
+from shiplap.flows.lifecycle.registration import initialize, register
 from shiplap.flows.messages import NodeSeen, Timer
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -84,7 +85,9 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
     garbage: set[str] = set()
     strangers = 0
     for hint in hints:
-        if isinstance(hint, Timer):
+        if isinstance(hint, Timer) and hint.step == DISRUPTION:
+            visiting.disruption_is_due = True
+        elif isinstance(hint, Timer):
             visits.setdefault(hint.claim, False)
             if hint.step == GARBAGE:
                 garbage.add(hint.claim)
@@ -99,6 +102,8 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
         failures += visiting.finish()
     finally:
         visiting.joins.write()
+        if visiting.disruption_is_due:
+            context.publish(claim_events.disruption_due(settings.name, settings.network, context.clock.now()))
     if failures:
         raise failures[0]
     return LifecycleReport(
@@ -132,6 +137,7 @@ class _Visits:
         self.registered: list[str] = []
         self.initialized: list[str] = []
         self.ended: list[str] = []
+        self.disruption_is_due = False
         self.joins = JoinRecorder(settings.name, context)
         self.cluster = settings.name
         self._settings = settings
@@ -244,6 +250,7 @@ class _Visits:
             else:
                 self.joins.initialized(complete, complete.changed_at - claim.changed_at)
                 self.initialized.append(claim.name)
+                self.disruption_is_due |= claim.is_replacement
                 self._steering.bind(complete, lambda: self._node_by_name(complete))
         elif not is_ready(node) and has_vanished(claim, self._context):
             self._ended(write_off(claim, self._context))

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from shiplap.errors import ObjectConflict, ObjectNotFound
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.claim_updates import facts, release_pilot
 from shiplap.flows.context import FlowContext
-from shiplap.flows.learn import learn
+from shiplap.flows.learn import is_ready, learn
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
-from shiplap.kubernetes.objects import Node, Taint
+from shiplap.kubernetes.objects import Node, RawObject, Taint
 from shiplap.kubernetes.quantity import format_resources, parse_resources
 from shiplap.kubernetes.taints import is_ephemeral
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -75,7 +76,20 @@ def open_to_pods(claim: NodeClaim, node: Node, context: FlowContext) -> Node:
     if is_registered(node):
         return node
     added = {**_node_labels(claim), labels.REGISTERED: "true"}
-    return update_node(node, added, claim.plan.annotations, lambda current: _node_taints(claim, current), context)
+    owner = object_reference(claim) if claim.is_standalone and not node.metadata.owner_references else None
+    taints = partial(_node_taints, claim)
+    return update_node(node, added, claim.plan.annotations, taints, context, owner=owner)
+
+
+def object_reference(claim: NodeClaim) -> RawObject:
+    """How a Node names the NodeClaim of a user that it belongs to."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "name": claim.plan.object_name,
+        "uid": claim.plan.object_uid,
+        "blockOwnerDeletion": True,
+    }
 
 
 def update_node(
@@ -84,6 +98,8 @@ def update_node(
     annotations: Mapping[str, str],
     taints: Callable[[Node], Sequence[Taint]],
     context: FlowContext,
+    *,
+    owner: RawObject | None = None,
 ) -> Node:
     """Write to a node; whenever somebody else changed it first, start from what it is now. The node as it is then.
 
@@ -102,6 +118,7 @@ def update_node(
             annotations=annotations,
             taints=taints(node),
             resource_version=node.metadata.resource_version,
+            owner=owner,
         )
 
     for _ in range(_CONFLICT_TRIES - 1):
@@ -129,7 +146,7 @@ def is_registered(node: Node) -> bool:
 def _node_labels(claim: NodeClaim) -> dict[str, str]:
     """The claim's labels and what the launch settled; the claim's own win."""
     settled = {
-        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
+        **labels.of_pool(claim.plan.node_pool),
         labels.NODE_CLAIM: claim.name,
         labels.NODE_CLASS: label_value_of(claim.plan.node_class),
         labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
@@ -196,8 +213,3 @@ def not_initialized(claim: NodeClaim, node: Node) -> str:
     if any(amount > 0 and allocatable.get(resource, 0) == 0 for resource, amount in claim.plan.requests.items()):
         return "ResourceNotRegistered"
     return ""
-
-
-def is_ready(node: Node) -> bool:
-    """Whether kubelet reports the node as Ready."""
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)

@@ -13,7 +13,7 @@ decision corrects both.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -215,8 +215,10 @@ class PricedSnapshot:
         return sold if pool is None else as_seen_by(pool, sold, accepted)
 
 
-def read_supply(settings: ClusterSettings, context: FlowContext, *, fresh: bool = False) -> LaunchSupply:
-    """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses.
+def read_supply(
+    settings: ClusterSettings, context: FlowContext, *, fresh: bool = False, others: Collection[str] = ()
+) -> LaunchSupply:
+    """Load the catalogue and answer the selectors of every EC2NodeClass that a NodePool uses, and of `others` by name.
 
     Warm functions remember answers for minutes, each since another moment. What one of them decides because of a newer
     answer, another one must not carry out with an older one: then the answers are to be `fresh`.
@@ -225,7 +227,7 @@ def read_supply(settings: ClusterSettings, context: FlowContext, *, fresh: bool 
         StoreError: there is no catalogue and none can be fetched.
         AwsThrottled: worth another try later.
     """
-    used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools}
+    used = {pool.spec.template.spec.node_class_ref.name for pool in settings.manifests.node_pools} | {*others}
     inspected = _inspected(settings, context)
     node_classes = {}
     for node_class in settings.manifests.node_classes:
@@ -381,6 +383,7 @@ def snapshot_of(
             claim_rules=settings.claim_rules,
         ),
         epoch=inputs.state.epoch,
+        standalone_claims=settings.standalone_claims,
     )
 
 

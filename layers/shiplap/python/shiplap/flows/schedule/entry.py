@@ -10,6 +10,8 @@ from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.messages import MANIFESTS_CHANGED, TURN_MISSED, PodsPending, Sweep, for_schedule
 from shiplap.flows.schedule.schedule import schedule
+from shiplap.flows.schedule.standalone_launches import with_standalone_claims
+from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, check_answers, needs_sweep
 from shiplap.settings import ClusterSettings
@@ -48,10 +50,14 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             swept.note(cluster.name, clock.now())
         ports = install.context(cluster)
         current = listed_settings(cluster, ports, known, keep=True)
-        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until)
         is_due = any(isinstance(hint, Sweep) or hint.reason == MANIFESTS_CHANGED for hint in hints)
+        if is_due:
+            current = with_standalone_claims(current, ports, known)
+        report = schedule(current, hints, ports, owner=context.aws_request_id, deadline=until)
         if known.note_buffers(cluster.name, report.buffers) or is_due:
             publish_statuses(current, ports, known)  # last: no launch waits for it
+        else:
+            show_claims(report.launched, current, ports)
         return report.unfinished
 
     def hand_on(cluster: ClusterSettings, since: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
+from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning import unproven
 from shiplap.flows.planning.decision_inputs import (
@@ -38,12 +39,14 @@ from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
 from shiplap.flows.schedule.resume import orphans, resume
+from shiplap.flows.schedule.standalone_launches import delete_ended, delete_unplanned, not_begun, with_objects
 from shiplap.flows.sweep.sweep import sweep
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -153,13 +156,20 @@ class _InvocationSupply:
         self._settings = settings
         self._context = context
         self._known: LaunchSupply | None = None
+        self._others: set[str] = set()
         self._is_fresh = False
         self.join_timeouts: Mapping[str, float] = {}
+
+    def add(self, node_classes: Collection[str]) -> None:
+        """Look up these EC2NodeClasses as well, which no NodePool may use."""
+        if not self._others.issuperset(node_classes):
+            self._others |= set(node_classes)
+            self._known = None
 
     def known(self) -> LaunchSupply:
         """The supply; answers that the process remembers will do. Raises StoreError, AwsThrottled."""
         if self._known is None:
-            self._known = read_supply(self._settings, self._context, fresh=self._is_fresh)
+            self._known = read_supply(self._settings, self._context, fresh=self._is_fresh, others=self._others)
             self.join_timeouts = timeouts(self._known.joins, self._settings.join_timeout_s)
         return self._known
 
@@ -325,6 +335,7 @@ class _Run:
         self._held_back: tuple[Unschedulable, ...] = ()
         self._unschedulable: tuple[Unschedulable, ...] = ()
         self._buffers: tuple[BufferState, ...] | None = None
+        self._standalone: tuple[StandaloneClaim, ...] = ()
 
     def until_done(self, *, named: frozenset[str] = frozenset()) -> ScheduleReport:
         """Rounds; none at all when the instance of every pod that was `named`, by uid, is about to join."""
@@ -377,10 +388,17 @@ class _Run:
         if self._settings.suspended:
             reason = f"nothing is launched now: {self._settings.suspended}"
             self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
-            return True
-        inputs = self._without_held_pods(inputs)
+            if self._settings.suspended != NO_NODE_POOL:
+                return True
+            self._held_back = self._unschedulable
+            inputs = msgspec.structs.replace(inputs, view=msgspec.structs.replace(inputs.view, pods=()))
+        else:
+            inputs = self._without_held_pods(inputs)
         orphaned = self._orphaned(inputs)
-        if not orphaned and not inputs.has_pending_pods and not may_launch_without_pods(self._settings.manifests):
+        self._supply.add({claim.plan.node_class for claim in inputs.state.claims if claim.is_standalone})
+        if self._settings.standalone_claims:
+            self._find_standalone()
+        if not orphaned and not self._standalone and not self._may_plan_pods(inputs):
             return True
         # Another invocation may have planned its claims on newer answers than those remembered here.
         supply = self._supply.fresh() if orphaned else self._supply.known()
@@ -391,6 +409,16 @@ class _Run:
                 self._resume(claims, priced)
             return False
         return self._plan_and_launch(priced, _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins))
+
+    def _may_plan_pods(self, inputs: DecisionInputs) -> bool:
+        return inputs.has_pending_pods or may_launch_without_pods(self._settings.manifests)
+
+    def _find_standalone(self) -> None:
+        """Look for NodeClaims of users that have no claim, and have their EC2NodeClasses looked up."""
+        cluster, context = self._settings.name, self._context
+        self._standalone, ended = not_begun(cluster, self._settings.standalone_claims, context)
+        delete_ended(cluster, ended, context)
+        self._supply.add({item.node_class for item in self._standalone})
 
     def _without_held_pods(self, inputs: DecisionInputs) -> DecisionInputs:
         """The inputs without pods that nodes were launched for in vain."""
@@ -414,14 +442,15 @@ class _Run:
 
     def _priced(self, inputs: DecisionInputs, supply: LaunchSupply) -> PricedSnapshot:
         """The snapshot to decide on; in the first round, foreign nodes teach their capacity first."""
-        priced = priced_snapshot(self._settings, inputs, supply, self._context)
+        settings = msgspec.structs.replace(self._settings, standalone_claims=self._standalone)
+        priced = priced_snapshot(settings, inputs, supply, self._context)
         if self._has_learned:
             return priced
         self._has_learned = True
         catalogs = priced.snapshot.catalogs
         if not learn_from_foreign_nodes(self._settings.name, inputs.view.nodes, catalogs, self._context):
             return priced
-        return priced_snapshot(self._settings, inputs, supply, self._context)
+        return priced_snapshot(settings, inputs, supply, self._context)
 
     def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits) -> bool:
         """Plan, commit, record and launch; whether nothing is left to plan again."""
@@ -430,11 +459,14 @@ class _Run:
         decision = plan(priced.snapshot)
         self._buffers = decision.buffers
         self._unschedulable = (*decision.unschedulable, *self._held_back)
+        if self._standalone:
+            delete_unplanned(priced.snapshot, (claim.name for claim in decision.node_claims), self._context)
         if not decision.node_claims:
             return True
         now = self._context.clock.now()
         origin = msgspec.structs.replace(self._origin, at=now, spec_hashes=spec_hashes(priced.snapshot))
-        planned = limits.committable(records_of(decision.node_claims, origin))
+        records = records_of(decision.node_claims, origin)
+        planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable
         launchable = limits.launchable(planned[: self._most_claims], self._market)
         groups = [with_token(claims, priced.snapshot.epoch, self._settings.install) for claims in launchable]
@@ -446,7 +478,15 @@ class _Run:
         self._record(priced, decision)
         cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
         finished = self._launch_all(groups, priced)
+        self._note_launched_room(decision)
         return finished and len(committed) + limits.awaiting_join == len(planned) and not decision.unsettled
+
+    def _note_launched_room(self, decision: Plan) -> None:
+        """Once all that was planned is launched, buffers have their room, as the next plan would find."""
+        if {claim.name for claim in decision.node_claims}.issubset(self._results.launched):
+            self._buffers = tuple(
+                msgspec.structs.replace(state, existing=state.existing + state.new, new=0) for state in decision.buffers
+            )
 
     def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> bool:
         """Write the claims through the epoch; False if another function decided meanwhile."""

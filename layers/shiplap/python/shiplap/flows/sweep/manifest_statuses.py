@@ -7,33 +7,39 @@ user deletes is drained like a node that AWS takes back: see `nodeclaim_objects`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, StoreError
+from msgspec.structs import replace
+
+from shiplap.disruption.candidates import quiet_since
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.drift import has_another_spec, pool_hashes_of
+from shiplap.errors import ClusterError, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
-from shiplap.flows.lifecycle.registration import is_ready
 from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
-from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, RawObject
-from shiplap.manifests.nodeclaim import FINAL, NodeClaim
-from shiplap.ports import ClusterApi
+from shiplap.flows.shown_claims import take_steps
+from shiplap.flows.sweep.sweep import in_turn
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.settings import ClusterSettings
 
 if TYPE_CHECKING:
-    from shiplap.manifests.live.nodeclaim_objects import ClaimObjectChanges, Deletion
+    from shiplap.manifests.live.nodeclaim_objects import ClaimDisruption, Deletion
 
 _LOG = logging.getLogger(__name__)
 
+_REASONS = frozenset(map(str, Reason))
 MOST_CLAIM_OBJECTS = 200
 """NodeClaim objects written by one sweep: each is a request or two, and ten thousand claims must not hold it up."""
 
 
 def publish_statuses(settings: ClusterSettings, context: FlowContext, known: KnownManifests) -> None:
-    """Write the statuses of a cluster's manifests, and its NodeClaim objects; none while the cluster is suspended."""
+    """Write the statuses of a cluster's manifests, and its NodeClaim objects; none while the cluster is suspended.
+
+    Without a NodePool they are written: NodeClaims of users need none, and their EC2NodeClasses have statuses.
+    """
     if not settings.live_manifests or settings.suspended not in ("", NO_NODE_POOL):
         return
     try:
@@ -43,8 +49,7 @@ def publish_statuses(settings: ClusterSettings, context: FlowContext, known: Kno
         context.meter.count("StatusesNotWritten")
         _LOG.warning("statuses not written: %s", error, extra={"cluster": settings.name})
         return
-    writes = (_follow_claim_objects,) if settings.suspended else (known.write_statuses, _follow_claim_objects)
-    for write in writes:
+    for write in (known.write_statuses, _follow_claim_objects):
         try:
             write(settings, context)
         except (ClusterError, StoreError) as error:
@@ -60,21 +65,57 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
     from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 
     objects = context.cluster.node_claim_objects()  # before the claims: a claim exists before its object
+    claims, now = context.state.claims(settings.name), context.clock.now()
     changes = claim_object_changes(
-        context.state.claims(settings.name),
+        claims,
         objects,
         settings.manifests.node_pools,
         context.cluster.nodes(),
         settings.install,
-        context.clock.now(),
+        now,
+        _disruption_of(claims, settings, context),
     )
     if not settings.paused:
         _drain_deleted(changes.leaving, settings, context)
-    for step in _steps(changes, settings, context)[:MOST_CLAIM_OBJECTS]:
+    statuses = in_turn(changes.statuses, now, MOST_CLAIM_OBJECTS)
+    take_steps(replace(changes, statuses=tuple(statuses)), settings, context, most=MOST_CLAIM_OBJECTS)
+
+
+def _disruption_of(
+    claims: Sequence[NodeClaim], settings: ClusterSettings, context: FlowContext
+) -> dict[str, ClaimDisruption] | None:
+    """What disruption knows of claims, by name; None if its memory cannot be read. Raises StoreError."""
+    from shiplap.manifests.live.nodeclaim_objects import LEAVING_STATES, ClaimDisruption  # noqa: PLC0415 - as above
+
+    leaving = [claim for claim in claims if claim.state in LEAVING_STATES]
+    reasons = {claim.name: claim.failure for claim in leaving if claim.failure in _REASONS}
+    if any(claim.state is ClaimState.DISRUPTING for claim in claims):
+        for command in context.state.commands(settings.name):
+            reasons |= dict.fromkeys(command.targets, str(command.reason))
+    histories = {}
+    if settings.disruption.enabled and context.memory is not None:
         try:
-            step()
-        except (ObjectConflict, ObjectNotFound) as error:  # somebody was faster; the next sweep looks again
-            _LOG.info("NodeClaim not written: %s", error, extra={"cluster": settings.name})
+            histories = {item.node: item for item in context.memory.load(settings.name).histories}
+        except StoreError as error:
+            context.meter.count("StatusesNotWritten")
+            _LOG.warning("memory cannot be read: %s", error, extra={"cluster": settings.name})
+            return None
+    pools = {pool.metadata.name: pool_hashes_of(pool) for pool in settings.manifests.node_pools}
+    found = {}
+    for claim in claims:
+        history = histories.get(claim.node_name)
+        # Of a new spec this is told at once, though the node stays until the spec has stood for a while.
+        drifted = has_another_spec(claim.plan.annotations, pools.get(claim.plan.node_pool, {}))
+        if history is not None:
+            found[claim.name] = ClaimDisruption(
+                reasons.get(claim.name, ""),
+                drifted or bool(history.drifted_at),
+                history.last_pod_event_at,
+                quiet_since(history),
+            )
+        elif claim.name in reasons or drifted:
+            found[claim.name] = ClaimDisruption(reasons.get(claim.name, ""), drifted)
+    return found
 
 
 def _drain_deleted(deletions: Sequence[Deletion], settings: ClusterSettings, context: FlowContext) -> None:
@@ -86,59 +127,3 @@ def _drain_deleted(deletions: Sequence[Deletion], settings: ClusterSettings, con
         return
     for deletion in deletions:
         handle_notice(deletion.claim, Notice(NoticeKind.DELETED, time=deletion.deadline_at), settings, context)
-
-
-def _steps(changes: ClaimObjectChanges, settings: ClusterSettings, context: FlowContext) -> list[Callable[[], None]]:
-    cluster = context.cluster
-    return [
-        *(partial(cluster.create_node_claim, body) for body in changes.created),
-        *(_status_step(cluster, item, status) for item, status in changes.statuses),
-        *(partial(_delete, cluster, item) for item in changes.deleted),
-        *(partial(_guard, cluster, node, settings.install) for node in changes.guarded),
-        *(partial(_release, node, settings, context) for node in changes.unclaimed),
-    ]
-
-
-def _delete(cluster: ClusterApi, item: RawObject) -> None:
-    """Let an object go that shows no claim. The finalizer goes first: our own deletion is not to seem a user's."""
-    from shiplap.manifests.live.nodeclaim_objects import FINALIZER, finalizers_of  # noqa: PLC0415 - as above
-
-    metadata, kept = item["metadata"], finalizers_of(item)
-    if FINALIZER in kept:
-        others = [name for name in kept if name != FINALIZER]
-        cluster.set_finalizers("NodeClaim", metadata["name"], others, resource_version=metadata["resourceVersion"])
-    if not metadata.get("deletionTimestamp"):
-        cluster.delete_node_claim(item)
-
-
-def _guard(cluster: ClusterApi, node: Node, install: str) -> None:
-    """Have the API server keep a Node that a user deletes until it is drained."""
-    from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL  # noqa: PLC0415 - as above
-
-    metadata = node.metadata
-    cluster.set_finalizers(
-        "Node",
-        metadata.name,
-        (*(name for name in metadata.finalizers if name != FINALIZER), FINALIZER),
-        resource_version=metadata.resource_version,
-        labels={INSTALL_LABEL: install},
-    )
-
-
-def _release(node: Node, settings: ClusterSettings, context: FlowContext) -> None:
-    """Let a Node go whose claim has ended, or of which no claim is known and nothing is heard any more.
-
-    A table may have been restored: a node in service without a claim is about to get one again.
-    """
-    from shiplap.manifests.live.nodeclaim_objects import FINALIZER  # noqa: PLC0415 - as above
-
-    metadata = node.metadata
-    claim: NodeClaim | None = context.state.claim(settings.name, metadata.labels.get(labels.NODE_CLAIM, ""))
-    if claim.state in FINAL if claim is not None else not is_ready(node):
-        others = [name for name in metadata.finalizers if name != FINALIZER]
-        context.cluster.set_finalizers("Node", metadata.name, others, resource_version=metadata.resource_version)
-
-
-def _status_step(cluster: ClusterApi, item: RawObject, status: RawObject) -> Callable[[], None]:
-    metadata = item["metadata"]
-    return partial(cluster.write_status, "NodeClaim", "", metadata["name"], status, metadata["resourceVersion"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
@@ -31,6 +32,7 @@ _LOG = logging.getLogger(__name__)
 MOST_REMINDERS = 500
 """Timers set by one sweep: each is a request, and pods that wait are planned for after them."""
 
+_Item = TypeVar("_Item")
 _TURN_S = 60.0
 _REGISTERING = frozenset({ClaimState.LAUNCHED, ClaimState.REGISTERED})
 _IN_SERVICE = frozenset({ClaimState.REGISTERED, ClaimState.INITIALIZED})
@@ -125,14 +127,14 @@ def set_lost_timers(cluster: _SweptCluster) -> None:
             reasons[instance.tagged] = GARBAGE
     for name in _without_instance(cluster.nodes, alive, now) - cluster.claims.keys():
         reasons.setdefault(name, GARBAGE)
-    for name in _in_turn(sorted(reasons), now):
+    for name in in_turn(sorted(reasons), now, MOST_REMINDERS)[:MOST_REMINDERS]:
         context.set_timer(cluster.name, name, reasons[name], 0)
 
 
-def _in_turn(names: Sequence[str], now: float) -> Sequence[str]:
-    """As many as one sweep reminds of; where there are more, the next ones have their turn a minute later."""
-    start = int(now // _TURN_S) * MOST_REMINDERS % len(names) if len(names) > MOST_REMINDERS else 0
-    return [*names[start:], *names[:start]][:MOST_REMINDERS]
+def in_turn(items: Sequence[_Item], now: float, most: int) -> Sequence[_Item]:
+    """The same items, rotated if there are more than `most` for one sweep: others come first a minute later."""
+    start = int(now // _TURN_S) * most % len(items) if len(items) > most else 0
+    return [*items[start:], *items[:start]]
 
 
 def _without_instance(nodes: Mapping[str, Node], alive: set[str], now: float) -> set[str]:

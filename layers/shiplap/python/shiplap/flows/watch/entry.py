@@ -34,5 +34,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
                 _LOG.warning("dropped: %s", error)
         pods = PodMemory(most_pods(install.memory_mib, len(contexts)))
         live = [name for name in contexts if install.served.cluster(name).live_manifests]
+        buffered = [name for name in contexts if install.served.cluster(name).manifests.capacity_buffers]
         deadline = install.clock.now() + lasts_s
-        return {"told": watch_all(contexts, deadline=deadline, pause=install.pause, room=pods, live=live)}
+        return {
+            "told": watch_all(contexts, deadline=deadline, pause=install.pause, room=pods, live=live, buffered=buffered)
+        }

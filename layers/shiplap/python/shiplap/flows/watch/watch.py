@@ -7,7 +7,8 @@ then there is nothing left to do for it. Without a successor it goes on until it
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from threading import Event, Thread
 
 from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper
@@ -15,7 +16,7 @@ from shiplap.cluster.watcher import ChangeBatch, change_batches
 from shiplap.errors import ClustersNotServed, ShiplapError
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
-from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
+from shiplap.flows.messages import MANIFESTS_CHANGED, ROOM_TAKEN, UNSCHEDULABLE
 from shiplap.kubernetes.objects import CustomObject, Node, Pod
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.ports import BusEvent
@@ -43,6 +44,7 @@ def watch_all(
     pause: Callable[[float], None],
     room: PodMemory | None = None,
     live: Collection[str] = (),
+    buffered: Collection[str] = (),
 ) -> int:
     """Watch clusters side by side, each in threads of its own, so that none waits for another.
 
@@ -52,6 +54,7 @@ def watch_all(
         pause: waits seconds.
         room: how many pods there is memory for, of all clusters together.
         live: names of clusters whose manifests are watched, too.
+        buffered: names of others that have CapacityBuffers.
 
     Returns:
         How many events were told.
@@ -60,7 +63,7 @@ def watch_all(
         ClustersNotServed: at the end, if the watch of some cluster had to be given up at least once.
     """
     watches = [
-        _Watch(name, context, deadline, pause, room, manifests=name in live)
+        _Watch(name, context, deadline, pause, room, manifests=name in live, buffers=name in buffered)
         for name, context in sorted(contexts.items())
     ]
     threads = [Thread(target=watch.run, name=f"watch-{watch.cluster}", daemon=True) for watch in watches]
@@ -87,13 +90,14 @@ class _Watch:
         room: PodMemory | None,
         *,
         manifests: bool,
+        buffers: bool,
     ) -> None:
         self.cluster = cluster
         self.told = 0
         self.given_up = False
         self.established = Event()
         self._context, self._deadline, self._pause, self._room = context, deadline, pause, room
-        self._manifests = manifests
+        self._manifests, self._buffers = manifests, buffers
 
     def run(self) -> None:
         """The body of its thread."""
@@ -125,6 +129,7 @@ class _Watch:
             room=self._room,
             established=self.established,
             manifests=self._manifests,
+            buffers=self._buffers,
         )
 
 
@@ -137,6 +142,7 @@ def watch(
     room: PodMemory | None = None,
     established: Event | None = None,
     manifests: bool = False,
+    buffers: bool = False,
 ) -> int:
     """Publish hints and keep the cluster's compact snapshot, until the deadline or until a successor has taken over.
 
@@ -148,6 +154,7 @@ def watch(
         room: how many pods there is memory for; of a cluster that does not fit no snapshot is kept.
         established: is set once it is known what was there at the start.
         manifests: whether they are watched, too.
+        buffers: whether the cluster has CapacityBuffers although its manifests are not watched.
 
     Returns:
         How many events were told.
@@ -161,7 +168,17 @@ def watch(
         keeper = SnapshotKeeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
-        return _publish_hints(cluster, context, deadline, pause, keeper, established or Event(), manifests=manifests)
+        batches = partial(
+            change_batches,
+            context.cluster,
+            clock=context.clock,
+            deadline_at=deadline,
+            pause=pause,
+            retired=keeper.retired if keeper is not None else None,
+            manifests=manifests,
+            buffers=buffers,
+        )
+        return _publish_hints(cluster, context, batches, keeper, established or Event())
     finally:
         stop.set()
         for name, number in sorted(keeper.problems.items()) if keeper is not None else ():
@@ -171,12 +188,9 @@ def watch(
 def _publish_hints(
     cluster: str,
     context: FlowContext,
-    deadline: float,
-    pause: Callable[[float], None],
+    batches: Callable[..., Iterable[ChangeBatch]],
     keeper: SnapshotKeeper | None,
     established: Event,
-    *,
-    manifests: bool,
 ) -> int:
     told = 0
 
@@ -185,15 +199,7 @@ def _publish_hints(
         if keeper is not None:
             keeper.established.set()
 
-    for batch in change_batches(
-        context.cluster,
-        clock=context.clock,
-        deadline_at=deadline,
-        pause=pause,
-        established=begun,
-        retired=keeper.retired if keeper is not None else None,
-        manifests=manifests,
-    ):
+    for batch in batches(established=begun):
         hints = hints_of(cluster, batch, context.clock.now())
         context.publish(*hints)
         told += len(hints)
@@ -227,6 +233,9 @@ def hints_of(cluster: str, batch: ChangeBatch, now: float) -> list[BusEvent]:
         newest_edit = max(map(_version, batch.manifests), key=lambda version: (len(version), version))
         event_id = f"{cluster}/manifests/{newest_edit}"
         hints.append(claim_events.pods_pending(cluster, (), MANIFESTS_CHANGED, now, event_id=event_id, source="watch"))
+    if batch.room_taken:
+        event_id = f"{cluster}/room/{now:.3f}"
+        hints.append(claim_events.pods_pending(cluster, (), ROOM_TAKEN, now, event_id=event_id, source="watch"))
     hints += [_of_node(cluster, node, now, ready=False) for node in batch.joined]
     hints += [_of_node(cluster, node, now, ready=True) for node in batch.ready]
     return hints

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.readiness.nodeclass_status import (
     FALSE,
     READY,
@@ -85,7 +86,15 @@ def status_updates(
         buffers: what the last plan found of CapacityBuffers; one that it has not seen keeps the status that it has.
     """
     objects = tuple(objects)
-    known = _Known(live, inspected, nodes, buffers, _template_generations(objects))
+    known = _Known(
+        live,
+        inspected,
+        nodes,
+        buffers,
+        _generations(objects, "PodTemplate"),
+        _generations(objects, NODE_CLASS),
+        now,
+    )
     for item in objects:
         compute = _COMPUTED.get(str(item.get("kind")))
         metadata = item.get("metadata")
@@ -115,6 +124,13 @@ def uninspected(live: LiveManifests, inspected: ClusterStatus | None) -> tuple[s
     return tuple(name for name in names if known.node_class(name)[1] is None)
 
 
+def merge_patch(present: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes a status the wanted one: what is no longer there is taken away."""
+    before: Mapping[str, Any] = present if isinstance(present, Mapping) else {}
+    gone: dict[str, Any] = dict.fromkeys(field for field in before if field not in wanted)
+    return gone | {field: _in_place_of(before.get(field), value) for field, value in wanted.items()}
+
+
 def _in_place_of(present: Any, value: Any) -> Any:
     """A value for a merge patch: keys that are no longer there are taken away."""
     if not (isinstance(present, Mapping) and isinstance(value, dict)):
@@ -122,9 +138,9 @@ def _in_place_of(present: Any, value: Any) -> Any:
     return {**dict.fromkeys(key for key in present if key not in value), **value}
 
 
-def _template_generations(objects: Iterable[RawObject]) -> dict[tuple[str, str], int]:
-    """Generations of PodTemplates by namespace and name; manifests that have been checked are without them."""
-    found = (item["metadata"] for item in objects if item.get("kind") == "PodTemplate")
+def _generations(objects: Iterable[RawObject], kind: str) -> dict[tuple[str, str], int]:
+    """Generations of objects of a kind by namespace and name; manifests that have been checked are without them."""
+    found = (item["metadata"] for item in objects if item.get("kind") == kind)
     return {
         (str(metadata.get("namespace", "")), str(metadata.get("name", ""))): int(metadata.get("generation", 0))
         for metadata in found
@@ -141,6 +157,8 @@ class _Known:
         nodes: Iterable[Node],
         buffers: Iterable[BufferCapacity] = (),
         template_generations: Mapping[tuple[str, str], int] = MappingProxyType({}),
+        class_generations: Mapping[tuple[str, str], int] = MappingProxyType({}),
+        now: float = 0.0,
     ) -> None:
         self.manifests: Manifests = live.manifests
         self.refused = {(item.kind, item.namespace, item.name): item.reasons for item in live.refused}
@@ -148,6 +166,8 @@ class _Known:
         self.resources, self.registered = _resources_by_pool(nodes)
         self.buffers = {(item.namespace, item.name): item for item in buffers}
         self.template_generations = template_generations
+        self.class_generations = class_generations
+        self.now = now
 
     def validation(self, kind: str, metadata: Mapping[str, Any]) -> Condition:
         """Whether an object validates."""
@@ -184,7 +204,10 @@ def _of_node_pool(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
     healthy = Condition(REGISTRATION_HEALTHY, TRUE if registered else UNKNOWN, "" if registered else _NOT_YET)
     resources = format_resources(known.resources.get(name, {}))
     number = known.registered[name]
-    fields = {"resources": {**resources, "nodes": str(number)}, "nodes": number}
+    fields: dict[str, Any] = {"resources": {**resources, "nodes": str(number)}, "nodes": number}
+    if pool is not None:
+        seen = known.class_generations.get(("", pool.spec.template.spec.node_class_ref.name))
+        fields |= {"nodeClassObservedGeneration": seen} if seen else {}
     return fields, [valid, usable, healthy, _ready(valid, usable)]
 
 
@@ -222,10 +245,27 @@ def _of_node_class(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
             | {"requirements": [_requirement(*line) for line in ami.requirements]}
             for ami in status.amis
         ],
+        "capacityReservations": [_reservation(each, known.now) for each in status.capacity_reservations],
     }
     if status.instance_profile:
         fields["instanceProfile"] = status.instance_profile
     return fields, list(status.conditions)
+
+
+def _reservation(reservation: CapacityReservation, now: float) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": reservation.id,
+        "instanceType": reservation.instance_type,
+        "availabilityZone": reservation.zone,
+        "ownerID": reservation.owner,
+        "instanceMatchCriteria": reservation.match_criteria,
+        "reservationType": reservation.type,
+        "interruptible": reservation.interruptible,
+        "state": "expiring" if reservation.is_expiring(now) else "active",
+    }
+    if reservation.ends_at:
+        found["endTime"] = rfc3339(reservation.ends_at)
+    return found
 
 
 def _requirement(key: str, operator: str, values: tuple[str, ...]) -> dict[str, Any]:

@@ -51,6 +51,10 @@ class LiveManifests(msgspec.Struct, frozen=True, omit_defaults=True):
             or ("EC2NodeClass", pool.spec.template.spec.node_class_ref.name) in young
         )
 
+    def settles_at(self, now: float) -> float:
+        """When the next spec will have stood for SETTLED_S, in epoch seconds; 0 if all have."""
+        return min((item.since + SETTLED_S for item in self.observed if now < item.since + SETTLED_S), default=0.0)
+
     def with_ages(self, before: LiveManifests, now: float) -> LiveManifests:
         """The same, each object standing since it was first seen as it is: in `before`, or `now`."""
         since = {_identity(item): item.since for item in before.observed}

@@ -21,7 +21,9 @@ from shiplap.manifests.validation.manifest_check import Manifest, check_object, 
 
 NODE_CLASS_GROUP, NODE_CLASS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
 _KEPT_METADATA = ("name", "namespace", "uid", "labels")
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a whole object."""
+
 _HASH_ANNOTATIONS = ("karpenter.sh/nodepool-hash", "karpenter.k8s.aws/ec2nodeclass-hash")
 
 
@@ -64,7 +66,7 @@ def _as_written(data: RawObject) -> RawObject:
         return data
     kept = {field: metadata[field] for field in _KEPT_METADATA if field in metadata}
     if isinstance(annotations := metadata.get("annotations"), Mapping):
-        kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+        kept["annotations"] = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
     return {**{field: value for field, value in data.items() if field != "status"}, "metadata": kept}
 
 
@@ -107,7 +109,7 @@ def _digest(data: RawObject, metadata: Mapping[str, Any]) -> str:
     written = {
         key: value
         for key, value in (annotations.items() if isinstance(annotations, Mapping) else ())
-        if not str(key).startswith((*_HASH_ANNOTATIONS, _LAST_APPLIED))
+        if not str(key).startswith((*_HASH_ANNOTATIONS, LAST_APPLIED))
     }
     said = (written, data.get("spec"), data.get("template"))
     return sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import inf
 
 import msgspec
 
@@ -172,22 +173,27 @@ def ends_with_its_node(pod: Pod) -> bool:
 
 
 def do_not_disrupt(pod: Pod, now: float) -> bool:
-    """Whether the annotation protects a pod now: `true`, or a duration since its start that has not passed.
+    """Whether the annotation protects a pod now: see `protected_until`."""
+    return now < protected_until(pod)
 
-    A value that is neither, a negative or a zero duration, protects nothing.
+
+def protected_until(pod: Pod) -> float:
+    """Until when the annotation protects a pod, in epoch seconds: for ever by `true`, or a duration since its start.
+
+    A value that is neither, a negative or a zero duration, protects nothing (0).
     """
     value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
     if value is None:
-        return False
+        return 0.0
     if value == "true":
-        return True
+        return inf
     try:
         lasts_s = go_seconds(value)
     except ValueError:
-        return False
+        return 0.0
     if lasts_s <= 0:
-        return False
-    return not pod.status.start_time or now < epoch(pod.status.start_time) + lasts_s
+        return 0.0
+    return epoch(pod.status.start_time) + lasts_s if pod.status.start_time else inf
 
 
 def needs_room_elsewhere(pod: Pod, now: float) -> bool:

@@ -145,10 +145,11 @@ def group(
 
 def _classes(by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms) -> list[PodClass]:
     """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
-    demands = [
-        _demands_of(members, terms) if terms.constrains(members[0].spec) else None for members in by_signature.values()
-    ]
     parts = _Parts()
+    reader = _DemandReader(terms, parts)
+    demands = [
+        reader.demands_of(members) if terms.constrains(members[0].spec) else None for members in by_signature.values()
+    ]
     merged: dict[object, PodClass] = {}
     for ((_, missed, needs), members), demanded in zip(by_signature.items(), demands, strict=True):
         common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
@@ -232,12 +233,12 @@ def _alike(
 ) -> Iterable[tuple[Demand, frozenset[int], list[Pod]]]:
     """Pods of one specification by their demand and the terms that count them."""
     if not terms.all:
-        demand = _NOTHING if demanded is None else demanded.of(members[0])
-        return [(parts.value(demand), _UNSELECTED, members)]
+        demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
+        return [(demand, _UNSELECTED, members)]
     found: dict[object, tuple[Demand, frozenset[int], list[Pod]]] = {}
     selecting = terms.selecting
     if demanded is None or (not demanded.by_pod and len(demanded.by_namespace) == 1):
-        demand = parts.value(_NOTHING if demanded is None else demanded.of(members[0]))
+        demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
         for pod in members:
             selected = selecting(pod)
             known = found.get(id(selected))
@@ -247,29 +248,46 @@ def _alike(
                 known[2].append(pod)
         return found.values()
     for pod in members:
-        demand, selected = parts.value(demanded.of(pod)), selecting(pod)
+        demand, selected = demanded.of(pod), selecting(pod)
         found.setdefault((id(demand), id(selected)), (demand, selected, []))[2].append(pod)
     return found.values()
 
 
-def _demands_of(members: Sequence[Pod], terms: Terms) -> _Demands:
-    if reads_own_labels(members[0].spec):
-        return _Demands({}, {id(pod): _demands(pod, terms) for pod in members})
-    if terms.defaults is None:
+class _DemandReader:
+    """Reads what pods demand: once for all of a namespace whose topology constraints are written alike."""
+
+    def __init__(self, terms: Terms, parts: _Parts) -> None:
+        self._terms, self._parts = terms, parts
+        self._known: dict[tuple[bytes, str], Demand] = {}
+
+    def demands_of(self, members: Sequence[Pod]) -> _Demands:
+        """What pods of one specification demand."""
+        terms, spec = self._terms, members[0].spec
+        if reads_own_labels(spec):
+            return _Demands({}, {id(pod): self._parts.value(_demands(pod, terms)) for pod in members})
+        if terms.defaults is None:
+            written = _encode((spec.affinity, spec.topology_spread_constraints))
+            return _Demands(self._by_namespace(written, members), {})
+        shared: dict[tuple[str, int], Demand] = {}
+        found = {}
+        for pod in members:
+            key = (pod.metadata.namespace, terms.default_number(pod))
+            demand = shared.get(key)
+            if demand is None:
+                demand = shared[key] = self._parts.value(_demands(pod, terms))
+            found[id(pod)] = demand
+        return _Demands({}, found)
+
+    def _by_namespace(self, written: bytes, members: Iterable[Pod]) -> dict[str, Demand]:
         by_namespace: dict[str, Demand] = {}
         for pod in members:
-            if pod.metadata.namespace not in by_namespace:
-                by_namespace[pod.metadata.namespace] = _demands(pod, terms)
-        return _Demands(by_namespace, {})
-    shared: dict[tuple[str, int], Demand] = {}
-    found = {}
-    for pod in members:
-        key = (pod.metadata.namespace, terms.default_number(pod))
-        demand = shared.get(key)
-        if demand is None:
-            demand = shared[key] = _demands(pod, terms)
-        found[id(pod)] = demand
-    return _Demands({}, found)
+            namespace = pod.metadata.namespace
+            if namespace not in by_namespace:
+                demand = self._known.get((written, namespace))
+                if demand is None:
+                    demand = self._known[written, namespace] = self._parts.value(_demands(pod, self._terms))
+                by_namespace[namespace] = demand
+        return by_namespace
 
 
 def _demands(pod: Pod, terms: Terms) -> Demand:

@@ -15,7 +15,8 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import Node, NodeSelectorTerm, Pod, Volume
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, NodeSelectorTerm, Pod, Volume
+from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.related_objects import (
     BIND_COMPLETED,
     DEFAULT_CLASS,
@@ -27,6 +28,7 @@ from shiplap.kubernetes.related_objects import (
     is_claim,
 )
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.kubernetes.selectors import matches
 from shiplap.scheduling.model.resources import PLENTY
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -107,6 +109,11 @@ UNSUPPORTED_TOPOLOGY_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
 _MIGRATED = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
 """In-tree provisioners and the CSI drivers that do their work."""
 
+_NOT_MADE = frozenset({"", "kubernetes.io/no-provisioner"})
+"""What classes have as provisioner whose volumes are made by hand, or by a DaemonSet on a node that has joined."""
+
+_ONE_POD = "ReadWriteOncePod"
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -129,8 +136,21 @@ class PodVolumes:
         self._default = _default_class(view.storage_classes)
         self._limits = {csi_node.metadata.name: _limits(csi_node) for csi_node in view.csi_nodes}
         self.by_type = _limits_by_type(view.nodes, self._limits)
-        users = Counter(key for pod in view.pods for key in {_claim_key(pod, volume) for volume in _claimed(pod)})
-        self._shared = frozenset(key for key, number in users.items() if number > 1)
+        self._made: dict[str, list[PersistentVolume]] = {}
+        for volume in view.persistent_volumes:
+            self._made.setdefault(volume.spec.storage_class_name, []).append(volume)
+        users: dict[str, list[Pod]] = {}
+        for pod in view.pods:
+            for key in {_claim_key(pod, volume) for volume in _claimed(pod)}:
+                users.setdefault(key, []).append(pod)
+        self._shared = frozenset(key for key, pods in users.items() if len(pods) > 1)
+        self._holders = {
+            key: min(pods, key=_turn)
+            for key in self._shared
+            if key in self._claims
+            and _ONE_POD in self._claims[key].spec.access_modes
+            and (pods := [pod for pod in users[key] if _may_hold(pod)])
+        }
         self._alternatives: list[Sequence[Requirements]] = []
         self._places: dict[str | bytes, int] = {}
         self._needs: dict[object, VolumeNeeds] = {}
@@ -194,17 +214,37 @@ class PodVolumes:
             raise UnusableVolume(f'persistentvolumeclaim "{key}" is bound to non-existent persistentvolume "{lost}"')
         if volume.ephemeral is not None and not _made_for(claim, pod):
             raise UnusableVolume(f'persistentvolumeclaim "{key}" was not created for the pod')
+        holder = self._holders.get(key, pod)
+        if holder.key != pod.key:
+            raise UnusableVolume(f'persistentvolumeclaim "{key}" is {_ONE_POD}: it waits for pod {holder.key} to end')
         return claim
 
     def _place(self, claim: PersistentVolumeClaim, key: str) -> int:
         """Where a claim's alternatives are: the node affinity of its volume, or the allowed topologies of its class."""
         if not claim.spec.volume_name:
             storage_class = self._class_to_bind(claim, key)
-            return self._remember(storage_class.metadata.name, lambda: _topologies(storage_class, key))
+            name = storage_class.metadata.name
+            made = self._made.get(name, ()) if storage_class.provisioner in _NOT_MADE else ()
+            if made and not any(map(_stays_behind, made)):
+                return self._place_of_made(claim, key, made)
+            return self._remember(name, lambda: _topologies(storage_class, key))
         volume = self._bound_volume(claim, key)
-        spec = volume.spec
-        source = _encode((spec.node_affinity, spec.local is not None or spec.host_path is not None))
+        source = _encode((volume.spec.node_affinity, _stays_behind(volume)))
         return self._remember(source, lambda: _node_affinity(volume))
+
+    def _place_of_made(self, claim: PersistentVolumeClaim, key: str, made: Sequence[PersistentVolume]) -> int:
+        """Where the volumes are that a claim may be bound to, as nothing makes one for it."""
+        kept = [volume for volume in made if _kept_for(volume, claim)]
+        free = kept or [volume for volume in made if _is_available(volume, claim)]
+        if not free:
+            name = made[0].spec.storage_class_name
+            raise UnusableVolume(
+                f'persistentvolumeclaim "{key}" is unbound, storageclass "{name}" makes no volumes, and none of its '
+                f"{len(made)} volumes is available and large enough"
+            )
+        places = [_node_affinity(volume) or ANYWHERE for volume in free]
+        alternatives = ANYWHERE if ANYWHERE in places else [entry for place in places for entry in place]
+        return self._remember(_encode([volume.metadata.name for volume in free]), lambda: alternatives)
 
     def _remember(self, source: str | bytes, read: Callable[[], Sequence[Requirements]]) -> int:
         place = self._places.get(source)
@@ -273,6 +313,57 @@ def _made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     return not pod.metadata.uid or pod.metadata.uid in owners
 
 
+def _turn(pod: Pod) -> tuple[bool, int, str, str]:
+    """The order in which pods get a claim that allows one: who is on a node has it; kube-scheduler asks by priority."""
+    return not pod.spec.node_name, -pod.spec.priority, pod.metadata.creation_timestamp or "", pod.key
+
+
+def _may_hold(pod: Pod) -> bool:
+    """Whether a pod has its claims, or will get them before others: not one that has ended or may not start yet."""
+    if pod.status.phase in TERMINAL_PHASES:
+        return False
+    return bool(pod.spec.node_name) or not (pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+
+
+def _stays_behind(volume: PersistentVolume) -> bool:
+    """Whether a volume is a part of its node."""
+    return volume.spec.local is not None or volume.spec.host_path is not None
+
+
+def _kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether somebody has written into a volume that it is for this claim."""
+    wanted, own = volume.spec.claim_ref, claim.metadata
+    return (
+        wanted is not None
+        and (wanted.namespace, wanted.name) == (own.namespace, own.name)
+        and wanted.uid in ("", own.uid)
+        and _is_large_enough(volume, claim)
+    )
+
+
+def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether kube-scheduler may bind a claim to a volume, as FindMatchingVolume of its component-helpers says."""
+    selector = claim.spec.selector
+    return (
+        volume.spec.claim_ref is None
+        and volume.status.phase == "Available"
+        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and (selector is None or matches(selector, volume.metadata.labels))
+        and _is_large_enough(volume, claim)
+    )
+
+
+def _is_large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume holds what a claim requests, in the mode that it asks for, and is not being deleted."""
+    if volume.metadata.deletion_timestamp or volume.spec.volume_mode != claim.spec.volume_mode:
+        return False
+    try:
+        there = parse_amount("storage", volume.spec.capacity.get("storage", "0"))
+        return there >= parse_amount("storage", claim.spec.resources.requests.get("storage", "0"))
+    except ValueError as error:
+        raise UnusableVolume(f'persistentvolume "{volume.metadata.name}": {error}') from error
+
+
 def _default_class(classes: Iterable[StorageClass]) -> str:
     """The newest class marked as default, the first by name among equally old ones; empty when there is none."""
     marked = [item for item in classes if any(item.metadata.annotations.get(key) == "true" for key in DEFAULT_CLASS)]
@@ -321,7 +412,7 @@ def _node_affinity(volume: PersistentVolume) -> list[Requirements]:
     spec = volume.spec
     if spec.node_affinity is None or spec.node_affinity.required is None:
         return []
-    stays_behind = spec.local is not None or spec.host_path is not None
+    stays_behind = _stays_behind(volume)
     terms = []
     for term in spec.node_affinity.required.node_selector_terms:
         if term.match_fields and not stays_behind:

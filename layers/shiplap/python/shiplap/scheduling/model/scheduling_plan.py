@@ -76,7 +76,7 @@ class Unschedulable(_Part, frozen=True):
 class BufferState(_Part, frozen=True):
     """A CapacityBuffer: how many virtual pods it has, on nodes that are there, on new ones, and nowhere, and why.
 
-    `nodes` names the Nodes, and claims in flight, that are there and have room for some of them.
+    `nodes` names the Nodes, and claims in flight, that are there and have room for some of them, `held` for how many.
     """
 
     namespace: str
@@ -87,6 +87,7 @@ class BufferState(_Part, frozen=True):
     missing: int = 0
     reason: str = ""
     nodes: tuple[str, ...] = ()
+    held: tuple[int, ...] = ()
 
 
 class StaticPool(_Part, frozen=True):

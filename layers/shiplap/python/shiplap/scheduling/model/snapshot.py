@@ -31,6 +31,7 @@ from shiplap.kubernetes.related_objects import (
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import NodeClaim
+from shiplap.manifests.standalone_claims import StandaloneClaim
 
 Answer = TypeVar("Answer")
 
@@ -53,8 +54,8 @@ class NodeClassCatalog(msgspec.Struct, frozen=True):
 class SchedulingSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """Knobs of a decision. `preference_policy` Respect|Ignore, `min_values_policy` Strict|BestEffort.
 
-    `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: first-fit
-    decreasing only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
+    `max_instance_types` caps a claim's launch list; `improve_s` is the time budget of the cost search (0: the
+    first plan only); `explore` allows claims that rely on estimates nobody has verified yet; `autoscaler_hold_s` is how
     long a pod is left alone after Cluster Autoscaler launched a node for it; `default_spread` are the spread
     constraints of pods that have none, their selectors still open. `reserved_policy` Strict|Fallback: whether pods wait
     for the next decision when this one gives away the last instances of a reservation they could use. `claim_rules` say
@@ -134,6 +135,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
     `install` decides: two installs that look at one cluster must not give their claims the same names.
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
+    `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
     """
 
     cluster: str
@@ -147,6 +149,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: SchedulingSettings = SchedulingSettings()
     epoch: int = 0
     install: str = ""
+    standalone_claims: tuple[StandaloneClaim, ...] = ()
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

@@ -8,11 +8,12 @@ next plan makes it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodTemplateSpec
+from shiplap.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplateSpec
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.kubernetes.related_objects import Scalable
@@ -113,9 +114,7 @@ def _virtual_pod(namespace: str, buffer: str, place: int, template: PodTemplateS
         for volume in template.spec.volumes
         if volume.persistent_volume_claim is None and volume.ephemeral is None
     )
-    spec: PodSpec = msgspec.structs.replace(
-        template.spec, volumes=volumes, node_name="", scheduling_gates=(), priority=-(2**31)
-    )
+    spec: PodSpec = replace(template.spec, volumes=volumes, node_name="", scheduling_gates=(), priority=-(2**31))
     meta = ObjectMeta(
         name=f"{buffer}-{place:05}",
         namespace=namespace,
@@ -143,14 +142,33 @@ def states_of(
     home = {id(pod): name for name, placed in on_nodes for pod in placed}
     states = []
     for buffer in buffers:
-        nodes = [home[id(pod)] for pod in buffer.pods if id(pod) in home]
+        nodes = Counter(home[id(pod)] for pod in buffer.pods if id(pod) in home)
+        existing = nodes.total()
         new = sum(planned[pod_reference(pod)] for pod in buffer.pods)
-        missing = len(buffer.pods) - len(nodes) - new
+        missing = len(buffer.pods) - existing - new
         reason = buffer.problem or next((problems[id(pod)] for pod in buffer.pods if id(pod) in problems), "")
         if missing and not reason:
             reason = "no room could be found or launched for all of it"
-        names = tuple(sorted(set(nodes)))
+        names = tuple(sorted(nodes))
+        held = tuple(nodes[name] for name in names)
         states.append(
-            BufferState(buffer.namespace, buffer.name, len(buffer.pods), len(nodes), new, missing, reason, names)
+            BufferState(buffer.namespace, buffer.name, len(buffer.pods), existing, new, missing, reason, names, held)
         )
     return tuple(states)
+
+
+def pods_in_place(snapshot: Snapshot, states: Iterable[BufferState]) -> Iterator[Pod]:
+    """The virtual pods that a plan for the snapshot has found room for on nodes, as if they were bound there.
+
+    They stay: like a static pod, none of them is made anew elsewhere.
+    """
+    known = {(state.namespace, state.name): state for state in states}
+    for buffer in buffers_of(snapshot):
+        state = known.get((buffer.namespace, buffer.name), BufferState(buffer.namespace, buffer.name))
+        places = [name for name, number in zip(state.nodes, state.held, strict=True) for _ in range(number)]
+        for pod, name in zip(buffer.pods, places, strict=False):
+            yield replace(
+                pod,
+                metadata=replace(pod.metadata, owner_references=(OwnerReference(kind="Node", name=name),)),
+                spec=replace(pod.spec, node_name=name),
+            )

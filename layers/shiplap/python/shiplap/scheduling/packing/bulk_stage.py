@@ -30,6 +30,7 @@ from shiplap.scheduling.packing.size_classes import (
 )
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
+from shiplap.scheduling.search.improve import fill_cheaply, improve_cached
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
@@ -269,8 +270,16 @@ class ClaimBuilder:
                     break
         return msgspec.structs.replace(tier_problem.problem, counts=left)
 
-    def open_claims(self, tier_problems: Sequence[_TierProblem], fillings: Sequence[Filling]) -> None:
+    def open_claims(
+        self,
+        tier_problems: Sequence[_TierProblem],
+        problems: Sequence[BinPackingProblem],
+        fillings: Sequence[Filling],
+    ) -> None:
         """Open a claim for every node of these problems of one template that its pods can share and limits allow.
+
+        `problems` are what is left of the tier problems. Where limits do not allow all nodes, they are filled by
+        first-fit-decreasing instead: fewer and fuller nodes take less of a limit.
 
         If domains were decided, all of them are opened or none: the domains that still get a node decide where the pods
         of other problems may go.
@@ -278,6 +287,11 @@ class ClaimBuilder:
         filled = [self._filled_nodes(*pair) for pair in zip(tier_problems, fillings, strict=True)]
         if not self._affordable(filled):
             filled = [self._with_smaller_types(nodes) for nodes in filled]
+        if not self._affordable(filled):
+            filled = [
+                self._with_smaller_types(self._filled_nodes(tier_problem, first_fit(problem)))
+                for tier_problem, problem in zip(tier_problems, problems, strict=True)
+            ]
         if any(tier_problem.domain_matters for tier_problem in tier_problems) and not self._affordable(filled):
             return
         for nodes in filled:
@@ -480,7 +494,7 @@ class BulkStage:
         effort: Effort,
         existing: ExistingCapacity | None,
     ) -> None:
-        """`effort` is what may be spent on cheaper nodes than first-fit-decreasing finds."""
+        """`effort` is what may be spent on cheaper nodes than the first filling has."""
         self._axis = axis
         self._openings = openings
         self._attempts = attempts
@@ -491,14 +505,17 @@ class BulkStage:
         self._effort = effort
         self._existing = existing
         self._unfilled = 0
-        self._first_fit_hourly = 0.0
+        self._first_hourly = 0.0
         self._search_changed = False
         self.baseline_hourly = np.inf
-        """Lower bound of the cost of first-fit-decreasing, USD per hour; infinite where the search found nothing."""
+        """Lower bound of the cost of the first fillings, USD per hour; infinite where the search found nothing."""
         self._waiting: Waiting = ()
         self._sizes: Ints = np.zeros((0, len(axis)), np.int64)
         self._counts: Ints = np.zeros(0, np.int64)
         self._totals: Ints = np.ones(len(axis), np.int64)
+        self._pins: dict[tuple[int, str, str], PlacementAttempt | None] = {}
+        self._fits: dict[bytes, Bools] = {}
+        self._fits_of: dict[int, tuple[Ints, Bools]] = {}
 
     def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
         """Place pods; returns the pods that are still waiting, in the same order."""
@@ -524,7 +541,7 @@ class BulkStage:
         left = builder.finish()
         if self._search_changed:
             # Cheaper nodes may leave less free room to other templates and to the pods left over.
-            self.baseline_hourly = self._first_fit_hourly if len(by_template) == 1 and not left else 0.0
+            self.baseline_hourly = self._first_hourly if len(by_template) == 1 and not left else 0.0
         return left
 
     def _fill_existing(
@@ -580,21 +597,16 @@ class BulkStage:
         """Fill the problems of one template and open claims for them."""
         number = _number(tier_problems)
         problems = [builder.fill_open_claims(tier_problem) for tier_problem in tier_problems]
-        plain = [first_fit(problem) for problem in problems]
-        fillings: Sequence[Filling] = plain
+        first = fill_cheaply(problems)
+        fillings: Sequence[Filling] = first
         if not self._effort.spent:
-            # It is of use only where there is a budget.
-            from shiplap.scheduling.search.improve import improve_cached  # noqa: PLC0415
-
             part = self._effort.share(number / max(self._unfilled, 1))
-            fillings = improve_cached(problems, plain, part)
+            fillings = improve_cached(problems, first, part)
             self._effort.give_back(part)
-            self._search_changed |= any(filling is not first for filling, first in zip(fillings, plain, strict=True))
-            self._first_fit_hourly += sum(
-                filling.hourly(problem) for problem, filling in zip(problems, plain, strict=True)
-            )
+            self._search_changed |= any(filling is not cheap for filling, cheap in zip(fillings, first, strict=True))
+            self._first_hourly += sum(filling.hourly(problem) for problem, filling in zip(problems, first, strict=True))
         self._unfilled -= number
-        builder.open_claims(tier_problems, fillings)
+        builder.open_claims(tier_problems, problems, fillings)
 
     def _by_tier(self, size_class: SizeClass) -> list[SizeClass]:
         """The classes of a size class by the first template that holds them, as far as that is certain."""
@@ -609,14 +621,17 @@ class BulkStage:
                 continue
             if group.minimums or template.counted:
                 break  # the packer's order decides which pods fit such nodes
-            fits = fits_front(self._sizes[indexes], group.front)
+            fits = self._fitting(group)[indexes]
+            if fits.all():
+                taken.append((template, indexes))
+                break
             if fits.any():
                 taken.append((template, indexes[fits]))
             indexes = indexes[~fits]
             if template.table.explores and len(indexes):
                 hopeful = self._openings.start(template, size_class.attempt)
                 if not isinstance(hopeful, RefusalKind):  # pods that fit by an estimate only are left to the packer
-                    indexes = indexes[~fits_front(self._sizes[indexes], hopeful.front)]
+                    indexes = indexes[~self._fitting(hopeful)[indexes]]
             self._record_refusal(template, size_class.attempt, RefusalKind.TYPES, indexes)
         return [self._of_tier(size_class, template, some) for template, some in taken]
 
@@ -637,15 +652,26 @@ class BulkStage:
         """Let a size class choose among the domains of a label."""
         size_class.key = key
         known = self._domains_of(size_class.template, size_class.attempt, key)
-        sizes = self._sizes[size_class.indexes]
-        size_class.domains = tuple(value for value, group in known.items() if fits_front(sizes, group.front).all())
+        indexes = size_class.indexes
+        size_class.domains = tuple(value for value, group in known.items() if self._fitting(group)[indexes].all())
         if size_class.spreads:
             reached: set[str] = set()
             for template in self._openings.templates:
                 for value, group in self._domains_of(template, size_class.attempt, key).items():
-                    if value not in reached and fits_front(sizes, group.front).any():
+                    if value not in reached and self._fitting(group)[indexes].any():
                         reached.add(value)
             size_class.reachable = frozenset(reached)
+
+    def _fitting(self, group: ClaimGroup) -> Bools:
+        """Which classes [classes] have pods that fit a node of a group. Most groups of a template hold as much."""
+        front = group.front
+        known = self._fits_of.get(id(front))
+        if known is None:
+            content = front.tobytes()
+            if content not in self._fits:
+                self._fits[content] = fits_front(self._sizes, front)
+            known = self._fits_of[id(front)] = (front, self._fits[content])
+        return known[1]
 
     def _weight(self, indexes: Ints) -> float:
         return float(
@@ -712,11 +738,14 @@ class BulkStage:
             for column, value in enumerate(size_class.quotas):
                 attempt = self._pinned(size_class.attempt, size_class.key, value)
                 start = self._start(size_class.template, attempt) if attempt is not None else RefusalKind.REQUIREMENTS
-                some = np.flatnonzero(share[:, column])
-                if attempt is None or isinstance(start, RefusalKind) or not len(some):
+                if attempt is None or isinstance(start, RefusalKind):
+                    continue
+                counts = share[:, column]
+                some = counts > 0
+                if not some.any():
                     continue
                 part = msgspec.structs.replace(
-                    size_class, attempt=attempt, indexes=size_class.indexes[some], counts=share[some, column]
+                    size_class, attempt=attempt, indexes=size_class.indexes[some], counts=counts[some]
                 )
                 identity = (size_class.template.index, size_class.key, value)
                 grouped.setdefault(identity, []).append((part, start))
@@ -726,7 +755,15 @@ class BulkStage:
         ]
 
     def _pinned(self, attempt: PlacementAttempt, key: str, value: str) -> PlacementAttempt | None:
-        return self._attempts.pinned(attempt, (Requirement.one_of(key, value),)) if key else attempt
+        if not key:
+            return attempt
+        identity = (attempt.constraint, key, value)
+        if identity not in self._pins:
+            self._pins[identity] = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
+        known = self._pins[identity]
+        if known is None:
+            return None
+        return msgspec.structs.replace(attempt, term=known.term, constraint=known.constraint)
 
 
 def _number(tier_problems: Iterable[_TierProblem]) -> int:

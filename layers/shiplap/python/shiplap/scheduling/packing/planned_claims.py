@@ -95,7 +95,6 @@ class ClaimWriter:
         self._taken = set(taken)
         self._marks: dict[str, dict[str, str]] = {}
         self._forms: dict[tuple[int, bytes], _ClaimForm | None] = {}
-        self._amounts: dict[tuple[int, int], dict[str, int]] = {}
         self._alike: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]] | None] = {}
 
     def write(
@@ -181,26 +180,17 @@ class ClaimWriter:
             labels=_labels(requirements, group),
             launch=_launch_choice(group, types),
             daemons=group.template.daemons.overhead[group.template.table.row_type[types.rows]].min(axis=0),
-            allocatable=self._smallest_allocatable(group.template.table, types),
+            allocatable=_smallest_allocatable(group.template.table, types),
         )
 
-    def _smallest_allocatable(self, table: TypeTable, types: TypeList) -> dict[str, int]:
-        """The smallest allocatable amount of each resource over the list."""
-        lists = [self._allocatable(table, row) for row in types.rows.tolist()]
-        # A resource that some type lacks cannot be counted on.
-        common = sorted(set(lists[0]).intersection(*lists[1:]))
-        smallest = {resource: min(amounts[resource] for amounts in lists) for resource in common}
-        return {resource: amount for resource, amount in smallest.items() if amount > 0}
 
-    def _allocatable(self, table: TypeTable, row: int) -> dict[str, int]:
-        """The allocatable resources of one row; most rows are in many lists."""
-        key = (id(table), row)
-        known = self._amounts.get(key)
-        if known is None:
-            item = table.types[table.row_type[row]]
-            careful = not (table.row_estimate[row] or item.verified)
-            known = self._amounts[key] = item.careful_allocatable if careful else item.allocatable
-        return known
+def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:
+    """The smallest allocatable amount of each resource over the list."""
+    lists = [table.allocatable_amounts(row) for row in types.rows.tolist()]
+    # A resource that some type lacks cannot be counted on.
+    common = sorted(set(lists[0]).intersection(*lists[1:]))
+    smallest = {resource: min(amounts[resource] for amounts in lists) for resource in common}
+    return {resource: amount for resource, amount in smallest.items() if amount > 0}
 
 
 def _suffix(digest: int) -> str:

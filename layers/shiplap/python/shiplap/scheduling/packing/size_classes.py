@@ -402,6 +402,9 @@ def split_by_quotas(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> 
         if len(shares) == 1:
             result.append(sizes[:, None].copy())
             continue
+        if len(sizes) == 1:
+            result.append(np.array([shares], np.int64))
+            continue
         numbers = np.array(shares, np.int64)
         width = len(numbers)
         column = np.repeat(np.arange(width), numbers)

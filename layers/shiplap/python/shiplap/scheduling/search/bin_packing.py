@@ -145,10 +145,10 @@ class _Rules:
         self.counted: Ints = np.zeros((len(self._caps), nodes), np.int64)
         self.owned: Bools = np.zeros((len(self._caps), nodes), np.bool_)
         self.holds: Bools = np.zeros((len(problem.counts), nodes) if problem.clash.any() else (0, 0), np.bool_)
-        self._clash = _marked_columns(problem.clash) if len(self.holds) else []
+        self._clash = marked_columns(problem.clash) if len(self.holds) else []
         self._alone = problem.clash.diagonal().tolist()
-        self._capped = _marked_columns(problem.capped.T)
-        self._owns = _marked_columns(problem.owners.T)
+        self._capped = marked_columns(problem.capped.T)
+        self._owns = marked_columns(problem.owners.T)
 
     def free(self, item: int) -> bool:
         """Whether no rule looks at an item."""
@@ -187,7 +187,7 @@ class _Rules:
             self.holds[item, nodes] = True
 
 
-def _marked_columns(marks: Bools) -> list[list[int]]:
+def marked_columns(marks: Bools) -> list[list[int]]:
     """The places marked in each line [lines, places]."""
     found: list[list[int]] = [[] for _ in marks]
     for line, place in np.argwhere(marks).tolist():

@@ -1,24 +1,32 @@
-"""The cost search: fills problems again, cheaper; a filling stays where nothing cheaper is found.
+"""Fillings of bin packing problems by price: the first one, found at once, and the cost search for cheaper ones.
 
-Nodes that cost much more than their pods are worth are emptied together and packed again.
+First fillings: where nodes hold many pods, pods are dealt out to the whole nodes of the cheapest mixture of rows.
+Otherwise every pod goes where it costs least now: into room that is paid for, else onto the node whose next larger row
+adds least to the price, else onto a new node if that is cheaper still. All pods of a kind are placed at a time. Pods
+that a rule gives a node each go first. First-fit-decreasing instead fills the largest nodes with whatever comes next,
+and then buys each the row that its fullest resource needs. It fills small problems as well, and those in which a pod
+finds no place otherwise.
 
-Results are cached: a warm function often searches the same problem with its next decision.
+The search fills problems again; a filling stays where nothing cheaper is found. Nodes that cost much more than their
+pods are worth are emptied together and packed again.
 
-Disruption decides again before it acts, and regularly on an unchanged cluster, so most of its searches are repeated.
-The search is a pure function of its arguments: the cache saves time and changes no result.
+Results of the search are cached: a warm function often searches the same problem with its next decision. Disruption
+decides again before it acts, and regularly on an unchanged cluster, so most of its searches are repeated. The search is
+a pure function of its arguments: the cache saves time and changes no result.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from threading import Lock
 
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Floats
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.column_generation import (
     CAREFUL,
     QUICK,
@@ -32,14 +40,340 @@ from shiplap.scheduling.search.column_generation import (
     values_of,
 )
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.grow import grow_nodes
+from shiplap.scheduling.search.joined_nodes import join_nodes
 from shiplap.scheduling.search.pod_kinds import (
     ReducedProblem,
+    cliques,
     realise,
     reduce_problems,
     restricted_to_kinds,
+    rows_holding,
 )
 from shiplap.scheduling.search.type_mix import deal, mix
+
+_FINE = 8.0
+"""Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
+
+_FIRST_SLACKS = (0.0, 0.01, 0.03)
+_BEAM = 16
+_SMALL_BATCH = 100
+"""Problems with up to so many pods are filled in several ways: it takes little time, and few nodes leave much waste."""
+
+_MANY_SIZES = 160
+"""With more sizes of pods than this they are rounded up, so that each step places many pods."""
+
+_STEPS = (4, 3, 2, 1)
+"""The sizes between a power of two and the next are rounded up to 2**4 sizes, or fewer."""
+
+
+def fill_cheaply(problems: Sequence[BinPackingProblem]) -> list[Filling]:
+    """Nodes for these problems; items that no row can hold, and pods beyond what rules leave, stay out."""
+    found: list[Filling | None] = [first_fit(problem) if problem.counts.sum() <= 1 else None for problem in problems]
+    places = [place for place, filling in enumerate(found) if filling is None]
+    possible = [_possible(problems[place]) for place in places]
+    for members, _, reduced_problems in reduce_problems(possible, [_least_nodes(problem) for problem in possible]):
+        for member, reduced in zip(members, reduced_problems, strict=True):
+            found[places[member]] = _filling(possible[member], reduced)
+    return [first_fit(problem) if one is None else one for one, problem in zip(found, problems, strict=True)]
+
+
+def _possible(problem: BinPackingProblem) -> BinPackingProblem:
+    """The problem without the pods of items that fit no row by themselves, or that rules allow on no node."""
+    counts = np.where(_fitting(problem, problem.sizes), problem.counts, 0)
+    counts[(problem.owners & problem.capped & (problem.caps <= 0)[:, None]).any(axis=0)] = 0
+    return msgspec.structs.replace(problem, counts=counts)
+
+
+def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
+    """Which items [items] would fit a row that suits them if their pods had these sizes [items, resources]."""
+    buys = np.isfinite(problem.price)
+    fits = np.zeros(len(sizes), np.bool_)
+    patterns: dict[bytes, list[int]] = {}
+    for item, suits in enumerate(problem.suits):
+        patterns.setdefault(suits.tobytes(), []).append(item)
+    for items in patterns.values():
+        net = pareto_front(problem.net[problem.suits[items[0]] & buys])
+        fits[items] = rows_holding(net, sizes[items]).any(axis=1)
+    return fits
+
+
+def _rounded_up(problem: BinPackingProblem) -> BinPackingProblem:
+    """The problem with fewer sizes of pods: those between a power of two and the next are one of a few."""
+    _, exponent = np.frexp(problem.sizes.astype(np.float64))
+    sizes = problem.sizes
+    for steps in _STEPS:
+        unit = np.left_shift(1, np.maximum(exponent - 1 - steps, 0).astype(np.int64))
+        sizes = -(-problem.sizes // unit) * unit
+        if len({line.tobytes() for line in sizes}) <= _MANY_SIZES:
+            break
+    return msgspec.structs.replace(problem, sizes=np.where(_fitting(problem, sizes)[:, None], sizes, problem.sizes))
+
+
+def _least_nodes(problem: BinPackingProblem) -> int:
+    """About how many nodes there will be: as many as a rule or a resource needs."""
+    needs = [
+        float(problem.counts[mask].sum()) / max(cap, 1)
+        for mask, cap in zip(problem.owners & problem.capped, problem.caps.tolist(), strict=True)
+    ]
+    needs += [float(problem.counts[mask].sum()) for mask in cliques(problem.clash)]
+    total, largest = problem.counts @ problem.sizes, problem.net.max(axis=0, initial=1)
+    return int(max([1.0, *needs, *(total / np.maximum(largest, 1)).tolist()]))
+
+
+def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
+    """The cheapest filling found at once; None where a pod finds no place."""
+    few = bool(problem.counts.sum() <= _SMALL_BATCH)
+    _, _, used = totals_bound(reduced.hard(), _unlimited())
+    # Fewer pods than that are on one node or two, whatever is bought.
+    fine = float(reduced.demand.sum()) >= _FINE * max(float(used.sum()), 1.0)
+    patterns = _dealt(reduced) if fine else []
+    if few or not patterns:
+        if not patterns and np.count_nonzero(reduced.demand) > _MANY_SIZES:
+            [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
+        weightings = size_weights(reduced)[: None if few else 1]
+        patterns += [grow_nodes(reduced, reduced.leading(), weights, _unlimited()) for weights in weightings]
+    found = realise(problem, reduced, min(patterns, key=lambda some: _rank(reduced, some)), _unlimited())
+    if found is not None:
+        found = join_nodes(problem, found, reduced.rows, _unlimited())
+    plain = first_fit(problem) if few else None
+    if found is None or (plain is not None and _filling_rank(problem, plain) <= _filling_rank(problem, found)):
+        return plain
+    return _in_placing_order(found)
+
+
+def _rank(reduced: ReducedProblem, patterns: Floats) -> tuple[float, int]:
+    """The lower, the better: the price, then the number of nodes."""
+    return round(reduced.cost(patterns), 9), len(patterns)
+
+
+def _filling_rank(problem: BinPackingProblem, filling: Filling) -> tuple[float, int]:
+    return round(filling.hourly(problem), 9), len(filling.rows)
+
+
+def _unlimited() -> Effort:
+    return Effort(np.inf)
+
+
+def _dealt(reduced: ReducedProblem) -> list[Floats]:
+    """Patterns [nodes, kinds] of pods dealt out to a mixture of nodes; none if that leaves more than a few over."""
+    for slack in _FIRST_SLACKS:
+        rows = mix(reduced, slack, _unlimited(), _BEAM)
+        if not len(rows):
+            return []
+        counts, left, fullest = deal(reduced, rows, _unlimited())
+        if not np.isfinite(fullest):
+            continue
+        some = np.flatnonzero(left)
+        if not len(some):
+            return [counts[counts.any(axis=1)]]
+        if slack == _FIRST_SLACKS[-1]:
+            rest = restricted_to_kinds(reduced, some, left[some])
+            nodes = grow_nodes(rest, rest.leading(), size_weights(rest)[0], _unlimited())
+            more = np.zeros((len(nodes), len(left)))
+            more[:, some] = nodes
+            counts = np.concatenate([counts, more])
+            return [counts[counts.any(axis=1)]]
+    return []
+
+
+def _in_placing_order(filling: Filling) -> Filling:
+    """The same filling, nodes with the item that is placed first first: limits refuse the last nodes."""
+    edges = np.searchsorted(filling.node, np.arange(len(filling.rows)))
+    order = np.argsort(filling.item[edges], kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    entries = np.lexsort((filling.item, rank[filling.node]))
+    return Filling(filling.rows[order], rank[filling.node][entries], filling.item[entries], filling.number[entries])
+
+
+_MOST_CELLS = 1 << 19
+"""Cells of a table of cheapest rows up to which one is made."""
+
+_LAID_OUT_PODS = 500
+"""With fewer pods, making the table takes longer than asking all rows."""
+
+_TOLERANCE = 1e-9
+
+_VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
+"""Weights of the largest node's first and second resource: they define the size of a pod."""
+
+
+def size_weights(reduced: ReducedProblem) -> Floats:
+    """Weightings [n, resources] of the resources that define the size of a pod."""
+    scale = reduced.net[:, :2].max(axis=0)
+    weights = np.zeros((len(_VALUES), reduced.net.shape[1]))
+    weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
+    return weights
+
+
+def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
+    """Patterns [nodes, kinds] of all pods: `leading` [kinds] first, then by size with `weights` [resources].
+
+    Every kind has to fit on some row.
+    """
+    return _Grower(reduced, weights, effort).run(leading)
+
+
+class _CheapestRow:
+    """The first, so cheapest, row that holds a load; looked up where rows can be laid out for it."""
+
+    def __init__(self, reduced: ReducedProblem) -> None:
+        net = reduced.net
+        self._net = net
+        self._chain = bool((np.diff(net, axis=0) >= 0).all())
+        self._layout: tuple[list[Floats], Ints] | None = None
+        if not self._chain and reduced.demand.sum() >= _LAID_OUT_PODS:
+            self._layout = _layout(np.ascontiguousarray(net).tobytes(), net.shape[1])
+
+    def of(self, use: Floats, allowed: Bools | None) -> Ints:
+        """Rows [nodes] for loads [nodes, resources], the number of rows where none holds; `allowed` [nodes, rows]."""
+        rows = len(self._net)
+        if allowed is None and self._chain:
+            found = [np.searchsorted(column, use[:, r]) for r, column in enumerate(self._net.T)]
+            return np.max(found, axis=0, initial=0)
+        if allowed is None and self._layout is not None:
+            steps, table = self._layout
+            place: Ints = table[tuple(np.searchsorted(column, use[:, r]) for r, column in enumerate(steps))]
+            return place
+        holds = rows_holding(self._net, use)
+        if allowed is not None:
+            holds &= allowed
+        row = holds.argmax(axis=1)
+        return np.where(holds[np.arange(len(row)), row], row, rows)
+
+
+@lru_cache(maxsize=16)
+def _layout(encoded: bytes, width: int) -> tuple[list[Floats], Ints] | None:
+    """The different amounts of each resource, and the first row for each combination of them; None if they are many.
+
+    Problems of one family have the same rows.
+    """
+    net = np.frombuffer(encoded, np.float64).reshape(-1, width)
+    steps = [np.unique(column) for column in net.T]
+    if np.prod([float(len(column) + 1) for column in steps]) > _MOST_CELLS:
+        return None
+    table = np.full([len(column) + 1 for column in steps], len(net), np.int64)
+    for row in range(len(net) - 1, -1, -1):
+        at = (np.searchsorted(column, value) for column, value in zip(steps, net[row], strict=True))
+        table[tuple(slice(0, int(place) + 1) for place in at)] = row
+    return steps, table
+
+
+class _Grower:
+    """Nodes being filled: `use` [nodes, resources] on `row` [nodes].
+
+    `allowed` [nodes, rows] is set where some kinds do not suit all rows."""
+
+    def __init__(self, reduced: ReducedProblem, weights: Floats, effort: Effort) -> None:
+        self._problem, self._weights, self._effort = reduced, weights, effort
+        self._find = _CheapestRow(reduced)
+        most = int(reduced.demand.sum())
+        self._use: Floats = np.zeros((most, reduced.sizes.shape[1]))
+        self._row: Ints = np.zeros(most, np.int64)
+        self._allowed: Bools | None = None
+        if not reduced.suits.all():
+            self._allowed = np.ones((most, len(reduced.price)), np.bool_)
+        # One line more stands for no row at all.
+        self._net = np.concatenate([reduced.net, np.full((1, reduced.net.shape[1]), -1.0)])
+        self._price = np.append(reduced.price, np.inf)
+        self._nodes = 0
+        self._entries: list[tuple[Ints, int, Ints]] = []
+
+    def run(self, leading: Bools) -> Floats:
+        large = np.round(self._problem.sizes @ self._weights, 12)
+        for kind in np.lexsort((np.arange(len(large)), -large, ~leading)).tolist():
+            if self._problem.demand[kind]:
+                self._place(kind, int(self._problem.demand[kind]))
+        counts = np.zeros((self._nodes, len(large)))
+        for nodes, kind, number in self._entries:
+            counts[nodes, kind] += number
+        return counts
+
+    def _place(self, kind: int, left: int) -> None:
+        size = self._problem.sizes[kind]
+        alone = self._cheapest_row_alone(kind)
+        opened = 1
+        left = self._fill_paid_room(kind, size, left)
+        while left:
+            taken = self._grow(kind, size, left, float(self._price[alone]))
+            if taken:
+                left = self._fill_paid_room(kind, size, left - taken)
+                continue
+            each = int(_room(self._net[alone][None, :], size)[0])
+            # A node that can grow no further for this kind will not compete with the next one.
+            grows = self._find.of(((each + 1) * size)[None, :], None)[0] < len(self._problem.price)
+            fresh = min(-(-left // each), opened) if grows else -(-left // each)
+            opened *= 2
+            left -= self._open(kind, size, alone, fresh, each, left)
+
+    def _cheapest_row_alone(self, kind: int) -> int:
+        suits = None if self._allowed is None else self._problem.suits[kind][None, :]
+        return int(self._find.of(self._problem.sizes[kind][None, :], suits)[0])
+
+    def _open(self, kind: int, size: Floats, row: int, fresh: int, each: int, left: int) -> int:
+        nodes = np.arange(self._nodes, self._nodes + fresh)
+        number = np.full(fresh, each, np.int64)
+        number[-1] = min(each, left - each * (fresh - 1))
+        self._nodes += fresh
+        self._row[nodes] = row
+        self._put(kind, size, nodes, number)
+        return int(number.sum())
+
+    def _fill_paid_room(self, kind: int, size: Floats, left: int) -> int:
+        """Fill room that is paid for, fullest nodes first; returns how many pods are left."""
+        nodes = self._nodes
+        if not nodes or not left:
+            return left
+        self._effort.charge(14, 4.0 * nodes * len(size))
+        spare = self._problem.net[self._row[:nodes]] - self._use[:nodes]
+        some = np.flatnonzero((spare >= size).all(axis=1))
+        if self._allowed is not None:
+            some = some[self._problem.suits[kind][self._row[some]]]
+        if not len(some):
+            return left
+        some = some[np.argsort(np.round(spare[some] @ self._weights, 12), kind="stable")]
+        return left - self._take(kind, size, some, _room(spare[some], size), left)
+
+    def _grow(self, kind: int, size: Floats, left: int, fresh: float) -> int:
+        """Put pods where the price rises least, if by no more than `fresh`; returns how many."""
+        nodes = self._nodes
+        if not nodes:
+            return 0
+        self._effort.charge(24, (8.0 + (0 if self._allowed is None else len(self._price))) * nodes * len(size))
+        use = self._use[:nodes] + size
+        allowed = None if self._allowed is None else self._allowed[:nodes] & self._problem.suits[kind]
+        row = self._find.of(use, allowed)
+        step = np.round(self._price[row] - self._price[self._row[:nodes]], 9)
+        least = float(step.min())
+        if least > fresh + _TOLERANCE:
+            return 0
+        some = np.flatnonzero(step <= least + _TOLERANCE)
+        over = self._net[row[some]] - self._use[some]
+        some_order = np.argsort(np.round(over @ self._weights, 12), kind="stable")
+        some, over = some[some_order], over[some_order]
+        many = _room(over, size)
+        before = np.cumsum(many) - many
+        used = some[before < left]
+        self._row[used] = row[used]
+        return self._take(kind, size, some, many, left)
+
+    def _take(self, kind: int, size: Floats, nodes: Ints, many: Ints, left: int) -> int:
+        taken = np.clip(left - (np.cumsum(many) - many), 0, many)
+        self._put(kind, size, nodes[taken > 0], taken[taken > 0])
+        return int(taken.sum())
+
+    def _put(self, kind: int, size: Floats, nodes: Ints, number: Ints) -> None:
+        self._use[nodes] += number[:, None] * size
+        if self._allowed is not None:
+            self._allowed[nodes] &= self._problem.suits[kind]
+        self._entries.append((nodes, kind, number))
+
+
+def _room(spare: Floats, size: Floats) -> Ints:
+    wanted = size > 0
+    many: Ints = np.floor(spare[:, wanted] / size[wanted]).min(axis=1).astype(np.int64)
+    return many
+
 
 _NODES = (3, 4, 6, 9, 14)
 """How many of the most wasteful nodes are packed again at a time."""
@@ -73,20 +407,16 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
 _NEGLIGIBLE = 5e-4
 """The search stops when a filling costs at most this part more than the bound."""
 
+_CLOSE = 5e-3
+"""The search also stops when a filling costs at most this part more than column generation finds possible."""
+
 _MANY_KINDS = 160
 """Column generation is for at most so many kinds; with more kinds, pods are dealt out."""
-
-_FINE = 8.0
-"""Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
 
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
 _EACH_POD, _MANY_PODS, _FEW_PODS = 1000.0, 100, 25
 """Microseconds of effort per pod, the batch size from which on it applies, and the least number of pods to count."""
 
-_VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
-"""Weights of the largest node's first and second resource: they define the size of a pod."""
-
-_TOLERANCE = 1e-9
 _ROUNDS = 60
 _TOGETHER = 0.4
 """The part of a family's effort spent on patterns for all its problems."""
@@ -101,7 +431,7 @@ def improve(problems: Sequence[BinPackingProblem], fillings: Sequence[Filling], 
         effort: what the search may spend on all of them; used up as it goes.
     """
     result = list(fillings)
-    if effort.spent:
+    if _nothing_to_save(problems, effort):
         return tuple(result)
     current_patterns, effort = effort, Effort(min(effort.left, effort_worth(problems)))
     granted = effort.left
@@ -117,6 +447,11 @@ def improve(problems: Sequence[BinPackingProblem], fillings: Sequence[Filling], 
         effort.give_back(part)
     current_patterns.left -= granted - effort.left
     return tuple(result)
+
+
+def _nothing_to_save(problems: Sequence[BinPackingProblem], effort: Effort) -> bool:
+    # The first filling already buys the cheapest row that holds a single pod.
+    return effort.spent or all(problem.counts.sum() <= 1 for problem in problems)
 
 
 def effort_worth(problems: Sequence[BinPackingProblem]) -> float:
@@ -181,16 +516,26 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
         patterns = [self.current_patterns()]
         if self.fine:
             patterns += mixture_patterns(self.reduced, self.values, effort)
-        if self.reduced.rules:
-            patterns += grown_patterns(self.reduced, effort)
         return patterns
 
+    def grown_patterns(self, effort: Effort) -> list[Floats]:
+        """Patterns of nodes that rules open and that grow by the least price step, in several ways; some with rules."""
+        return grown_patterns(self.reduced, effort) if self.reduced.rules else []
+
     def improved_filling(self, patterns: Floats, effort: Effort) -> Filling:
-        """The filling of these patterns if it is cheaper than the present one, else the present one."""
-        if self.reduced.cost(patterns) >= self.cost - _TOLERANCE:
+        """The filling of these patterns if it ranks before the present one, else the present one."""
+        present = _filling_rank(self.problem, self.filling)
+        if _rank(self.reduced, patterns) >= present:
             return self.filling
         found = realise(self.problem, self.reduced, patterns, effort)
-        return found if found is not None and found.hourly(self.problem) < self.cost - _TOLERANCE else self.filling
+        if found is None:
+            return self.filling
+        found = join_nodes(self.problem, found, self.reduced.rows, effort)
+        return found if _filling_rank(self.problem, found) < present else self.filling
+
+    def best_of(self, patterns: Sequence[Floats]) -> Floats:
+        """The patterns that cost least; of equal ones those of the fewest nodes."""
+        return min(patterns, key=lambda some: _rank(self.reduced, some))
 
 
 class _Family(msgspec.Struct, frozen=True, eq=False):
@@ -211,14 +556,34 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         )
         starting_patterns = {search.place: search.starting_patterns(effort) for search in searches}
         generation = self._together(searches, starting_patterns, effort)
-        best = {search.place: min(starting_patterns[search.place], key=search.reduced.cost) for search in searches}
+        best = {search.place: search.best_of(starting_patterns[search.place]) for search in searches}
+        if generation is None or not self._close(best, generation):
+            for search in searches:
+                grown = search.grown_patterns(effort)
+                best[search.place] = search.best_of((best[search.place], *grown))
+                if generation is not None and grown:
+                    generation.pool.add(np.unique(np.concatenate(grown), axis=0))
         if generation is not None:
             for care in (QUICK, CAREFUL):
-                self._dive(searches, best, generation, effort, care)
+                if not self._close(best, generation):
+                    self._dive(searches, best, generation, effort, care)
             for search in searches:
+                if self._close(best, generation):
+                    break
                 if search.reduced.cost(best[search.place]) > search.bound * (1 + _NEGLIGIBLE):
                     best[search.place] = repack_wasteful(search.reduced, best[search.place], search.values, effort)
         return [(search.place, search.improved_filling(best[search.place], effort)) for search in searches]
+
+    def _close(self, best: dict[int, Floats], generation: Generation) -> bool:
+        """Whether `best` costs hardly more than contents bought in fractions would, as far as column generation knows.
+
+        Whole pods on whole nodes often cost more than resources bought in fractions, however long the search takes.
+        """
+        least = min(generation.bound, generation.program.objective)
+        costs = [
+            search.reduced.cost(best[search.place]) if search.place in best else search.cost for search in self.searches
+        ]
+        return sum(costs) <= least * (1 + _CLOSE)
 
     def _dive(
         self, searches: Sequence[_ProblemSearch], best: dict[int, Floats], found: Generation, effort: Effort, care: Care
@@ -233,7 +598,7 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
             dived = dive(
                 reduced, found.pool, reduced.demand, found.best_values, part, _strategies_on(search, found), care
             )
-            best[search.place] = min((best[search.place], dived), key=reduced.cost)
+            best[search.place] = search.best_of((best[search.place], dived))
             effort.give_back(part)
 
     def _together(
@@ -272,9 +637,7 @@ def _strategies_on(search: _ProblemSearch, generation: Generation) -> FillStrate
 
 def grown_patterns(reduced: ReducedProblem, effort: Effort) -> list[Floats]:
     """Patterns [nodes, kinds] of nodes that grow by the least price step: one way at least, more if there is effort."""
-    scale = reduced.net[:, :2].max(axis=0)
-    weights = np.zeros((len(_VALUES), reduced.net.shape[1]))
-    weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
+    weights = size_weights(reduced)
     patterns = [grow_nodes(reduced, reduced.leading(), weights[0], effort)]
     return patterns + [grow_nodes(reduced, reduced.leading(), each, effort) for each in weights[1:] if not effort.spent]
 
@@ -316,7 +679,7 @@ def improve_cached(
     problems: Sequence[BinPackingProblem], fillings: Sequence[Filling], effort: Effort
 ) -> tuple[Filling, ...]:
     """As `improve`, with a cache. A cached result uses up the same effort, so that plans do not depend on the cache."""
-    if effort.spent:
+    if _nothing_to_save(problems, effort):
         return tuple(fillings)
     granted = min(effort.left, effort_worth(problems))
     asked = _digest((*problems, *fillings), granted)

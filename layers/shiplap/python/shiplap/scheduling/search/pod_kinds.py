@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, marked_columns
 from shiplap.scheduling.search.effort import Effort
 
 _PLENTY = float(1 << 52)
@@ -75,7 +75,7 @@ class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
         step = max(1, (1 << 21) // max(self.net.size, 1))
         for start in range(0, len(patterns), step):
             part = slice(start, start + step)
-            holds = (self.net[None, :, :] >= use[part, None, :]).all(axis=2)
+            holds = rows_holding(self.net, use[part])
             if restricted:
                 for kind in np.flatnonzero(~self.suits.all(axis=1)).tolist():
                     holds &= self.suits[kind][None, :] | (patterns[part, kind] == 0)[:, None]
@@ -85,6 +85,14 @@ class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
     def cost(self, patterns: Floats) -> float:
         """USD per hour of nodes with these patterns."""
         return float(self.price[self.cheapest(patterns)].sum())
+
+
+def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
+    """Which rows [rows, resources] hold which loads [n, resources]: [n, rows]. Much faster column by column."""
+    holds = np.ones((len(use), len(net)), np.bool_)
+    for column in range(net.shape[1]):
+        holds &= net[None, :, column] >= use[:, column, None]
+    return holds
 
 
 def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:
@@ -235,16 +243,19 @@ def _undominated(net: Floats, least: Floats, price: Floats, suits: Bools) -> Int
     """Rows that hold the smallest request, cheapest first, without rows that a cheaper or equal row can replace."""
     order = np.lexsort((np.arange(len(price)), -net.sum(axis=1), price))
     order = order[(np.isfinite(price) & suits.any(axis=0) & (net >= least).all(axis=1))[order]]
+    # Of equal rows only the first stays, which leaves few of a catalogue with many generations to compare.
+    key = np.concatenate([net[order], suits[:, order].T.astype(np.float64)], axis=1) if not suits.all() else net[order]
+    _, first = np.unique(np.ascontiguousarray(key).view(f"V{key.shape[1] * 8}").reshape(-1), return_index=True)
+    order = order[np.sort(first)]
     restricted = not suits[:, order].all()
-    kept: list[int] = []
-    for row in order.tolist():
-        known = np.array(kept, np.int64)
-        better = (net[known] >= net[row]).all(axis=1)
-        if restricted:
-            better &= (suits[:, known] | ~suits[:, row, None]).all(axis=0)
-        if not better.any():
-            kept.append(row)
-    return np.array(kept, np.int64)
+    known = net[order]
+    replaced = np.tri(len(order), k=-1, dtype=np.bool_)
+    for column in known.T:
+        replaced &= column[None, :] >= column[:, None]
+    if restricted:
+        for line in suits[:, order]:
+            replaced &= line[None, :] | ~line[:, None]
+    return order[~replaced.any(axis=1)]
 
 
 _MANY = 1 << 60
@@ -253,7 +264,7 @@ _MANY = 1 << 60
 def realise(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> Filling | None:
     """The filling of these patterns [nodes, kinds]; None when a pod finds no place at all."""
     patterns = patterns[patterns.any(axis=1)]
-    if Rules(problem).free.all():
+    if not (problem.owners.any() or problem.capped.any() or problem.clash.any()):
         return _in_order(problem, reduced, patterns)
     seating = _Seating(problem, reduced, patterns, effort)
     return seating.filling() if seating.seat_all() else None
@@ -267,7 +278,7 @@ def _in_order(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Flo
     items = np.repeat(order, problem.counts[order])
     key, number = np.unique(places * len(problem.counts) + items, return_counts=True)
     node, item = key // len(problem.counts), key % len(problem.counts)
-    rows = cheapest_rows(problem, len(patterns), node, item, number)
+    rows = cheapest_rows(problem, len(patterns), node, item, number, reduced.rows)
     return Filling(rows, node, item, number.astype(np.int64))
 
 
@@ -290,131 +301,186 @@ class Rules:
 
 
 class _Seating:
-    """Patterns reserve seats: `open` [nodes, kinds]. The state of the rules is kept per node.
+    """Patterns reserve seats: `_open` [kinds] is, as bits, the nodes with a free seat of a kind.
 
-    A rule that once bound a node is taken to bind it for good, even if its owner moves on.
+    Sets of nodes are whole numbers with a bit for each node, so that all nodes are asked at once, however few pods an
+    item has. A rule that once bound a node is taken to bind it for good, even if its owner moves on.
     """
 
     def __init__(self, problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats, effort: Effort) -> None:
-        self.problem, self.reduced, self.effort = problem, reduced, effort
-        self.rules = Rules(problem)
-        self.open = patterns.astype(np.int64)
-        nodes = len(patterns)
-        self.owned: Bools = np.zeros((nodes, len(problem.caps)), np.bool_)
-        self.count: Ints = np.zeros((nodes, len(problem.caps)), np.int64)
-        self.barred: Bools = np.zeros((nodes, len(self.rules.clash)), np.bool_)
-        self.use: Ints = np.zeros((nodes, problem.sizes.shape[1]), np.int64)
-        self.row = reduced.cheapest(patterns)
-        self.seats: dict[int, dict[int, int]] = {}
-        self.of_kind: dict[int, list[int]] = {}
+        self._problem, self._reduced, self._effort = problem, reduced, effort
+        self._rules = Rules(problem)
+        self._class_of: list[int] = self._rules.class_of.tolist()
+        self._kind_of: list[int] = reduced.kind_of.tolist()
+        self._bounds = _bounds_of(self._rules)
+        self._caps: list[int] = problem.caps.tolist()
+        self._nodes = len(patterns)
+        self._patterns = patterns
+        self._seats: list[dict[int, int]] = [{} for _ in reduced.sizes]
+        self._open = [0] * len(reduced.sizes)
+        for kind, node in np.argwhere(patterns.T).tolist():
+            self._seats[kind][node] = int(patterns[node, kind])
+            self._open[kind] |= 1 << node
+        # For each rule: pods counted by node, the nodes that it binds, that are at its cap, and beyond.
+        self._counted: list[dict[int, int]] = [{} for _ in self._caps]
+        self._owned = [0] * len(self._caps)
+        self._full = [0 if cap > 0 else -1 for cap in self._caps]
+        self._over = [0] * len(self._caps)
+        self._barred = [0] * len(self._rules.clash)
+        self._placed: dict[int, dict[int, int]] = {}
+        self._of_kind: dict[int, list[int]] = {}
+        self._use: Ints | None = None
+        self._row: Ints = np.zeros(0, np.int64)
 
     def seat_all(self) -> bool:
         """Give every pod a place; False when one finds none."""
-        late = [(item, left) for item in self._order() if (left := self._seat(item, int(self.problem.counts[item])))]
+        counts: list[int] = self._problem.counts.tolist()
+        late = [(item, left) for item in self._order() if (left := self._seat(item, counts[item]))]
         late = [(item, left) for item, number in late if (left := self._swap_in(item, number))]
         return all(self._place_cheapest(item) for item, number in late for _ in range(number))
 
     def _order(self) -> list[int]:
-        rules, sizes = self.rules, self.problem.sizes
+        rules, sizes = self._rules, self._problem.sizes
         of = rules.class_of
         owns = rules.owners.sum(axis=1)[of]
         counted = rules.capped.sum(axis=1)[of] + rules.clash.sum(axis=1)[of]
-        scale = np.maximum(self.problem.net.max(axis=0), 1)
+        scale = np.maximum(self._problem.net.max(axis=0), 1)
         size = np.round((sizes / scale).max(axis=1), 12)
         order: list[int] = np.lexsort((np.arange(len(of)), -size, -counted, -owns)).tolist()
-        return [item for item in order if self.problem.counts[item]]
+        return [item for item in order if self._problem.counts[item]]
 
-    def room(self, item: int, places: Ints) -> Ints:
-        """How many more pods of an item the rules let nodes take [places]."""
-        rules = self.rules
-        mine = int(rules.class_of[item])
-        if rules.free[mine]:
-            return np.full(len(places), _MANY)
-        bound = self.owned[places] | rules.owners[mine]
-        spare = np.where(bound, self.problem.caps - self.count[places], _MANY)
-        counts = rules.capped[mine] > 0
-        # A pod that makes a rule bind must find it kept already, whether or not it counts itself.
-        kept = (counts | (spare >= 0)).all(axis=1) & ~self.barred[places, mine]
-        most = np.where(kept, np.maximum(spare[:, counts].min(axis=1, initial=_MANY), 0), 0)
-        return np.minimum(most, 1) if rules.clash[mine, mine] else most
+    def _allowed(self, item: int, nodes: int) -> int:
+        """Those of some nodes on which the rules allow one more pod of an item."""
+        mine = self._class_of[item]
+        bounds = self._bounds[mine]
+        for rule in bounds.counting_owns:
+            nodes &= ~self._full[rule]
+        for rule in bounds.only_owns:
+            # A pod that makes a rule bind must find it kept already, whether or not it counts itself.
+            nodes &= ~self._over[rule]
+        for rule in bounds.only_counting:
+            nodes &= ~(self._owned[rule] & self._full[rule])
+        return nodes & ~self._barred[mine]
+
+    def _most(self, item: int, node: int) -> int:
+        """How many more pods of an item the rules allow on a node that may take one."""
+        bounds = self._bounds[self._class_of[item]]
+        if bounds.alone:
+            return 1
+        binding = [rule for rule in bounds.only_counting if self._owned[rule] >> node & 1]
+        return min(
+            (self._caps[rule] - self._counted[rule].get(node, 0) for rule in (*bounds.counting_owns, *binding)),
+            default=_MANY,
+        )
 
     def _seat(self, item: int, number: int) -> int:
         """Seat pods where seats of their kind are open; returns how many are left."""
-        kind = int(self.reduced.kind_of[item])
-        mine = int(self.rules.class_of[item])
-        places = np.flatnonzero(self.open[:, kind])
-        self.effort.charge(24, len(self.open) + 8.0 * len(places) * max(len(self.problem.caps), 1))
-        most = np.minimum(self.open[places, kind], self.room(item, places))
+        kind = self._kind_of[item]
+        self._effort.charge(2, 8.0 * number)
+        allowed = self._allowed(item, self._open[kind])
+        bound = allowed
+        bounds = self._bounds[self._class_of[item]]
+        for rule in bounds.owns:
+            bound &= self._owned[rule]
         # New bounds are best put where there are the same bounds already.
-        new = (self.rules.owners[mine] & ~self.owned[places]).sum(axis=1)
-        order = np.argsort(new, kind="stable")
-        order = order[most[order] > 0]
-        before = np.cumsum(most[order]) - most[order]
-        taken = np.clip(number - before, 0, most[order])
-        for place, some in zip(places[order].tolist(), taken.tolist(), strict=True):
-            if not some:
-                break
-            self._put(item, place, some)
-            self.open[place, kind] -= some
-        return number - int(taken.sum())
+        for nodes in (bound, allowed & ~bound):
+            left = nodes
+            while left and number:
+                lowest = left & -left
+                left ^= lowest
+                node = lowest.bit_length() - 1
+                free = self._seats[kind][node]
+                some = min(number, free) if bounds.free else min(number, free, self._most(item, node))
+                self._put(item, node, some)
+                self._take_seats(kind, node, some)
+                number -= some
+        return number
 
-    def _put(self, item: int, place: int, number: int) -> None:
+    def _take_seats(self, kind: int, node: int, number: int) -> None:
+        left = self._seats[kind][node] - number
+        self._seats[kind][node] = left
+        if not left:
+            self._open[kind] ^= 1 << node
+
+    def _put(self, item: int, node: int, number: int) -> None:
         """Account for `number` pods more of an item on a node, or fewer."""
-        mine = int(self.rules.class_of[item])
-        self.use[place] += self.problem.sizes[item] * number
-        if not self.rules.free[mine]:
-            self.count[place] += self.rules.capped[mine] * number
-            if number > 0:
-                self.owned[place] |= self.rules.owners[mine]
-                self.barred[place] |= self.rules.clash[mine]
-        if item not in self.seats:
-            self.seats[item] = {}
-            self.of_kind.setdefault(int(self.reduced.kind_of[item]), []).append(item)
-        seats = self.seats[item]
-        seats[place] = seats.get(place, 0) + number
-        if not seats[place]:
-            del seats[place]
+        bounds = self._bounds[self._class_of[item]]
+        if not bounds.free:
+            self._count(bounds, node, number)
+        if self._use is not None:
+            self._use[node] += self._problem.sizes[item] * number
+        if item not in self._placed:
+            self._placed[item] = {}
+            self._of_kind.setdefault(self._kind_of[item], []).append(item)
+        placed = self._placed[item]
+        placed[node] = placed.get(node, 0) + number
+        if not placed[node]:
+            del placed[node]
+
+    def _count(self, bounds: _Bounds, node: int, number: int) -> None:
+        bit = 1 << node
+        for rule in bounds.counting:
+            counted = self._counted[rule]
+            now = counted[node] = counted.get(node, 0) + number
+            cap = self._caps[rule]
+            self._full[rule] = self._full[rule] | bit if now >= cap else self._full[rule] & ~bit
+            self._over[rule] = self._over[rule] | bit if now > cap else self._over[rule] & ~bit
+        if number > 0:
+            for rule in bounds.owns:
+                self._owned[rule] |= bit
+            for other in bounds.bars:
+                self._barred[other] |= bit
 
     def _swap_in(self, item: int, number: int) -> int:
         """Seat pods on seats of others of their kind, who move to seats that are open; returns how many are left."""
-        kind = int(self.reduced.kind_of[item])
+        kind = self._kind_of[item]
         for _ in range(number):
-            vacant = np.flatnonzero(self.open[:, kind])
-            swap = self._find_swap(item, kind, vacant) if len(vacant) else None
+            vacant = self._open[kind]
+            swap = self._find_swap(item, kind, vacant) if vacant else None
             if swap is None:
                 return number
-            other, place, to = swap
-            self._put(other, place, -1)
+            other, node, to = swap
+            self._put(other, node, -1)
             self._put(other, to, 1)
-            self._put(item, place, 1)
-            self.open[to, kind] -= 1
+            self._put(item, node, 1)
+            self._take_seats(kind, to, 1)
             number -= 1
         return number
 
-    def _find_swap(self, item: int, kind: int, vacant: Ints) -> tuple[int, int, int] | None:
-        for other in self.of_kind.get(kind, ()):
-            self.effort.charge(30, 8.0 * len(vacant) * max(len(self.problem.caps), 1))
+    def _find_swap(self, item: int, kind: int, vacant: int) -> tuple[int, int, int] | None:
+        taken = self._allowed(item, (1 << self._nodes) - 1)
+        for other in self._of_kind.get(kind, ()):
+            self._effort.charge(2, 0.0)
             if other == item:
                 continue
-            to = vacant[self.room(other, vacant) > 0]
-            places = np.array(sorted(self.seats[other]), np.int64)
-            if not len(to) or not len(places):
+            to = self._allowed(other, vacant)
+            if not to:
                 continue
-            places = places[self.room(item, places) > 0]
-            if len(places):
-                return other, int(places[0]), int(to[0])
+            node = min((node for node in self._placed[other] if taken >> node & 1), default=-1)
+            if node >= 0:
+                return other, node, (to & -to).bit_length() - 1
         return None
+
+    def _loads(self) -> Ints:
+        """What is on the nodes [nodes, resources]; few problems have pods that need to know, and the nodes' rows."""
+        if self._use is None:
+            self._row = self._reduced.cheapest(self._patterns)
+            self._use = np.zeros((self._nodes, self._problem.sizes.shape[1]), np.int64)
+            entries = self._entries()
+            np.add.at(self._use, entries[:, 0], self._problem.sizes[entries[:, 1]] * entries[:, 2, None])
+        return self._use
 
     def _place_cheapest(self, item: int) -> bool:
         """Place a pod that the rules keep from the seats of its kind where it costs least, on a new node if needed."""
-        size = self.problem.sizes[item]
-        reduced = self.reduced
-        self.effort.charge(40, 4.0 * len(self.open) * reduced.net.size)
-        places = np.flatnonzero(self.room(item, np.arange(len(self.open))) > 0)
-        row = self._cheapest_after(item, places)
-        dearer = np.where(row >= 0, reduced.price[row] - reduced.price[self.row[places]], np.inf)
+        size = self._problem.sizes[item]
+        reduced, use = self._reduced, self._loads()
+        self._effort.charge(40, 4.0 * self._nodes * reduced.net.size)
+        allowed = self._allowed(item, (1 << self._nodes) - 1)
+        places = np.array([node for node in range(self._nodes) if allowed >> node & 1], np.int64)
+        row = self._cheapest_after(item, places, use[places])
+        dearer = np.where(row >= 0, reduced.price[row] - reduced.price[self._row[places]], np.inf)
         # The problem leaves out resources that no pod requests; the problem's own match the size.
-        alone = reduced.suits[int(reduced.kind_of[item])] & (self.problem.net[reduced.rows] >= size).all(axis=1)
+        alone = reduced.suits[self._kind_of[item]] & (self._problem.net[reduced.rows] >= size).all(axis=1)
         if not alone.any() and not np.isfinite(dearer).any():
             return False
         fresh = int(np.argmax(alone))
@@ -422,55 +488,104 @@ class _Seating:
         best = int(np.argmin(np.round(dearer, 9))) if len(places) else -1
         if best >= 0 and dearer[best] <= new_price:
             place = int(places[best])
-            self.row[place] = max(int(row[best]), int(self.row[place]))
+            self._row[place] = max(int(row[best]), int(self._row[place]))
         else:
             place = self._new_node(fresh)
         self._put(item, place, 1)
         return True
 
-    def _cheapest_after(self, item: int, places: Ints) -> Ints:
-        """The cheapest row [places] for what is on nodes and one pod more, -1 for none."""
-        after = self.use[places] + self.problem.sizes[item]
-        net = self.problem.net[self.reduced.rows]
+    def _cheapest_after(self, item: int, places: Ints, use: Ints) -> Ints:
+        """The cheapest row [places] for loads [places, resources] and one pod more, -1 for none."""
+        after = use + self._problem.sizes[item]
+        net = self._problem.net[self._reduced.rows]
         holds = (net[None, :, :] >= after[:, None, :]).all(axis=2)
-        holds &= self.reduced.suits[int(self.reduced.kind_of[item])][None, :]
+        holds &= self._reduced.suits[self._kind_of[item]][None, :]
         # A row that is dearer than the present one must suit all kinds that the present one suits.
-        later = np.arange(len(net))[None, :] >= self.row[places][:, None]
-        if not self.reduced.suits.all():
-            same = self.reduced.suits[:, self.row[places]][:, :, None] <= self.reduced.suits[:, None, :]
+        later = np.arange(len(net))[None, :] >= self._row[places][:, None]
+        if not self._reduced.suits.all():
+            same = self._reduced.suits[:, self._row[places]][:, :, None] <= self._reduced.suits[:, None, :]
             later &= same.all(axis=0)
         holds &= later
         return np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
 
     def _new_node(self, row: int) -> int:
-        self.open, self.owned, self.count, self.barred, self.use = (
-            np.concatenate([array, np.zeros((1, array.shape[1]), array.dtype)])
-            for array in (self.open, self.owned, self.count, self.barred, self.use)
-        )
-        self.row = np.append(self.row, row)
-        return len(self.open) - 1
+        use = self._loads()
+        self._use = np.concatenate([use, np.zeros((1, use.shape[1]), np.int64)])
+        self._row = np.append(self._row, row)
+        self._nodes += 1
+        return self._nodes - 1
+
+    def _entries(self) -> Ints:
+        """Node, item and number of pods [entries, 3]."""
+        entries = [(node, item, some) for item, placed in self._placed.items() for node, some in placed.items()]
+        return np.array(entries, np.int64).reshape(-1, 3)
 
     def filling(self) -> Filling:
         """The filling: without empty nodes, each node with the cheapest row for its pods."""
-        entries = sorted((place, item, number) for item, seats in self.seats.items() for place, number in seats.items())
-        place, item, number = np.array(entries, np.int64).reshape(-1, 3).T.copy()
+        entries = self._entries()
+        place, item, number = entries[np.lexsort((entries[:, 1], entries[:, 0]))].T.copy()
         taken, node = np.unique(place, return_inverse=True)
         node = node.reshape(-1)
-        return Filling(cheapest_rows(self.problem, len(taken), node, item, number), node, item, number)
+        rows = cheapest_rows(self._problem, len(taken), node, item, number, self._reduced.rows)
+        return Filling(rows, node, item, number)
 
 
-def cheapest_rows(problem: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints) -> Ints:
-    """The cheapest row [nodes], the first of equal ones, that holds and suits the entries; -1 for none."""
+class _Bounds(msgspec.Struct, frozen=True):
+    """What rules ask of a class of rules, and the classes that its pods keep off their node."""
+
+    owns: tuple[int, ...]
+    counting: tuple[int, ...]
+    counting_owns: tuple[int, ...]
+    only_owns: tuple[int, ...]
+    only_counting: tuple[int, ...]
+    bars: tuple[int, ...]
+    alone: bool
+    free: bool
+
+
+def _bounds_of(rules: Rules) -> list[_Bounds]:
+    """The bounds of all classes of rules."""
+    classes = zip(
+        marked_columns(rules.owners),
+        marked_columns(rules.capped > 0),
+        marked_columns(rules.clash),
+        rules.clash.diagonal().tolist(),
+        rules.free.tolist(),
+        strict=True,
+    )
+    return [
+        _Bounds(
+            owns=tuple(owns),
+            counting=tuple(counting),
+            counting_owns=tuple(rule for rule in owns if rule in counting),
+            only_owns=tuple(rule for rule in owns if rule not in counting),
+            only_counting=tuple(rule for rule in counting if rule not in owns),
+            bars=tuple(bars),
+            alone=alone,
+            free=free,
+        )
+        for owns, counting, bars, alone, free in classes
+    ]
+
+
+def cheapest_rows(
+    problem: BinPackingProblem, nodes: int, node: Ints, item: Ints, number: Ints, among: Ints | None = None
+) -> Ints:
+    """The cheapest row [nodes], the first of equal ones, that holds and suits the entries; -1 for none.
+
+    `among` are the rows that can be the cheapest of those that hold a load, if that is known."""
     use = np.zeros((nodes, problem.sizes.shape[1]), np.int64)
-    np.add.at(use, node, problem.sizes[item] * number[:, None])
-    order = np.argsort(problem.price, kind="stable")
-    order = order[np.isfinite(problem.price[order])]
+    for column in range(use.shape[1]):
+        np.add.at(use[:, column], node, problem.sizes[item, column] * number)
+    if among is None:
+        among = np.flatnonzero(np.isfinite(problem.price))
+    order = among[np.argsort(problem.price[among], kind="stable")]
     net = problem.net[order]
     unlike = not problem.suits[:, order].all()
     rows = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):
-        holds = (net[None, :, :] >= use[start : start + step, None, :]).all(axis=2)
+        holds = rows_holding(net, use[start : start + step])
         if unlike:
             inside = (node >= start) & (node < start + step)
             np.logical_and.at(holds, node[inside] - start, problem.suits[item[inside]][:, order])

@@ -17,13 +17,13 @@ from shiplap.scheduling.search.column_generation import CoveringProgram, totals_
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, aggregate_problem
 
-_BEAM = 200
+BEAM = 200
 _DEPTH = 9
 _OPEN = 3.0
 """How many nodes' worth of the fractional mixture are left to the beam search."""
 
 
-def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
+def mix(reduced: ReducedProblem, slack: float, effort: Effort, beam: int = BEAM) -> Ints:
     """Rows [nodes] whose sum holds all pods together and the part `slack` more, at little cost; empty when none do."""
     total = (reduced.sizes * reduced.demand[:, None]).sum(axis=0) * (1.0 + slack)
     useful = _useful(reduced)
@@ -33,7 +33,7 @@ def mix(reduced: ReducedProblem, slack: float, effort: Effort) -> Ints:
     copies = _rounded_down(used)
     nodes = np.repeat(np.flatnonzero(useful), copies)
     rest = np.maximum(total - reduced.net[nodes].sum(axis=0), 0.0)
-    last = _cover(reduced, np.flatnonzero(useful), rest, values, effort)
+    last = _cover(reduced, np.flatnonzero(useful), rest, values, effort, beam)
     return np.sort(np.concatenate([nodes, last])) if last is not None else np.zeros(0, np.int64)
 
 
@@ -55,7 +55,9 @@ def _rounded_down(used: Floats) -> Ints:
     return copies
 
 
-def _cover(reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort) -> Ints | None:
+def _cover(
+    reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, effort: Effort, beam: int
+) -> Ints | None:
     """The cheapest nodes found that together hold `total` [resources]; None when `_DEPTH` nodes cannot.
 
     States are what is left to cover; they are ranked by what they cost so far and what the rest is worth, which no
@@ -79,7 +81,7 @@ def _cover(reduced: ReducedProblem, rows: Ints, total: Floats, values: Floats, e
         promise[done] = np.inf
         if best is not None:
             promise[promise >= best[0]] = np.inf
-        order = np.argsort(promise, kind="stable")[:_BEAM]
+        order = np.argsort(promise, kind="stable")[:beam]
         order = order[np.isfinite(promise[order])]
         if not len(order):
             break

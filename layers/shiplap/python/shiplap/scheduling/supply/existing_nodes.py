@@ -135,7 +135,7 @@ def _is_starting(node: Node, now: float) -> bool:
 def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
     certain = {
         **claim.plan.labels,
-        labels.NODE_POOL: label_value_of(claim.plan.node_pool),
+        **labels.of_pool(claim.plan.node_pool),
         labels.NODE_CLASS: label_value_of(claim.plan.node_class),
     }
     launched = {

@@ -69,14 +69,16 @@ class TypeTable:
         self.label_keys: frozenset[str] = frozenset().union(*map(frozenset, self._labels))
         # The labels of which values are known.
         self.told = self.label_keys | _OFFERING_KEYS | {labels.INSTANCE_TYPE}
+        # Of every decision about this catalogue: they grow with its labels and rows only.
+        self._values: dict[str, frozenset[str]] = {}
+        self._known: dict[str, tuple[list[Requirement | None], Ints]] = {}
+        self._amounts: dict[int, dict[str, int]] = {}
         self._forget()
 
     def _forget(self) -> None:
-        self._values: dict[str, frozenset[str]] = {}
         self._masks: dict[Requirement, Bools] = {}
         self._offered: dict[tuple[Requirements, frozenset[str]], Offered] = {}
         self._cells: dict[tuple[Requirement | None, ...], Bools] = {}
-        self._known: dict[str, tuple[list[Requirement | None], Ints]] = {}
 
     def _compile_rows(self, *, explore: bool, piloted: Collection[str]) -> None:
         owners: list[int] = []
@@ -142,6 +144,15 @@ class TypeTable:
         made.allocatable, made.capacity = self.allocatable.copy(), self.capacity.copy()
         made._forget()
         return made
+
+    def allocatable_amounts(self, row: int) -> dict[str, int]:
+        """What a node of a row leaves to pods and daemons: by the careful bound unless that is verified or explored."""
+        known = self._amounts.get(row)
+        if known is None:
+            item = self.types[self.row_type[row]]
+            careful = not (self.row_estimate[row] or item.verified)
+            known = self._amounts[row] = item.careful_allocatable if careful else item.allocatable
+        return known
 
     def bound_attachments(self, limits: Mapping[str, Mapping[str, int]]) -> None:
         """Let each type take as many volumes as its nodes were seen to take, by type and driver; others any number."""

@@ -1,0 +1,235 @@
+"""Our plans beside those of Karpenter's own scheduler, on the same pods, instance types and prices.
+
+Karpenter's side is its Go module (`karpenter/go.mod` pins it), called as its provisioner calls it: topology, scheduler,
+Solve, launch lists of at most 60 types. Both sides see no nodes, the same DaemonSets and the same allocatable amounts.
+One judge (`launched_nodes.py`) launches the claims of both by one price rule and looks for violations in both. A batch
+counts in the sums if both sides place the same number of pods. Processor time: Karpenter's with its garbage
+collection, ours from typed objects, nothing remembered. Karpenter's ties depend on the order of Go's maps, so it
+schedules every batch three times, and the run in the middle by price counts.
+
+Exit codes: 0 the bars hold, 1 they do not, 3 there is no Go here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from decoding import unseen
+from karpenter_scheduler import KarpenterScheduler, build, version
+from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge
+from packing_cases import known_prices
+from random_batches import Batch, drawn, fixed
+from rich.console import Console
+from rich.table import Table
+
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.planner import plan
+from tests.e2e.programs import ProgramsMissing
+
+SEARCH_S = 1.0
+"""Effort of our cost search; small batches get less, a millisecond per pod."""
+
+LEAST_SAVING = 0.10
+MOST_DEARER_SHARE = 0.02
+MOST_DEARER_BY = 0.02
+"""The bars: the sum is a tenth below Karpenter's, few batches are dearer, and each of these by little."""
+
+RUNS = 3
+"""Times that Karpenter schedules a batch."""
+
+NO_GO = 3
+_WORST = 3
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Side:
+    """One scheduler's result for a batch."""
+
+    verdict: Verdict
+    cpu_s: float
+
+    def text(self) -> str:
+        broken = f" {len(self.verdict.violations)} broken" if self.verdict.violations else ""
+        return f"{self.verdict.hourly:.2f} {self.cpu_s:.3f} s{broken}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One batch: Karpenter, ours without the cost search and ours with it."""
+
+    name: str
+    pods: int
+    karpenter: Side
+    plain: Side
+    searched: Side
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether all place the same number of pods: prices of different pods say nothing."""
+        placed = {side.verdict.placed for side in (self.karpenter, self.plain, self.searched)}
+        return len(placed) == 1 and self.karpenter.verdict.hourly > 0
+
+    def dearer_by(self, side: Side) -> float:
+        """How much more one of ours costs, as a share of Karpenter's price; negative if it is cheaper."""
+        return side.verdict.hourly / self.karpenter.verdict.hourly - 1
+
+
+def of_plan(planned: Plan, cpu_s: float) -> ScheduledBatch:
+    """Our plan as any scheduler's claims."""
+    claims = tuple(
+        OpenedClaim(
+            claim.node_pool,
+            claim.requirements,
+            claim.instance_types,
+            LaunchedOffering(
+                claim.launch.instance_type, claim.launch.zone, claim.launch.capacity_type, claim.launch.price
+            ),
+            tuple(pod.name for pod in claim.pods),
+        )
+        for claim in planned.node_claims
+    )
+    return ScheduledBatch(claims, {entry.pod.name: entry.message for entry in planned.unschedulable}, cpu_s)
+
+
+def ours(batch: Batch, improve_s: float) -> Side:
+    """Our planner's result for a batch."""
+    snapshot = unseen(batch.snapshot(improve_s))
+    started = time.process_time()
+    planned = plan(snapshot)
+    took_s = time.process_time() - started
+    return Side(judge(batch, of_plan(planned, took_s)), took_s)
+
+
+def compare(batch: Batch, karpenter: KarpenterScheduler) -> Compared:
+    """All three results for a batch."""
+    answers = [karpenter.schedule(batch) for _ in range(RUNS)]
+    runs = [Side(judge(batch, answer), answer.cpu_seconds) for answer in answers]
+    theirs = sorted(runs, key=lambda side: (side.verdict.placed, side.verdict.hourly))[RUNS // 2]
+    return Compared(batch.name, len(batch.pods), theirs, ours(batch, 0.0), ours(batch, SEARCH_S))
+
+
+def missed_bars(cases: Sequence[Compared], batches: Sequence[Compared]) -> list[str]:
+    """Every bar that the results miss, in words: of the fixed cases and of the batches that were drawn."""
+    missed = [
+        f"{case.name}: ours without search is {100 * case.dearer_by(case.plain):.2f} % dearer"
+        for case in cases
+        if case.is_comparable and case.dearer_by(case.plain) > _SAME
+    ]
+    for one in (*cases, *batches):
+        for side, of in ((one.plain, "without"), (one.searched, "with")):
+            missed += [f"{one.name}: ours {of} search: {text}" for text in side.verdict.violations[:1]]
+            if side.verdict.placed < one.karpenter.verdict.placed:
+                short = one.karpenter.verdict.placed - side.verdict.placed
+                missed.append(f"{one.name}: ours {of} search places {short} pods less")
+    comparable = [one for one in batches if one.is_comparable]
+    if not comparable:
+        return [*missed, "no batch can be compared"] if batches else missed
+    ratio = _sum_ratio(comparable)
+    if ratio > 1 - LEAST_SAVING:
+        missed.append(f"the sum is {100 * (ratio - 1):+.2f} %, the bar is {-100 * LEAST_SAVING:.0f} %")
+    dearer = _dearer(comparable)
+    if len(dearer) > MOST_DEARER_SHARE * len(comparable):
+        missed.append(f"{len(dearer)} of {len(comparable)} are dearer, the bar is {100 * MOST_DEARER_SHARE:.0f} %")
+    missed += [
+        f"{one.name}: ours with search is {100 * one.dearer_by(one.searched):.2f} % dearer"
+        for one in dearer
+        if one.dearer_by(one.searched) > MOST_DEARER_BY
+    ]
+    return missed
+
+
+def _sum_ratio(batches: Sequence[Compared]) -> float:
+    theirs = sum(one.karpenter.verdict.hourly for one in batches)
+    return sum(one.searched.verdict.hourly for one in batches) / theirs
+
+
+def _dearer(batches: Sequence[Compared]) -> list[Compared]:
+    return [one for one in batches if one.dearer_by(one.searched) > _SAME]
+
+
+def summary(batches: Sequence[Compared]) -> str:
+    """Sums, shares and the worst batches in words."""
+    comparable = [one for one in batches if one.is_comparable]
+    if not comparable:
+        return "no batch can be compared"
+    lines = [f"{len(comparable)} of {len(batches)} batches place the same pods"]
+    theirs = sum(one.karpenter.verdict.hourly for one in comparable)
+    for of, sides in (
+        ("without search", [one.plain for one in comparable]),
+        ("with search", [one.searched for one in comparable]),
+    ):
+        mine = sum(side.verdict.hourly for side in sides)
+        by = [one.dearer_by(side) for one, side in zip(comparable, sides, strict=True)]
+        dearer = sum(share > _SAME for share in by)
+        share = f"dearer in {dearer} ({100 * dearer / len(by):.1f} %), by {100 * max(by):+.2f} % at most"
+        lines.append(f"ours {of}: {mine:.2f} of {theirs:.2f} USD/h ({100 * (mine / theirs - 1):+.2f} %), {share}")
+    times = [
+        sum(side.cpu_s for side in sides)
+        for sides in zip(*((one.karpenter, one.plain, one.searched) for one in batches), strict=True)
+    ]
+    lines.append("processor seconds: Karpenter {:.1f}, ours {:.1f}, with search {:.1f}".format(*times))
+    broken = sum(bool(one.karpenter.verdict.violations) for one in batches)
+    lines.append(f"batches in which kube-scheduler would refuse part of Karpenter's plan: {broken}")
+    worst = sorted(comparable, key=lambda one: (-one.dearer_by(one.searched), one.name))[:_WORST]
+    lines += [f"worst: {one.name}: {100 * one.dearer_by(one.searched):+.2f} % with search" for one in worst]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instances", type=int, default=50, help="batches to draw (50)")
+    parser.add_argument("--seed", type=int, default=0, help="of which the batches are drawn (0)")
+    parser.add_argument("--verbose", action="store_true", help="print every violation")
+    options = parser.parse_args()
+    try:
+        program = build()
+    except ProgramsMissing as missing:
+        print(f"skipped: {missing}")
+        return NO_GO
+    cases, batches = fixed(), drawn(options.instances, options.seed)
+    prices = "on-demand prices of us-east-1" if known_prices() else "estimated prices"
+    table = Table(
+        *("batch", f"Karpenter {version()}", "without search", "", "with search", ""),
+        title=f"USD per hour and processor seconds; {prices}; search {SEARCH_S} s; seed {options.seed}",
+    )
+    compared = []
+    with KarpenterScheduler(program) as karpenter:
+        for batch in (*cases, *batches):
+            one = compare(batch, karpenter)
+            compared.append(one)
+            table.add_row(*_row(one))
+            if options.verbose:
+                _print_violations(one)
+    Console(width=200).print(table)
+    print(summary(compared[len(cases) :]))
+    missed = missed_bars(compared[: len(cases)], compared[len(cases) :])
+    print("\n".join([f"missed: {text}" for text in missed] or ["all bars hold"]))
+    return 1 if missed else 0
+
+
+def _row(one: Compared) -> list[str]:
+    def share(side: Side) -> str:
+        return f"{100 * one.dearer_by(side):+.2f} %" if one.is_comparable else f"{side.verdict.placed} placed"
+
+    sides = (one.plain, one.searched)
+    left = one.pods - one.karpenter.verdict.placed
+    theirs = one.karpenter.text() + (f" {left} left out" if left else "")
+    return [one.name, theirs, *(text for side in sides for text in (side.text(), share(side)))]
+
+
+def _print_violations(one: Compared) -> None:
+    for of, side in (("Karpenter", one.karpenter), ("without search", one.plain), ("with search", one.searched)):
+        for text in side.verdict.violations:
+            print(f"{one.name}: {of}: {text}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

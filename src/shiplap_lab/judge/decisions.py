@@ -1,0 +1,260 @@
+"""Promises about decisions, by their effects: made one after the other, within disruption budgets, few nodes for a pod,
+and no node that turns out too small for the second time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from math import ceil, inf
+
+import msgspec
+
+from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, PodItem, amounts
+
+NO_SECOND_MISS = "nothing misses twice"
+ONE_DECISION = "decisions are made one after the other"
+FEW_NODES = "few nodes for one pod"
+DISRUPTION_BUDGETS = "disruption budgets are kept"
+
+OVER = ("Done", "Undone")
+COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown")
+
+_COMING = ("Planned", "Launching", "Launched")
+_LEAVING = ("Disrupting", "Draining", "Terminating")
+_ENDED = ("Gone", "Failed")
+_ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
+
+ClaimKey = tuple[str, str]
+"""Cluster and name."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the promises about decisions need to know of clusters and EC2.
+
+    `pods_of` gives the uids of the pods that are on a claim's node now, `was_in_service` says whether its Node was
+    there, and initialised, at a moment or since. `has_ended` and `allocatable` are about an instance.
+    """
+
+    now: Callable[[], float]
+    found: Callable[[str, str], object]
+    pods_of: Callable[[ClaimItem], Sequence[str]]
+    was_in_service: Callable[[ClaimItem, float], bool]
+    has_ended: Callable[[str], bool]
+    allocatable: Callable[[ClaimItem], Mapping[str, Decimal] | None]
+
+
+class DecisionJudge:
+    """Judges the decisions of one install.
+
+    Args:
+        pools: the spec of each NodePool, by cluster and name.
+        most_nodes_per_pod: as the scenario has it.
+        steered: whether pods are led to the nodes that were launched for them.
+    """
+
+    def __init__(
+        self, around: Surroundings, pools: Mapping[ClaimKey, Json], *, most_nodes_per_pod: int, steered: bool
+    ) -> None:
+        self._around, self._pools = around, pools
+        self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
+        self._misses: Counter[tuple[str, ...]] = Counter()
+        self._measured: set[str] = set()
+        self._daemons_since: dict[str, float] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._claims: dict[ClaimKey, ClaimItem] = {}
+        self._commands: dict[str, CommandItem] = {}
+        self._of_pod: dict[ClaimKey, dict[str, ClaimItem]] = {}
+        self._of_pool: dict[ClaimKey, dict[str, ClaimItem]] = {}
+        self._command_of: dict[ClaimKey, str] = {}
+        self._nodes_of: dict[ClaimKey, list[ClaimKey]] = {}
+        self._taken_from: dict[ClaimKey, set[ClaimKey]] = {}
+        self._leaves_since: dict[ClaimKey, float] = {}
+
+    def claim_written(self, claim: ClaimItem) -> None:
+        """A claim is durable."""
+        key = (claim.cluster, claim.name)
+        before = self._claims.get(key)
+        self._index(claim)
+        if before is None:
+            self._check_duplicate(claim)
+        elif _is_taken(claim) and not _is_taken(before):
+            for uid in self._around.pods_of(claim):
+                self._taken_from.setdefault((claim.cluster, uid), set()).add(key)
+        if claim.instance_id and claim.state == "Launched" and before is not None and before.state != "Launched":
+            self.measure(claim)
+            for pod in claim.pods:
+                self._nodes_of.setdefault((claim.cluster, pod.uid), []).append(key)
+                self._check_nodes_of(claim.cluster, pod)
+
+    def command_written(self, command: CommandItem) -> None:
+        """A disruption command is durable."""
+        fresh = command.name not in self._commands
+        self._commands[command.name] = command
+        if fresh:
+            self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
+            self._check_budgets(command)
+
+    def restored(self, claims: Sequence[ClaimItem], commands: Sequence[CommandItem]) -> None:
+        """The table is as it was at an earlier moment."""
+        self._forget()
+        for claim in claims:
+            self._index(claim)
+        for command in commands:
+            self._commands[command.name] = command
+            self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
+
+    def daemon_set_added(self, cluster: str) -> None:
+        """A DaemonSet takes some of each node from now on: nodes that were planned before may hold fewer pods."""
+        self._daemons_since[cluster] = self._around.now()
+
+    def measure(self, claim: ClaimItem) -> None:
+        """Compare what a claim's Node has, once it is known, with what was planned for it."""
+        has = self._around.allocatable(claim)
+        if has is None or claim.instance_id in self._measured:
+            return
+        self._measured.add(claim.instance_id)
+        short = _short(claim.requests, has)
+        if not short:
+            return
+        self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
+        for pod in claim.pods:
+            self._misses[claim.cluster, pod.uid] += 1
+        twice = [key for key, number in self._misses.items() if number > 1]
+        if twice:
+            self._around.found(NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(twice[0])}")
+
+    def _index(self, claim: ClaimItem) -> None:
+        """Update the indexes by pod and pool; claims that have ended leave them."""
+        key = (claim.cluster, claim.name)
+        self._claims[key] = claim
+        if claim.state in _LEAVING:
+            self._leaves_since.setdefault(key, self._around.now())
+        else:
+            self._leaves_since.pop(key, None)
+        of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
+        if claim.state in _ENDED:
+            of_pool.pop(claim.name, None)
+        else:
+            of_pool[claim.name] = claim
+        for pod in claim.pods:
+            of_pod = self._of_pod.setdefault((claim.cluster, pod.uid), {})
+            if claim.state in _COMING:
+                of_pod[claim.name] = claim
+            else:
+                of_pod.pop(claim.name, None)
+
+    def _check_nodes_of(self, cluster: str, pod: PodItem) -> None:
+        """Count the nodes launched for a pod. A node that the pod lost, launched for it or not, may be replaced once.
+
+        Where pods are not steered, kube-scheduler gives a new node to the pods that have waited longest, for example
+        pods whose own nodes never join. No decision of Shiplap can prevent that, so such nodes do not count. Nor can a
+        pod be steered that still runs on a node which is being emptied: others take the room that was made for it.
+        A command that moves a pod deletes it, and its controller creates another pod. A pod that still exists was
+        therefore moved by no command, or is about to be moved by one; other replacements belong to commands that were
+        undone.
+        """
+        nodes = self._nodes_of[cluster, pod.uid]
+        moved = [key for key in nodes if key in self._command_of]
+        waited = [key for key in nodes if key not in self._command_of]
+        taken = {key for key in nodes if _is_taken(self._claims[key])}
+        steered = self._steered and not self._is_on_leaving_node(cluster, pod.uid)
+        given_away = set() if steered else {key for key in waited if self._is_given_away(self._claims[key])}
+        made_up_for = len((taken - set(moved)) | self._taken_from.get((cluster, pod.uid), set()) | given_away)
+        names, found = ", ".join(name for _, name in nodes), self._around.found
+        if len(waited) - made_up_for > self._most_nodes_per_pod:
+            found(FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+        if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
+            found(FEW_NODES, f"{pod.name} got {len(moved)} nodes by commands: {names}")
+        commands = {self._command_of[key] for key in moved}
+        kept = sorted(name for name in commands if self._commands[name].state != "Undone")
+        if len(kept) > 1:
+            found(FEW_NODES, f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+
+    def _is_on_leaving_node(self, cluster: str, uid: str) -> bool:
+        """Whether a pod still runs on a node that is being emptied."""
+        leaving = (self._claims[key] for key in self._leaves_since if key[0] == cluster)
+        return any(uid in self._around.pods_of(claim) for claim in leaving)
+
+    def _is_given_away(self, claim: ClaimItem) -> bool:
+        """Whether pods are on its node that it was not launched for."""
+        return not {pod.uid for pod in claim.pods}.issuperset(self._around.pods_of(claim))
+
+    def _check_duplicate(self, claim: ClaimItem) -> None:
+        """Check that no open claim serves these pods already. Replacements are exempt: their pods still run."""
+        pods = {pod.uid for pod in claim.pods}
+        if not claim.owner or not pods:
+            return
+        # A claim for all of these pods is one for the first of them.
+        for known in self._of_pod[claim.cluster, min(pods)].values():
+            if known is not claim and self._still_serves(known) and pods <= {pod.uid for pod in known.pods}:
+                self._around.found(ONE_DECISION, f"{claim.name} is for pods of {known.name}")
+                return
+
+    def _still_serves(self, claim: ClaimItem) -> bool:
+        """Whether a decision has to count on a claim that is on its way."""
+        if claim.missed or claim.created_at < self._daemons_since.get(claim.cluster, -inf):
+            return False
+        if not claim.instance_id:  # all types it may become may have turned out too small for its pods meanwhile
+            return not set(claim.instance_types) <= set(claim.relies_on_estimate)
+        if self._around.has_ended(claim.instance_id) or self._around.allocatable(claim) is not None:
+            return False
+        # What it was launched as may be computed to be smaller by now: its siblings have reported meanwhile.
+        return not _short(claim.requests, claim.allocatable)
+
+    def _check_budgets(self, command: CommandItem) -> None:
+        """Check budgets as Karpenter counts them: each node in service that leaves, for any reason, uses the budget; a
+        node whose instance is terminating does not count. Compare with the state at which the decision began.
+        """
+        open_commands = (known for known in self._commands.values() if known.state not in OVER)
+        going = {name for known in open_commands if known.cluster == command.cluster for name in known.targets}
+        begun_at = command.created_at
+        for (cluster, name), pool in sorted(self._pools.items()):
+            if cluster != command.cluster:
+                continue
+            nodes = [
+                claim
+                for claim in self._of_pool.get((cluster, name), {}).values()
+                if claim.state != "Terminating" and self._around.was_in_service(claim, begun_at)
+            ]
+            leaving = [
+                claim.name
+                for claim in nodes
+                if claim.name in going or self._leaves_since.get((cluster, claim.name), begun_at) < begun_at
+            ]
+            most = _allowed(pool, command.reason, len(nodes))
+            if set(leaving) & set(command.targets) and len(leaving) > most:
+                have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
+                self._around.found(DISRUPTION_BUDGETS, have)
+
+
+def _is_taken(claim: ClaimItem) -> bool:
+    """Whether its pods have lost the node, or will, through no decision of Shiplap."""
+    return claim.missed or (bool(claim.failure) and claim.failure not in COMMAND_REASONS)
+
+
+def _short(requests: Mapping[str, int], has: Mapping[str, Decimal] | Mapping[str, int]) -> list[str]:
+    """Resources that a node has too little of. Device plugins may not have reported yet."""
+    known = (name for name in requests if name in _ALWAYS_REPORTED or has.get(name))
+    return sorted(name for name in known if has.get(name, 0) < requests[name])
+
+
+def canonical(allocatable: Json | None) -> dict[str, Decimal]:
+    """Quantities in the units of items: CPU in thousandths."""
+    has = amounts(allocatable)
+    return {**has, "cpu": has.get("cpu", Decimal(0)) * 1000}
+
+
+def _allowed(pool: Json, reason: str, nodes: int) -> int:
+    """How many nodes the budgets without a schedule allow to leave at once; a tenth where none is written."""
+    budgets = (pool.get("disruption") or {}).get("budgets")
+    counts = [nodes]
+    for budget in [{}] if budgets is None else budgets:
+        if budget.get("schedule") or (budget.get("reasons") and reason not in budget["reasons"]):
+            continue
+        text = str(budget.get("nodes", "10%"))
+        counts.append(ceil(nodes * int(text[:-1]) / 100) if text.endswith("%") else int(text))
+    return min(counts)

@@ -1,0 +1,607 @@
+"""The judge of a Region. It sees what crosses the ports as raw JSON and decides whether each promise is kept.
+
+It keeps the tables, EC2 and the clusters as they were last seen. It imports nothing of what it judges, so that a
+mistake in a rule of Shiplap is not made here a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from math import inf
+
+import msgspec
+
+from shiplap_lab.judge import raw_json
+from shiplap_lab.judge.decisions import (
+    COMMAND_REASONS,
+    DISRUPTION_BUDGETS,
+    FEW_NODES,
+    NO_SECOND_MISS,
+    ONE_DECISION,
+    OVER,
+    ClaimKey,
+    DecisionJudge,
+    Surroundings,
+    canonical,
+)
+from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, FleetCall, Json, LaunchedMachine
+
+UNCLAIMED_S = 900.0
+"""How long an instance may be paid for without a claim while nothing goes wrong, in seconds."""
+
+SPOT_WARNING_S = 120.0
+"""How long after the moment of its warning spot leaves an instance, in seconds."""
+
+_LAST_MOMENT_S = 25.0
+"""How long before it must have begun to end a pod may be pressed: rounds take ten seconds and are not exact."""
+
+_ROUNDING_S = 1.0
+"""Moments of EC2's events are whole seconds."""
+
+_LEAST_MEMORY = Decimal("0.925")
+"""The least part of its memory that a machine shows to its kubelet, as Karpenter assumes it."""
+
+_NEXT = {
+    "Planned": {"Launching", "Failed"},
+    "Launching": {"Launched", "Failed"},
+    "Launched": {"Registered", "Draining", "Terminating", "Gone", "Failed"},
+    "Registered": {"Initialized", "Disrupting", "Draining", "Terminating", "Gone"},
+    "Initialized": {"Disrupting", "Draining", "Terminating", "Gone"},
+    "Disrupting": {"Initialized", "Draining", "Terminating", "Gone"},
+    "Draining": {"Terminating", "Gone"},
+    "Terminating": {"Gone", "Failed"},
+    "Gone": set(),
+    "Failed": set(),
+}
+_INITIALIZED = "karpenter.sh/initialized"
+_EXACT_USD = 1e-9
+"""How exact prices are, in USD per hour."""
+
+_ENDED = ("Gone", "Failed")
+_LEAVES = ("Draining", "Terminating", "Gone", "Failed")
+_BEFORE_LAUNCH = ("Planned", "Launching")
+_EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")
+"""Why nodes are emptied whose machines still run."""
+
+WRITTEN_FIRST = "a claim is written before its instance exists"
+NO_SECOND_LAUNCH = "never more instances than claims"
+ONE_TOKEN = "a token stands for one request"  # noqa: S105 - the name of a promise
+INSTANCE_EXISTS = "a claim's instance exists"
+ONE_CLAIM = "an instance has one claim"
+READ_BEFORE_WRITE = "nothing is written over what was not read"
+ACCOUNTED_FOR = "no instance unaccounted for"
+OWN_INSTANCES = "nothing is ended that is not ours"
+OWN_PODS = "nothing is emptied that is not ours"
+ENDED_AFTER_LEAVING = "only what leaves is ended"
+PODS_LEAVE_FIRST = "no pod ends with its node"
+POD_BUDGETS = "budgets of pods are kept"
+DO_NOT_DISRUPT = "do-not-disrupt is kept"
+CRITICAL_LAST = "critical pods leave last"
+LIMITS = "limits are kept"
+NODES_HOLD = "no node holds more than it has"
+MONEY = "money spent equals the ledger"
+DEADLINES = "deadlines count from the event"
+REPEATABLE = "recorded decisions can be repeated"
+
+PROMISES = (
+    WRITTEN_FIRST,
+    NO_SECOND_LAUNCH,
+    ONE_TOKEN,
+    INSTANCE_EXISTS,
+    ONE_CLAIM,
+    READ_BEFORE_WRITE,
+    ACCOUNTED_FOR,
+    OWN_INSTANCES,
+    OWN_PODS,
+    ENDED_AFTER_LEAVING,
+    PODS_LEAVE_FIRST,
+    POD_BUDGETS,
+    DO_NOT_DISRUPT,
+    CRITICAL_LAST,
+    LIMITS,
+    NODES_HOLD,
+    MONEY,
+    DEADLINES,
+    REPEATABLE,
+    ONE_DECISION,
+    DISRUPTION_BUDGETS,
+    FEW_NODES,
+    NO_SECOND_MISS,
+)
+
+Key = tuple[str, str, str]
+"""Install, cluster and name."""
+
+
+class ClusterObjects:
+    """The objects of one cluster as they were last written: pods by uid, and by node."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Json] = {}
+        self.node_of_machine: dict[str, str] = {}
+        self.budgets: dict[str, Json] = {}
+        self.pods: dict[str, Json] = {}
+        self.on_node: dict[str, dict[str, Json]] = {}
+        self.requests: dict[str, dict[str, Decimal]] = {}
+        self.in_service: dict[str, float] = {}
+        self.allocatable: dict[str, dict[str, Decimal]] = {}
+
+    def put_pod(self, pod: Json, *, gone: bool) -> None:
+        """A pod was written or removed."""
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
+        if gone:
+            self.pods.pop(uid, None)
+            self.requests.pop(uid, None)
+            self.on_node.get(node, {}).pop(uid, None)
+            return
+        self.pods[uid] = pod
+        if node:
+            self.on_node.setdefault(node, {})[uid] = pod
+
+    def put_node(self, node: Json, now: float, *, gone: bool) -> None:
+        """A Node was written or removed. What it had at first counts."""
+        name, machine = node["metadata"]["name"], raw_json.machine_of(node)
+        if gone:
+            self.nodes.pop(name, None)
+            if name in self.in_service:
+                self.in_service[name] = now
+            return
+        self.nodes[name] = node
+        self.node_of_machine[machine] = name
+        if (node["metadata"].get("labels") or {}).get(_INITIALIZED) == "true":
+            self.in_service[name] = inf
+        if machine not in self.allocatable:
+            self.allocatable[machine] = canonical((node.get("status") or {}).get("allocatable"))
+
+    def requests_of(self, pod: Json) -> dict[str, Decimal]:
+        """What a pod requests; it does not change."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self.requests:
+            self.requests[uid] = raw_json.requests_of(pod)
+        return self.requests[uid]
+
+
+class Judge:
+    """Judges one Region.
+
+    Args:
+        now: epoch seconds.
+        found: called with each promise that was broken and the details.
+        machine_types: vCPUs (`cpu`) and memory of each instance type, as quantities.
+        pools: the spec of each NodePool, as it is written, by cluster and name.
+        price: USD per hour that EC2 charges for an instance type, in a zone, of a capacity type.
+        most_nodes_per_pod: nodes that may be launched for a pod which loses none of them.
+        steered: whether pods are led to the nodes that were launched for them.
+        clocks_apart_s: how far the clocks of functions may be from the clock of the world.
+        sampled: the Region is looked at from time to time. Items may have been written several times meanwhile, and
+            requests are known by their effects.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        found: Callable[[str, str], object],
+        *,
+        machine_types: Mapping[str, Json],
+        pools: Mapping[ClaimKey, Json],
+        price: Callable[[str, str, str], float],
+        most_nodes_per_pod: int,
+        steered: bool = True,
+        clocks_apart_s: float = 0.0,
+        sampled: bool = False,
+    ) -> None:
+        self._now, self._found, self._price = now, found, price
+        self._apart_s, self._sampled = clocks_apart_s, sampled
+        self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
+        self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
+        self._pools, self._most_nodes_per_pod, self._steered = pools, most_nodes_per_pod, steered
+        self._decisions: dict[str, DecisionJudge] = {}
+        self._claims: dict[Key, ClaimItem] = {}
+        self._of_pool: dict[Key, dict[str, ClaimItem]] = {}
+        self._commands: dict[Key, CommandItem] = {}
+        self._machines: dict[str, LaunchedMachine] = {}
+        self._alive: dict[str, LaunchedMachine] = {}
+        self._holder: dict[str, Key] = {}
+        self._calls: dict[tuple[str, str], FleetCall] = {}
+        self._of_token: dict[tuple[str, str], list[str]] = {}
+        self._written: dict[tuple[str, str], dict[str, float]] = {}
+        self._waits: dict[tuple[str, str], set[str]] = {}
+        self._of_node: dict[Key, Key] = {}
+        self._warned: dict[str, list[float]] = {}
+        self._alone_since: dict[str, float] = {}
+        self._clusters: dict[str, ClusterObjects] = {}
+        self._lost: set[str] = set()
+
+    # What crosses the ports
+
+    def claim_written(self, install: str, stored: str | bytes) -> None:
+        """An item of a claim is durable."""
+        claim = raw_json.CLAIMS.decode(raw_json.plain(stored))
+        key = (install, claim.cluster, claim.name)
+        before = self._claims.get(key)
+        self._claims[key] = claim
+        self._written.setdefault((install, claim.token), {}).setdefault(claim.name, claim.created_at)
+        self._follow(install, claim)
+        if before is not None:
+            self._check_transition(before, claim)
+        if claim.instance_id:
+            self._check_instance(install, before, claim)
+        self._decisions_of(install).claim_written(claim)
+
+    def _check_instance(self, install: str, before: ClaimItem | None, claim: ClaimItem) -> None:
+        key = (install, claim.cluster, claim.name)
+        holder = self._holder.setdefault(claim.instance_id, key)
+        if holder != key:
+            self._found(ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
+        if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
+            self._check_launched(install, claim)
+        if claim.state == "Draining":
+            self._check_deadline(claim)
+
+    def table_restored(self, install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
+        """Table `state` is as it was at an earlier moment; what EC2 and the clusters have done since stays done."""
+        self._claims = {key: item for key, item in self._claims.items() if key[0] != install}
+        self._of_pool = {key: items for key, items in self._of_pool.items() if key[0] != install}
+        self._commands = {key: item for key, item in self._commands.items() if key[0] != install}
+        self._waits = {key: names for key, names in self._waits.items() if key[0] != install}
+        self._holder = {machine: key for machine, key in self._holder.items() if key[0] != install}
+        restored = [raw_json.CLAIMS.decode(raw_json.plain(stored)) for stored in claims]
+        for claim in restored:
+            key = (install, claim.cluster, claim.name)
+            self._claims[key] = claim
+            self._follow(install, claim)
+            if claim.instance_id:
+                self._holder[claim.instance_id] = key
+        again = [raw_json.COMMANDS.decode(raw_json.plain(stored)) for stored in commands]
+        for command in again:
+            self._note_command(install, command)
+        self._decisions_of(install).restored(restored, again)
+        self._lost |= self._alive.keys() - self._holder.keys()
+
+    def command_written(self, install: str, stored: str | bytes) -> None:
+        """An item of a disruption command is durable."""
+        command = raw_json.COMMANDS.decode(raw_json.plain(stored))
+        self._note_command(install, command)
+        self._decisions_of(install).command_written(command)
+
+    def _note_command(self, install: str, command: CommandItem) -> None:
+        key = (install, command.cluster, command.name)
+        if command.state in OVER:
+            self._commands.pop(key, None)
+        else:
+            self._commands[key] = command
+
+    def fleet_requested(self, install: str, body: bytes) -> None:
+        """CreateFleet is called."""
+        call = msgspec.json.decode(body, type=FleetCall)
+        known = self._calls.setdefault((install, call.token), call)
+        same = (call.cluster, call.capacity_type, call.node_class)
+        if same != (known.cluster, known.capacity_type, known.node_class) or call.wanted != known.wanted:
+            self._found(ONE_TOKEN, f"{call.token} was sent for {known} and for {call}")
+        for name in call.claims:
+            claim = self._claims.get((install, call.cluster, name))
+            if claim is None:
+                self._found(WRITTEN_FIRST, f"an instance was requested for {name}, which was not written")
+            elif claim.token != call.token:
+                self._found(ONE_TOKEN, f"an instance was requested for {name} with {call.token}, not {claim.token}")
+
+    def machine_started(self, body: bytes) -> None:
+        """EC2 has started an instance, as it was requested."""
+        machine = self._note_machine(body)
+        launch = (machine.install, machine.launch)
+        started, claims, call = len(self._of_token[launch]), self._written.get(launch, {}), self._calls.get(launch)
+        if call is not None and started > call.wanted:
+            self._found(NO_SECOND_LAUNCH, f"{call.token} has {started} instances, {call.wanted} were requested")
+        elif claims and started > len(claims):
+            self._found(NO_SECOND_LAUNCH, f"{machine.launch} has {started} instances for {len(claims)} claims")
+        late = [name for name, written_at in claims.items() if written_at > machine.launched_at + self._apart_s]
+        if late or not claims:
+            self._found(WRITTEN_FIRST, f"{machine.id} was launched before {', '.join(late) or 'any claim'} was written")
+
+    def machine_added(self, body: bytes) -> None:
+        """An instance is there that none of the installs has requested in the time that the judge has seen."""
+        self._note_machine(body)
+
+    def _note_machine(self, body: bytes) -> LaunchedMachine:
+        machine = msgspec.json.decode(body, type=LaunchedMachine)
+        self._machines[machine.id] = self._alive[machine.id] = machine
+        self._of_token.setdefault((machine.install, machine.launch), []).append(machine.id)
+        return machine
+
+    def machine_ended(self, instance_id: str) -> None:
+        """An instance has ended."""
+        self._alive.pop(instance_id, None)
+
+    def termination_requested(self, install: str, instance_ids: Sequence[str]) -> None:
+        """TerminateInstances is called."""
+        for instance_id in instance_ids:
+            machine = self._alive.get(instance_id)
+            if machine is not None:
+                self._check_termination(install, machine)
+
+    def object_written(self, cluster: str, kind: str, plural: str, item: Json) -> None:
+        """The API server has stored or removed (`DELETED`) an object."""
+        objects = self._objects(cluster)
+        gone = kind == "DELETED"
+        if plural == "pods":
+            known = objects.pods.get(item["metadata"]["uid"])
+            objects.put_pod(item, gone=gone)
+            if not gone and item["spec"].get("nodeName") and not (known and known["spec"].get("nodeName")):
+                self._check_node(objects, item["spec"]["nodeName"])
+        elif plural == "nodes":
+            objects.put_node(item, self._now(), gone=gone)
+            key = self._holder.get(raw_json.machine_of(item))
+            if key is not None and not gone:
+                self._decisions_of(key[0]).measure(self._claims[key])
+        elif plural == "daemonsets" and kind == "ADDED":
+            for install in sorted({key[0] for key in self._claims}):
+                self._decisions_of(install).daemon_set_added(cluster)
+        elif plural == "poddisruptionbudgets":
+            name = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
+            if gone:
+                objects.budgets.pop(name, None)
+            else:
+                objects.budgets[name] = item
+
+    def pod_deleted(self, install: str, cluster: str, pod: Json, forced: bool) -> None:  # noqa: FBT001 - a listener
+        """A function has had a pod deleted; `pod` is as it was before, `forced` if it was no eviction."""
+        if pod["metadata"].get("deletionTimestamp"):
+            return
+        objects = self._objects(cluster)
+        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+        claim = self._claim_of_node(install, cluster, node)
+        if claim is None:
+            self._found(OWN_PODS, f"{name} was deleted on {node or 'no node'}")
+            return
+        if self._is_pressed(claim, pod):
+            return
+        if claim.state not in (_LEAVES if self._sampled else ("Draining", "Terminating")):
+            self._found(OWN_PODS, f"{name} was deleted while {claim.name} was {claim.state}")
+        if forced:
+            self._found(POD_BUDGETS, f"{name} was deleted before its last moment")
+        elif not self._sampled and (broken := self._broken_budget(objects, pod)):
+            self._found(POD_BUDGETS, f"{name} was evicted against {broken}")
+        if raw_json.is_protected(pod, self._now() - self._apart_s):
+            self._found(DO_NOT_DISRUPT, f"{name} was deleted before its last moment")
+        if not self._sampled:
+            self._check_order(objects, pod)
+
+    def event_sent(self, body: Json) -> None:
+        """EC2 has sent an event."""
+        if body["detail-type"] == "EC2 Spot Instance Interruption Warning":
+            self._warned.setdefault(body["detail"]["instance-id"], []).append(raw_json.moment(body["time"]))
+
+    def decision_replayed(self, verdict: Json) -> None:
+        """A recorded decision was made again: `record` is its id, `recorded` and `again` are digests of both."""
+        if not verdict["again"] or verdict["recorded"] != verdict["again"]:
+            self._found(REPEATABLE, f"{verdict['record']} is decided otherwise from its record")
+
+    def tick(self, *, calm: bool) -> None:
+        """Time has passed; that of instances without a claim, and of claims without an instance, counts once `calm`."""
+        now = self._now()
+        alone = self._without_claim() | self._without_instance()
+        self._alone_since = {name: self._alone_since.get(name, now) if calm else now for name in sorted(alone)}
+        for name, since in self._alone_since.items():
+            if now - since > UNCLAIMED_S:
+                self._found(ACCOUNTED_FOR, f"{name} {alone[name]} for {now - since:.0f} s")
+                return
+
+    def _without_claim(self) -> dict[str, str]:
+        holders = ((name, self._holder.get(name)) for name in self._alive)
+        free = (name for name, key in holders if key is None or self._claims[key].state in _ENDED)
+        return dict.fromkeys(free, "is paid for without a claim")
+
+    def _without_instance(self) -> dict[str, str]:
+        waiting = (name for names in self._waits.values() for name in names)
+        lost = (
+            self._claims[key].name
+            for machine, key in self._holder.items()
+            if machine not in self._alive and self._claims[key].state not in _ENDED
+        )
+        return {**dict.fromkeys(waiting, "has no instance"), **dict.fromkeys(lost, "has lost its instance")}
+
+    # The promises
+
+    def _check_transition(self, before: ClaimItem, after: ClaimItem) -> None:
+        adopted = before.state == "Failed" and after.instance_id in self._lost
+        if after.state != before.state and after.state not in _NEXT[before.state] and not adopted:
+            self._found(READ_BEFORE_WRITE, f"{after.name}: {before.state} became {after.state}")
+        elif after.version != before.version + 1 and not self._sampled:
+            self._found(READ_BEFORE_WRITE, f"{after.name}: version {after.version} follows {before.version}")
+        if after.token != before.token:
+            self._found(ONE_TOKEN, f"{after.name} had {before.token} and has {after.token}")
+        if before.instance_id and after.instance_id != before.instance_id:
+            self._found(ONE_CLAIM, f"{after.name} had {before.instance_id} and has {after.instance_id}")
+        if after.state != before.state and before.state in _ENDED and not adopted:
+            self._found(READ_BEFORE_WRITE, f"{after.name} was {before.state}")
+
+    def _check_launched(self, install: str, claim: ClaimItem) -> None:
+        machine = self._machines.get(claim.instance_id)
+        if machine is None:
+            self._found(INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
+            return
+        if machine.instance_type != claim.instance_type:
+            self._found(INSTANCE_EXISTS, f"{machine.id} is a {machine.instance_type}, not a {claim.instance_type}")
+        if machine.launch != claim.token:
+            self._found(ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
+        price = self._price(machine.instance_type, machine.zone, machine.capacity_type)
+        if abs(claim.hourly - price) > _EXACT_USD:
+            self._found(MONEY, f"{claim.name} costs {price}, not {claim.hourly}")
+        self._check_limits(install, claim)
+
+    def _check_limits(self, install: str, launched: ClaimItem) -> None:
+        """Every resource of a NodePool's limits, by what is there: nodes that leave for good do not count, nor those
+        that a command takes away.
+        """
+        limits = self._limits.get((launched.cluster, launched.node_pool))
+        if limits is None:
+            return
+        removed = {
+            name
+            for (of, cluster, _), command in self._commands.items()
+            if (of, cluster) == (install, launched.cluster)
+            for name in command.targets
+        }
+        staying = [
+            claim
+            for claim in self._of_pool[install, launched.cluster, launched.node_pool].values()
+            if claim.name not in removed and claim.instance_id in self._alive and claim.instance_id not in self._lost
+        ]
+        used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying])
+        for name, most in limits.items():
+            if used.get(name, Decimal(0)) > most:
+                self._found(LIMITS, f"pool {launched.node_pool} has {used[name]} of {most} {name}")
+
+    def _has(self, claim: ClaimItem) -> dict[str, Decimal]:
+        """The least that a claim's machine has; resources that only its Node names as soon as it does."""
+        kind = self._types.get(claim.instance_type, {})
+        objects = self._objects(claim.cluster)
+        node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
+        reported = raw_json.amounts((node.get("status") or {}).get("capacity")) if node else {}
+        return {**reported, **kind, "memory": kind.get("memory", Decimal(0)) * _LEAST_MEMORY}
+
+    def _check_deadline(self, claim: ClaimItem) -> None:
+        """A node that spot takes back has left by the earliest moment that it was told of, not two minutes later."""
+        if claim.failure != "SpotInterruption" or claim.instance_id not in self._warned:
+            return
+        warned = self._warned[claim.instance_id]
+        if not claim.deadline_at or claim.deadline_at > max(warned) + SPOT_WARNING_S + _ROUNDING_S:
+            self._found(DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, warned at {max(warned)}")
+
+    def _check_termination(self, install: str, machine: LaunchedMachine) -> None:
+        if machine.install not in ("", install):
+            self._found(OWN_INSTANCES, f"{install} ends {machine.id} of {machine.install}")
+            return
+        key = self._holder.get(machine.id)
+        if key is None:
+            if self._is_awaited(machine):
+                self._found(ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
+            return
+        claim = self._claims[key]
+        if claim.state not in ("Terminating", *_ENDED):
+            self._found(ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
+        self._check_early_end(claim)
+
+    def _check_early_end(self, claim: ClaimItem) -> None:
+        """A node is ended when nothing that would be missed is left on it, or when its deadline has come.
+
+        A Node that is not Ready says nothing any more of its pods. A machine that is only looked at from time to time
+        may have ended by itself.
+        """
+        if self._sampled and claim.failure not in _EMPTIED_FOR:
+            return
+        objects = self._objects(claim.cluster)
+        node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
+        now = self._now()
+        overdue = claim.deadline_at and now >= claim.deadline_at - self._apart_s
+        if node is None or overdue or not raw_json.is_ready(node):
+            return
+        left = [pod for pod in objects.on_node.get(node["metadata"]["name"], {}).values() if _is_missed(pod)]
+        if left:
+            names = ", ".join(sorted(pod["metadata"]["name"] for pod in left)[:3])
+            self._found(PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
+
+    def _is_awaited(self, machine: LaunchedMachine) -> bool:
+        """Whether as many claims of its launch wait as there are instances of it that no claim has."""
+        waiting = self._waits.get((machine.install, machine.launch), ())
+        launched = self._of_token.get((machine.install, machine.launch), ())
+        free = sum(name in self._alive and name not in self._holder for name in launched)
+        return bool(machine.launch) and bool(waiting) and len(waiting) >= free
+
+    def _check_node(self, objects: ClusterObjects, name: str) -> None:
+        node = objects.nodes.get(name)
+        if node is None:
+            return
+        has = raw_json.amounts((node.get("status") or {}).get("allocatable"))
+        pods = [pod for pod in objects.on_node[name].values() if not raw_json.is_finished(pod)]
+        wanted = raw_json.total(objects.requests_of(pod) for pod in pods)
+        if short := sorted(kind for kind, more in wanted.items() if more > has.get(kind, Decimal(0))):
+            self._found(NODES_HOLD, f"{name} has too little {', '.join(short)} for its pods")
+
+    def _is_pressed(self, claim: ClaimItem, pod: Json) -> bool:
+        """Whether a pod has to go now to end in order before its node's deadline."""
+        last = claim.deadline_at - raw_json.grace_s(pod) - _LAST_MOMENT_S - self._apart_s
+        return bool(claim.deadline_at) and self._now() >= last
+
+    def _broken_budget(self, objects: ClusterObjects, pod: Json) -> str:
+        """The name of a PodDisruptionBudget that the eviction of a healthy pod breaks."""
+        uid = pod["metadata"]["uid"]
+        for name, budget in sorted(objects.budgets.items()):
+            if not raw_json.selects(budget, pod):
+                continue
+            covered = [item for item in objects.pods.values() if raw_json.selects(budget, item)]
+            covered += [] if uid in objects.pods else [pod]
+            healthy = sum(_is_healthy(item) for item in covered if item["metadata"]["uid"] != uid)
+            if _is_healthy(pod) and len(covered) - healthy > raw_json.may_be_unavailable(budget, len(covered)):
+                return name
+        return ""
+
+    def _check_order(self, objects: ClusterObjects, pod: Json) -> None:
+        """Ordinary pods leave before critical ones."""
+        beside = objects.on_node.get(pod["spec"]["nodeName"], {}).values()
+        turn = raw_json.turn(pod)
+        earlier = [item for item in beside if _is_missed(item) and raw_json.turn(item) < turn]
+        if earlier:
+            name = pod["metadata"]["name"]
+            self._found(CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
+
+    # What is known
+
+    def _decisions_of(self, install: str) -> DecisionJudge:
+        if install not in self._decisions:
+            around = Surroundings(
+                now=self._now,
+                found=self._found,
+                pods_of=lambda claim: tuple(self._objects(claim.cluster).on_node.get(claim.node_name, {})),
+                was_in_service=self._was_in_service,
+                has_ended=lambda machine: machine in self._machines and machine not in self._alive,
+                allocatable=lambda claim: self._objects(claim.cluster).allocatable.get(claim.instance_id),
+            )
+            self._decisions[install] = DecisionJudge(
+                around, self._pools, most_nodes_per_pod=self._most_nodes_per_pod, steered=self._steered
+            )
+        return self._decisions[install]
+
+    def _was_in_service(self, claim: ClaimItem, at: float) -> bool:
+        if self._sampled:
+            return bool(claim.node_name)
+        return self._objects(claim.cluster).in_service.get(claim.node_name, 0.0) >= at
+
+    def _objects(self, cluster: str) -> ClusterObjects:
+        return self._clusters.setdefault(cluster, ClusterObjects())
+
+    def _follow(self, install: str, claim: ClaimItem) -> None:
+        of_pool = self._of_pool.setdefault((install, claim.cluster, claim.node_pool), {})
+        if claim.state in _LEAVES:
+            of_pool.pop(claim.name, None)
+        else:
+            of_pool[claim.name] = claim
+        if claim.node_name:
+            self._of_node[install, claim.cluster, claim.node_name] = (install, claim.cluster, claim.name)
+        waits = self._waits.setdefault((install, claim.token), set())
+        if claim.state in _BEFORE_LAUNCH:
+            waits.add(claim.name)
+        else:
+            waits.discard(claim.name)
+
+    def _claim_of_node(self, install: str, cluster: str, name: str) -> ClaimItem | None:
+        objects = self._objects(cluster)
+        node = objects.nodes.get(name)
+        key = self._holder.get(raw_json.machine_of(node)) if node is not None else None
+        if key is None:  # the Node is gone, or does not say which instance it is
+            key = self._of_node.get((install, cluster, name))
+        return self._claims.get(key) if key is not None and key[0] == install else None
+
+
+def _is_missed(pod: Json) -> bool:
+    """Whether somebody misses a pod that ends with its node: it runs, was not asked to end, and should not stay."""
+    ends = bool(pod["metadata"].get("deletionTimestamp"))
+    return not ends and not raw_json.is_finished(pod) and not raw_json.stays_to_the_end(pod)
+
+
+def _is_healthy(pod: Json) -> bool:
+    """Whether a PodDisruptionBudget counts a pod as available."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")

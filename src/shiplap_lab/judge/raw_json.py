@@ -1,0 +1,300 @@
+"""The judge's own reading of raw JSON: quantities, durations, requests of pods, Nodes, and items of table `state`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from math import ceil
+from typing import Any
+
+import msgspec
+
+Json = Mapping[str, Any]
+
+_SCALES = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+_UNITS_S = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3")}
+_DISRUPTED = "karpenter.sh/disrupted"
+_PROTECTED = "karpenter.sh/do-not-disrupt"
+_DEFAULT_GRACE_S = 30.0
+
+
+class PodItem(msgspec.Struct, frozen=True):
+    """A pod that a claim was planned for."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class ClaimItem(msgspec.Struct, frozen=True):
+    """The fields of a claim's item that the judge looks at. Times are epoch seconds; CPU is in thousandths."""
+
+    cluster: str
+    name: str
+    node_pool: str = ""
+    state: str = "Planned"
+    token: str = ""
+    instance_id: str = ""
+    instance_type: str = ""
+    instance_types: tuple[str, ...] = ()
+    relies_on_estimate: tuple[str, ...] = ()
+    ami: str = ""
+    kubelet_hash: str = ""
+    node_name: str = ""
+    owner: str = ""
+    pods: tuple[PodItem, ...] = ()
+    requests: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    missed: bool = False
+    failure: str = ""
+    hourly: float = 0.0
+    created_at: float = 0.0
+    deadline_at: float = 0.0
+    version: int = 0
+
+
+class CommandItem(msgspec.Struct, frozen=True):
+    """The fields of a disruption command's item that the judge looks at."""
+
+    cluster: str
+    name: str
+    targets: tuple[str, ...] = ()
+    replacements: tuple[str, ...] = ()
+    reason: str = ""
+    state: str = "Waiting"
+    created_at: float = 0.0
+
+
+class LaunchedMachine(msgspec.Struct, frozen=True):
+    """An instance as EC2 describes it, with the tags of its launch; `launch` is the client token."""
+
+    id: str
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    cluster: str = ""
+    node_pool: str = ""
+    launch: str = ""
+    install: str = ""
+    launched_at: float = 0.0
+
+
+class FleetCall(msgspec.Struct, frozen=True):
+    """A CreateFleet request: the claims it is for, and what must be equal whenever its token is sent again."""
+
+    token: str
+    cluster: str
+    claims: tuple[str, ...]
+    wanted: int
+    capacity_type: str
+    node_class: str = ""
+
+
+CLAIMS = msgspec.json.Decoder(ClaimItem)
+COMMANDS = msgspec.json.Decoder(CommandItem)
+
+
+def plain(stored: str | bytes) -> str | bytes:
+    """The JSON of an item, which is compressed if it is long."""
+    return stored if isinstance(stored, str) else zlib.decompress(stored)
+
+
+def amount(quantity: str | float) -> Decimal:
+    """A Kubernetes quantity in units: cores, bytes, pieces. Raises ValueError."""
+    text = str(quantity).strip()
+    digits = text.rstrip("KMGTPEkimnu")
+    suffix = text[len(digits) :]
+    try:
+        return Decimal(digits) * (_SCALES[suffix] if suffix else 1)
+    except (InvalidOperation, KeyError):
+        raise ValueError(text) from None
+
+
+def amounts(quantities: Json | None) -> dict[str, Decimal]:
+    """Several quantities by name."""
+    return {name: amount(quantity) for name, quantity in (quantities or {}).items()}
+
+
+def total(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
+    """The sum of several amounts, by resource."""
+    summed: dict[str, Decimal] = {}
+    for part in parts:
+        for name, more in part.items():
+            summed[name] = summed.get(name, Decimal(0)) + more
+    return summed
+
+
+def largest(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
+    """The largest of several amounts, by resource."""
+    most: dict[str, Decimal] = {}
+    for part in parts:
+        for name, more in part.items():
+            most[name] = max(most.get(name, Decimal(0)), more)
+    return most
+
+
+def requests_of(pod: Json) -> dict[str, Decimal]:
+    """What kube-scheduler reserves for a pod: for its containers and sidecars, or an init container that needs more.
+
+    A sidecar is an init container that is always restarted. It runs beside the init containers that follow it. Requests
+    of the pod as a whole replace those of its containers. One pod is reserved beside.
+    """
+    spec = pod["spec"]
+    beside: list[dict[str, Decimal]] = []
+    peaks: list[dict[str, Decimal]] = []
+    for container in spec.get("initContainers") or ():
+        wanted = _wanted(container)
+        if container.get("restartPolicy") == "Always":
+            beside.append(wanted)
+            peaks.append(total(beside))
+        else:
+            peaks.append(total([*beside, wanted]))
+    running = total([*beside, *(_wanted(container) for container in spec.get("containers") or ())])
+    needed = largest([running, *peaks])
+    needed.update(_wanted(spec))
+    return total([needed, amounts(spec.get("overhead")), {"pods": Decimal(1)}])
+
+
+def _wanted(holder: Json) -> dict[str, Decimal]:
+    """Requests; a limit without a request stands for it."""
+    resources = holder.get("resources") or {}
+    return {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
+
+
+def moment(timestamp: str | None) -> float:
+    """Epoch seconds of an RFC 3339 timestamp, 0 without one."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+
+
+def seconds(duration: str) -> float:
+    """A Go duration such as `1h30m`. Raises ValueError."""
+    passed, number, text = Decimal(0), "", duration
+    while text:
+        head = text[0]
+        if head.isdigit() or head == ".":
+            number, text = number + head, text[1:]
+            continue
+        unit = "ms" if text.startswith("ms") else head
+        if not number or unit not in _UNITS_S:
+            raise ValueError(duration)
+        passed, number, text = passed + Decimal(number) * _UNITS_S[unit], "", text[len(unit) :]
+    if number or not duration:
+        raise ValueError(duration)
+    return float(passed)
+
+
+def grace_s(pod: Json) -> float:
+    """How long a pod may take to end."""
+    given = pod["spec"].get("terminationGracePeriodSeconds")
+    return _DEFAULT_GRACE_S if given is None else float(given)
+
+
+def is_finished(pod: Json) -> bool:
+    """Whether a pod has ended and will not run again."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_protected(pod: Json, now: float) -> bool:
+    """Whether `karpenter.sh/do-not-disrupt` protects a pod now: always, or for a duration since its start."""
+    value = (pod["metadata"].get("annotations") or {}).get(_PROTECTED)
+    if value is None or value == "true":
+        return value is not None
+    try:
+        lasts_s = seconds(value)
+    except ValueError:
+        return False
+    started = moment((pod.get("status") or {}).get("startTime"))
+    return lasts_s > 0 and (not started or now < started + lasts_s)
+
+
+def stays_to_the_end(pod: Json) -> bool:
+    """Whether a pod ends with its node: a static pod, or one that tolerates the taint of nodes that leave."""
+    if owner_kind(pod) == "Node":
+        return True
+    return any(_tolerates_disruption(item) for item in pod["spec"].get("tolerations") or ())
+
+
+def _tolerates_disruption(toleration: Json) -> bool:
+    if toleration.get("effect") not in (None, "", "NoSchedule"):
+        return False
+    key, exists = toleration.get("key"), toleration.get("operator") == "Exists"
+    return (exists and key in (None, "", _DISRUPTED)) or (key == _DISRUPTED and not toleration.get("value"))
+
+
+def owner_kind(pod: Json) -> str:
+    """The kind of a pod's controller, empty without one."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((owner["kind"] for owner in owners if owner.get("controller")), "")
+
+
+def turn(pod: Json) -> int:
+    """When a pod leaves a node that is emptied: ordinary ones, those of DaemonSets, critical ones, both."""
+    critical = str(pod["spec"].get("priorityClassName", "")) in ("system-cluster-critical", "system-node-critical")
+    return 2 * critical + (owner_kind(pod) == "DaemonSet")
+
+
+def is_ready(node: Json) -> bool:
+    """Whether a Node's kubelet says that it is ready."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+
+
+def machine_of(node: Json) -> str:
+    """The id of a Node's instance, the last part of its provider id."""
+    return str((node.get("spec") or {}).get("providerID", "")).rpartition("/")[2]
+
+
+def may_be_unavailable(budget: Json, pods: int) -> int:
+    """How many of these pods a PodDisruptionBudget allows to be missing."""
+    spec = budget["spec"]
+    if spec.get("maxUnavailable") is not None:
+        return _share(spec["maxUnavailable"], pods)
+    return max(0, pods - _share(spec.get("minAvailable", 1), pods))
+
+
+def _share(value: str | int, pods: int) -> int:
+    text = str(value)
+    return ceil(pods * int(text[:-1]) / 100) if text.endswith("%") else int(text)
+
+
+def selects(budget: Json, pod: Json) -> bool:
+    """Whether a PodDisruptionBudget covers a pod."""
+    if budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
+        return False
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        return False
+    labels = pod["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(rule, labels) for rule in selector.get("matchExpressions") or ())
+
+
+def _holds(rule: Json, labels: Mapping[str, str]) -> bool:
+    key, values = rule["key"], rule.get("values") or ()
+    match rule["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case _:
+            return key not in labels

@@ -1,0 +1,203 @@
+"""Table `state` of a simulated install on DynamoDB Local, behind the adapter that the deployed functions use."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from shiplap.aws.dynamodb.items import Item, scan
+from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.dynamodb.tables import EXPIRY
+from shiplap.disruption.progress import CommandState, DisruptionCommand
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, check_new_claims
+from shiplap.ports import (
+    COMMIT_GROUP,
+    Clock,
+    DecisionState,
+    Move,
+    OfferingFailure,
+    Refusals,
+    UnavailableOffering,
+    read_claim,
+    read_command,
+    written_claim,
+    written_command,
+)
+from shiplap_lab.checks.invariants import InvariantChecker
+from shiplap_lab.virtual_time.checked_fakes import CheckedState
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
+from shiplap_lab.virtual_time.versions import as_previous_version
+from tests.dynamodb_local.faulty_transport import FaultyTransport
+
+TABLE = "state"
+
+
+class CheckedTable(CheckedState):
+    """The same effects in the same order as those of the fake, each carried out by the real adapter.
+
+    The transport tells the checker what is durable: an answer that is lost leaves a write behind.
+    """
+
+    def __init__(
+        self,
+        faults: FaultInjector,
+        checker: InvariantChecker,
+        clock: Clock,
+        client: Any,
+        *,
+        seed: int,
+        share: float,
+    ) -> None:
+        super().__init__(faults, checker, clock)
+        self.transport = FaultyTransport(
+            client._endpoint.http_session,
+            seed,
+            share=share,
+            rewrite=self._as_written_now,
+            written=self._became_durable,
+        )
+        self.transport.attach(client)
+        self._client = client
+        self._table = DynamoState(client, TABLE, sleep=lambda _: None)
+
+    # What goes over the wire
+
+    def _as_written_now(self, item: dict[str, Any]) -> dict[str, Any]:
+        """An item as the version writes it that runs now."""
+        if not self._injector.active_of("upgrade"):
+            return item
+        if "claim" in item:
+            self._injector.effects["upgrade"] += 1
+            stored = written_claim(as_previous_version(_claim_of(item)))
+            return {**item, "claim": {"S": stored} if isinstance(stored, str) else {"B": b64encode(stored).decode()}}
+        if "command" in item:
+            stored_command = written_command(as_previous_version(read_command(item["command"]["S"])))
+            return {**item, "command": {"S": stored_command}}
+        return item
+
+    def _became_durable(self, items: Sequence[dict[str, Any]]) -> None:
+        """Tell the checker, of claims first: a command is judged with its replacements."""
+        for item in items:
+            if "claim" in item:
+                claim = _claim_of(item)
+                if claim.instance_id:
+                    self._indexed_at.setdefault(claim.instance_id, self._clock.now())
+                self._checker.claim_written(claim)
+                self._stored_claim(written_claim(claim))
+        for item in items:
+            if "command" in item:
+                self._checker.command_written(read_command(item["command"]["S"]))
+                self._stored_command(item["command"]["S"])
+
+    # The port
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        with self._effect("state.read"):
+            return self._table.read(cluster, now)
+
+    def epoch(self, cluster: str) -> int:
+        with self._effect("state.epoch"):
+            return self._table.epoch(cluster)
+
+    def commit(
+        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+    ) -> int:
+        check_new_claims(cluster, claims)
+        items: list[NodeClaim | DisruptionCommand] = [*commands, *claims]
+        for start in range(0, len(items), COMMIT_GROUP):
+            group = items[start : start + COMMIT_GROUP]
+            with self._effect("state.commit"):
+                self._commit_group(cluster, epoch, group)
+            epoch += 1
+        return epoch
+
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
+        self._table.commit(
+            cluster,
+            epoch,
+            [item for item in items if isinstance(item, NodeClaim)],
+            [item for item in items if isinstance(item, DisruptionCommand)],
+        )
+
+    def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
+        with self._effect("state.commands"):
+            return self._table.commands(cluster)
+
+    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
+        with self._effect("state.advance_command"):
+            return self._table.advance_command(command, to, **changes)
+
+    def claim(self, cluster: str, name: str) -> NodeClaim | None:
+        with self._effect("state.claim"):
+            return self._table.claim(cluster, name)
+
+    def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
+        with self._effect("state.claim_of_instance"):
+            claim = self._table.claim_of_instance(instance_id)
+        return None if self._is_late(instance_id) else claim
+
+    def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        with self._effect("state.claims"):
+            return self._table.claims(cluster)
+
+    def advance(self, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:
+        with self._effect("state.advance"):
+            return self._table.advance(claim, to, **changes)
+
+    def advance_all(self, moves: Sequence[Move]) -> tuple[NodeClaim, ...]:
+        with self._effect("state.advance_all"):
+            return self._table.advance_all(moves)
+
+    def adopt(self, claim: NodeClaim) -> bool:
+        with self._effect("state.adopt"):
+            return self._table.adopt(claim)
+
+    def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
+        with self._effect("state.mark_unavailable"):
+            return self._table.mark_unavailable(failures, now)
+
+    def relieve(self, offering: UnavailableOffering) -> None:
+        with self._effect("state.relieve"):
+            self._table.relieve(offering)
+
+    def take_reserved(self, reservation_id: str, token: str, count: int, available: int, now: float) -> int:
+        with self._effect("state.take_reserved"):
+            return self._table.take_reserved(reservation_id, token, count, available, now)
+
+    def reserve_addresses(self, token: str, addresses: Mapping[str, int], now: float) -> None:
+        with self._effect("state.reserve_addresses"):
+            self._table.reserve_addresses(token, addresses, now)
+
+    def mark_missed(self, cluster: str, pod_uids: Sequence[str], now: float) -> None:
+        with self._effect("state.mark_missed"):
+            self._table.mark_missed(cluster, pod_uids, now)
+
+    def mark_refused(self, cluster: str, pod_uid: str, refusals: Refusals) -> None:
+        with self._effect("state.mark_refused"):
+            self._table.mark_refused(cluster, pod_uid, refusals)
+
+    def mark_futile(self, cluster: str, created_at: Mapping[str, float]) -> None:
+        with self._effect("state.mark_futile"):
+            self._table.mark_futile(cluster, created_at)
+
+    def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
+        with self._effect("state.mark_proven"):
+            self._table.mark_proven(cluster, kinds, now)
+
+    def expire(self, now: float) -> None:
+        """What TTL does, in virtual time: DynamoDB Local knows only the time of this machine."""
+        with self.transport.undisturbed():
+            for item in list(scan(self._client, TABLE)):
+                if EXPIRY in item and float(item[EXPIRY]["N"]) <= now:
+                    self._client.delete_item(TableName=TABLE, Key={key: item[key] for key in ("cluster", "item")})
+
+    def _effect(self, name: str) -> AbstractContextManager[None]:
+        return self._injector.effect(name)
+
+
+def _claim_of(item: Item) -> NodeClaim:
+    """Binary attributes are Base64 on the wire."""
+    stored = item["claim"]
+    return read_claim(stored["S"] if "S" in stored else b64decode(stored["B"]))

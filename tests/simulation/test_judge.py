@@ -1,0 +1,508 @@
+"""The judge must be able to find fault: each promise is shown what keeps it, and what breaks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.manifests.custom_resources import NodePool
+from shiplap_lab.checks.invariants import Promise
+from shiplap_lab.judge import judge as judged
+from shiplap_lab.judge import raw_json
+from shiplap_lab.judge.judge import Judge
+from shiplap_lab.scenarios.scenario import Play, load
+from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.mutants import planted
+
+GIB = 2**30
+WARNING = "EC2 Spot Instance Interruption Warning"
+
+
+def pod(name: str, *, node: str = "node-a", cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": node, "containers": containers, **spec},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def node(name: str, machine: str, *, cpu: str = "4", ready: str = "True") -> dict[str, Any]:
+    amounts = {"cpu": cpu, "memory": "16Gi", "pods": "10", "example.com/disk": "2"}
+    return {
+        "metadata": {"name": name},
+        "spec": {"providerID": f"aws:///eu-west-1a/{machine}"},
+        "status": {
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def machine_of(name: str, token: str) -> dict[str, Any]:
+    item = {"id": name, "instance_type": "m6i.xlarge", "cluster": "demo", "node_pool": "flex"}
+    return {**item, "launch": token, "install": "shiplap"}
+
+
+class Region:
+    """What happens in the eyes of a judge, with the limits of NodePool `flex`."""
+
+    def __init__(self, limits: Mapping[str, str] | None = None, *, sampled: bool = False) -> None:
+        self.now = 1000.0
+        self.told: list[str] = []
+        self.versions: dict[str, int] = {}
+        self.judge = Judge(
+            lambda: self.now,
+            lambda promise, _: self.told.append(promise),
+            machine_types={"m6i.xlarge": {"cpu": 4, "memory": "16Gi"}},
+            pools={("demo", "flex"): {"limits": limits or {}}},
+            price=lambda *_: 0.1,
+            most_nodes_per_pod=2,
+            sampled=sampled,
+        )
+
+    def claim(self, name: str, state: str, *, token: str = "", install: str = "shiplap", **fields: Any) -> None:
+        version = self.versions[name] = self.versions.get(name, -1) + 1
+        item = {"cluster": "demo", "name": name, "node_pool": "flex", "token": token or name, "version": version}
+        self.judge.claim_written(install, json.dumps({"hourly": 0.1, **item, "state": state, **fields}))
+
+    def request(self, *claims: str, token: str = "", wanted: int = 0, capacity_type: str = "spot") -> None:
+        call = {"token": token or claims[0], "cluster": "demo", "claims": claims, "wanted": wanted or len(claims)}
+        self.judge.fleet_requested("shiplap", json.dumps({**call, "capacity_type": capacity_type}).encode())
+
+    def start(self, machine: str, token: str, *, launched_at: float = 0.0) -> None:
+        """As it was requested."""
+        self.judge.machine_started(json.dumps({**machine_of(machine, token), "launched_at": launched_at}).encode())
+
+    def add(self, machine: str, token: str, *, install: str = "shiplap") -> None:
+        """Without a request."""
+        self.judge.machine_added(json.dumps({**machine_of(machine, token), "install": install}).encode())
+
+    def has(self, plural: str, *items: dict[str, Any]) -> None:
+        for item in items:
+            self.judge.object_written("demo", "ADDED", plural, item)
+
+    def launched(self, name: str, **fields: Any) -> dict[str, Any]:
+        """A claim with its instance; returns the fields about that."""
+        of = {"instance_id": f"i-{name}", "instance_type": "m6i.xlarge", **fields}
+        self.claim(name, "Planned")
+        self.claim(name, "Launching")
+        self.request(name)
+        self.start(f"i-{name}", name)
+        self.claim(name, "Launched", **of)
+        return of
+
+    def node(self, name: str = "a", *, state: str = "Initialized", hourly: float = 0.1, **fields: Any) -> None:
+        """A node in service, or in a later state."""
+        of = self.launched(name, hourly=hourly)
+        self.claim(name, "Registered", **of)
+        self.has("nodes", node(f"node-{name}", f"i-{name}"))
+        self.claim(name, "Initialized", **of)
+        if state == "Terminating":
+            self.claim(name, "Draining", **of, **fields)
+        if state != "Initialized":
+            self.claim(name, state, **of, **fields)
+
+    def terminate(self, machine: str = "i-a", install: str = "shiplap") -> None:
+        self.judge.termination_requested(install, [machine])
+
+
+def test_every_promise_of_the_judge_is_one_that_users_see() -> None:
+    assert set(judged.PROMISES) <= {str(promise) for promise in Promise}
+
+
+def test_a_life_in_order_keeps_all_promises() -> None:
+    region = Region({"cpu": "4"})
+    region.node(state="Terminating")
+    region.terminate()
+    region.judge.machine_ended("i-a")
+    region.claim("a", "Gone", instance_id="i-a")
+    region.judge.tick(calm=True)
+    assert region.told == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "broken"),
+    [
+        ({"cpu": "8"}, False),
+        ({"cpu": "7999m"}, True),
+        ({"memory": "30Gi"}, False),
+        ({"memory": "29Gi"}, True),
+        ({"nodes": "2"}, False),
+        ({"nodes": "1"}, True),
+        ({"example.com/disk": "4"}, False),
+        ({"pods": "10"}, False),
+        ({"example.com/disk": "1"}, True),
+    ],
+)
+def test_each_resource_of_a_limit_is_counted_when_something_is_launched(limits: dict[str, str], broken: bool) -> None:
+    region = Region(limits)
+    region.node("a")
+    region.node("b")
+    assert region.told == ([judged.LIMITS] if broken else [])
+
+
+def test_what_leaves_for_good_or_by_a_command_counts_towards_no_limit() -> None:
+    region = Region({"cpu": "4"})
+    region.node("a", state="Draining")
+    region.node("b")
+    assert region.told == []
+    command = {"cluster": "demo", "name": "one", "targets": ["b"]}
+    region.judge.command_written("shiplap", json.dumps(command))
+    region.node("c")
+    assert region.told == []
+    region.judge.command_written("shiplap", json.dumps({**command, "state": "Undone"}))
+    region.node("d")
+    assert region.told == [judged.LIMITS]
+
+
+def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:
+    """A pool over its limit gets no further plan, so that no later write would show the breach."""
+    region = Region({"cpu": "12"})
+    for name in ("a", "b", "c"):
+        region.node(name)
+    assert region.told == []
+    region.launched("d")
+    assert region.told == [judged.LIMITS]
+
+
+def test_nodes_that_a_command_gives_back_make_room_for_what_is_launched_meanwhile() -> None:
+    region = Region({"cpu": "12"})
+    for name in ("a", "b", "c"):
+        region.node(name)
+    command = {"cluster": "demo", "name": "first", "targets": ["a"], "replacements": ["d"]}
+    region.judge.command_written("shiplap", json.dumps(command))
+    region.node("d")
+    assert region.told == []
+
+
+def test_a_claim_costs_what_ec2_charges_for_its_instance() -> None:
+    region = Region()
+    region.node("a", hourly=0.1)
+    region.node("b", hourly=0.11)
+    assert region.told == [judged.MONEY]
+
+
+def test_a_claim_is_older_than_its_instance() -> None:
+    region = Region()
+    region.claim("a", "Planned", created_at=5.0)
+    region.start("i-a", "a", launched_at=5.0)
+    assert region.told == []
+    region.claim("b", "Planned", created_at=5.0)
+    region.start("i-b", "b", launched_at=4.0)
+    assert region.told == [judged.WRITTEN_FIRST]
+
+
+def test_what_was_not_requested_is_no_launch() -> None:
+    region = Region()
+    region.add("i-x", "unknown")
+    assert region.told == []
+    region.start("i-y", "unknown")
+    assert region.told == [judged.WRITTEN_FIRST]
+
+
+def test_what_a_look_from_time_to_time_cannot_see_breaks_nothing() -> None:
+    """Versions between two looks, pods beside one that was deleted, and machines that ended by themselves."""
+    region = Region(sampled=True)
+    region.versions["a"] = 7
+    region.node("a", state="Terminating", failure="InstanceTerminated")
+    critical = pod("dns", priorityClassName="system-cluster-critical")
+    region.has("pods", critical, pod("web-1"))
+    region.judge.pod_deleted("shiplap", "demo", critical, False)
+    region.terminate()
+    assert region.told == []
+    region.claim("a", "Terminating", instance_id="i-a", instance_type="m6i.xlarge", failure="Underutilized")
+    region.terminate()
+    assert region.told == [judged.PODS_LEAVE_FIRST]
+
+
+def test_pods_of_a_node_that_is_gone_belong_to_its_claim() -> None:
+    region = Region()
+    region.node("a", state="Draining", node_name="node-a")
+    region.judge.object_written("demo", "DELETED", "nodes", node("node-a", "i-a"))
+    delete(region, pod("web-1"))
+    assert region.told == []
+
+
+def test_a_token_is_sent_for_one_request_only() -> None:
+    region = Region()
+    for name in ("a", "b"):
+        region.claim(name, "Planned", token="t")
+    region.request("a", "b", token="t")
+    region.request("a", token="t", wanted=2)
+    assert region.told == []
+    region.request("a", "b", token="t", capacity_type="on-demand")
+    region.request("a", token="t")
+    region.request("a", token="other")
+    assert region.told == [judged.ONE_TOKEN] * 3
+
+
+def test_a_claim_keeps_its_token() -> None:
+    region = Region()
+    region.claim("a", "Planned", token="t")
+    region.claim("a", "Launching", token="u")
+    assert region.told == [judged.ONE_TOKEN]
+
+
+def test_a_request_without_claims_and_more_instances_than_requested_are_found() -> None:
+    region = Region()
+    region.request("a")
+    assert region.told == [judged.WRITTEN_FIRST]
+    region.claim("a", "Planned")
+    region.start("i-a", "a")
+    assert region.told == [judged.WRITTEN_FIRST]
+    region.start("i-b", "a")
+    assert region.told == [judged.WRITTEN_FIRST, judged.NO_SECOND_LAUNCH]
+
+
+def test_an_instance_has_one_claim_and_a_claim_one_instance() -> None:
+    region = Region()
+    region.node("a")
+    region.claim("b", "Launched", instance_id="i-a", instance_type="m6i.xlarge")
+    region.claim("a", "Draining", instance_id="i-z")
+    assert region.told == [judged.ONE_CLAIM] * 2
+
+
+def test_states_follow_each_other_and_no_version_is_left_out() -> None:
+    region = Region()
+    region.claim("a", "Planned")
+    region.claim("a", "Registered")
+    region.claim("b", "Planned")
+    region.versions["b"] += 1
+    region.claim("b", "Launching")
+    assert region.told == [judged.READ_BEFORE_WRITE] * 2
+
+
+def test_only_what_was_launched_belongs_to_a_claim() -> None:
+    region = Region()
+    region.claim("a", "Planned")
+    region.claim("a", "Launching")
+    region.claim("a", "Launched", instance_id="i-x", instance_type="m6i.xlarge")
+    assert region.told == [judged.INSTANCE_EXISTS]
+
+
+def test_instances_without_a_claim_are_paid_for_fifteen_minutes_at_most() -> None:
+    region = Region()
+    region.add("i-x", "t")
+    region.judge.tick(calm=False)
+    region.now += judged.UNCLAIMED_S
+    region.judge.tick(calm=True)
+    assert region.told == []
+    region.now += 1
+    region.judge.tick(calm=True)
+    region.now += judged.UNCLAIMED_S
+    region.judge.tick(calm=True)
+    assert region.told[0] == judged.ACCOUNTED_FOR
+
+
+def test_claims_without_an_instance_are_found_after_as_long() -> None:
+    region = Region()
+    region.node("a")
+    region.claim("b", "Planned")
+    region.judge.tick(calm=True)
+    region.now += judged.UNCLAIMED_S + 1
+    region.judge.tick(calm=True)
+    region.claim("b", "Failed")
+    region.judge.machine_ended("i-a")
+    region.judge.tick(calm=True)
+    region.now += judged.UNCLAIMED_S + 1
+    region.judge.tick(calm=True)
+    assert region.told == [judged.ACCOUNTED_FOR] * 2
+
+
+def test_a_node_ends_after_its_pods_or_at_its_deadline() -> None:
+    region = Region()
+    region.node(state="Terminating", deadline_at=2000.0)
+    region.has("pods", pod("web-1"))
+    region.terminate()
+    assert region.told == [judged.PODS_LEAVE_FIRST]
+    region.now = 2000.0
+    region.terminate()
+    region.now = 1500.0
+    region.has("nodes", node("node-a", "i-a", ready="Unknown"))
+    region.terminate()
+    assert region.told == [judged.PODS_LEAVE_FIRST]
+
+
+def test_pods_that_end_with_their_node_hold_nothing_up() -> None:
+    region = Region()
+    region.node(state="Terminating")
+    static = pod("static")
+    static["metadata"]["ownerReferences"] = [{"kind": "Node", "controller": True}]
+    ended = pod("ended")
+    ended["status"]["phase"] = "Succeeded"
+    region.has("pods", static, ended, pod("all", tolerations=[{"operator": "Exists"}]))
+    region.terminate()
+    assert region.told == []
+
+
+def test_nothing_is_ended_that_is_not_ours_or_stays() -> None:
+    region = Region()
+    region.node("a")
+    region.terminate("i-a")
+    region.add("i-x", "t", install="other")
+    region.terminate("i-x")
+    assert region.told == [judged.ENDED_AFTER_LEAVING, judged.OWN_INSTANCES]
+
+
+def test_an_instance_that_a_claim_waits_for_is_not_ended() -> None:
+    region = Region()
+    region.claim("a", "Planned")
+    region.start("i-a", "a")
+    region.terminate()
+    region.claim("a", "Failed")
+    region.terminate()
+    assert region.told == [judged.ENDED_AFTER_LEAVING]
+
+
+def delete(region: Region, item: dict[str, Any], *, forced: bool = False) -> None:
+    marked = {**item, "metadata": {**item["metadata"], "deletionTimestamp": "1970-01-01T00:17:00Z"}}
+    region.judge.object_written("demo", "MODIFIED", "pods", marked)
+    region.judge.pod_deleted("shiplap", "demo", item, forced)
+
+
+def test_pods_are_deleted_only_from_nodes_of_ours_that_leave() -> None:
+    region = Region()
+    region.node("a", state="Draining")
+    region.node("b")
+    for item in (pod("web-1"), pod("web-2", node="node-b"), pod("web-3", node="node-z")):
+        region.has("pods", item)
+        delete(region, item)
+    assert region.told == [judged.OWN_PODS, judged.OWN_PODS]
+
+
+def test_protection_holds_until_a_pods_last_moment() -> None:
+    region = Region()
+    region.node(state="Draining", deadline_at=2000.0)
+    kept = pod("web-1")
+    kept["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "1h"}
+    region.has("pods", kept)
+    delete(region, kept, forced=True)
+    assert region.told == [judged.POD_BUDGETS, judged.DO_NOT_DISRUPT]
+    region.now = 2000.0 - 30 - 25
+    delete(region, kept, forced=True)
+    assert len(region.told) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "broken"),
+    [({"maxUnavailable": 1}, False), ({"maxUnavailable": 0}, True), ({"minAvailable": "50%"}, False)],
+)
+def test_an_eviction_leaves_as_many_pods_as_its_budget_wants(spec: dict[str, Any], broken: bool) -> None:
+    region = Region()
+    region.node(state="Draining")
+    item = pod("web-1")
+    selector = {"matchLabels": {"app": "web"}}
+    budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": {**spec, "selector": selector}}
+    region.has("poddisruptionbudgets", budget)
+    region.has("pods", item, pod("web-2"))
+    delete(region, item)
+    assert region.told == ([judged.POD_BUDGETS] if broken else [])
+
+
+def test_critical_pods_leave_after_the_others() -> None:
+    region = Region()
+    region.node(state="Draining")
+    critical = pod("dns", priorityClassName="system-cluster-critical")
+    ordinary = pod("web-1")
+    region.has("pods", critical, ordinary)
+    delete(region, critical)
+    assert region.told == [judged.CRITICAL_LAST]
+    delete(region, ordinary)
+    region.has("pods", critical)
+    delete(region, critical)
+    assert region.told == [judged.CRITICAL_LAST]
+
+
+@pytest.mark.parametrize(("deadline_at", "told"), [(1080.0, 0), (1082.0, 1), (0.0, 1)])
+def test_a_warning_counts_from_its_own_moment(deadline_at: float, told: int) -> None:
+    region = Region()
+    detail = {"instance-id": "i-a"}
+    region.judge.event_sent({"detail-type": WARNING, "time": "1970-01-01T00:16:00Z", "detail": detail})
+    region.node(state="Draining", deadline_at=deadline_at, failure="SpotInterruption")
+    assert region.told == [judged.DEADLINES] * told
+
+
+def test_a_recorded_decision_is_made_again() -> None:
+    region = Region()
+    region.judge.decision_replayed({"record": "demo/1", "recorded": "a", "again": "a"})
+    assert region.told == []
+    region.judge.decision_replayed({"record": "demo/1", "recorded": "a", "again": "b"})
+    region.judge.decision_replayed({"record": "demo/2", "recorded": "", "again": ""})
+    assert region.told == [judged.REPEATABLE] * 2
+
+
+def test_a_node_holds_the_requests_of_its_pods() -> None:
+    region = Region()
+    region.node()
+    region.has("pods", pod("web-1", cpu="3500m"))
+    region.has("pods", pod("web-2", cpu="500m"))
+    assert region.told == []
+    region.has("pods", pod("web-3", cpu="1m"))
+    assert region.told == [judged.NODES_HOLD]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value"),
+    [("100m", "0.1"), ("1Gi", str(GIB)), ("1E", str(10**18)), ("1e3", "1000"), ("1.5", "1.5"), (4, "4")],
+)
+def test_quantities(quantity: str, value: str) -> None:
+    assert raw_json.amount(quantity) == Decimal(value)
+
+
+@pytest.mark.parametrize("quantity", ["x", "1x", "1KiB", "Mi", "m1"])
+def test_what_is_no_quantity(quantity: str) -> None:
+    with pytest.raises(ValueError, match=quantity):
+        raw_json.amount(quantity)
+
+
+def test_sidecars_run_beside_init_containers_that_follow_them() -> None:
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    init = [container("3"), container("1", restartPolicy="Always"), container("4")]
+    spec = {"initContainers": init, "containers": [container("2")], "overhead": {"cpu": "500m"}}
+    assert raw_json.requests_of({"spec": spec}) == {"cpu": Decimal("5.5"), "pods": Decimal(1)}
+    whole = {**spec, "resources": {"requests": {"cpu": "7"}}}
+    assert raw_json.requests_of({"spec": whole})["cpu"] == Decimal("7.5")
+
+
+def test_limits_stand_for_requests_that_are_not_stated() -> None:
+    asks = {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}
+    assert raw_json.requests_of({"spec": {"containers": [asks]}})["memory"] == GIB
+
+
+def test_durations() -> None:
+    assert raw_json.seconds("1h30m5s500ms") == 5405.5
+    for text in ("5", "h", "1x"):
+        with pytest.raises(ValueError, match=text):
+            raw_json.seconds(text)
+
+
+def limited(limits: dict[str, str]) -> Play:
+    """The campaign's scenario, with these limits of its NodePool that has any."""
+    play = load("mixed")
+    manifests = {
+        cluster: replace(each, node_pools=tuple(_with_limits(pool, limits) for pool in each.node_pools))
+        for cluster, each in play.manifests.items()
+    }
+    return replace(play, manifests=manifests)
+
+
+def _with_limits(pool: NodePool, limits: dict[str, str]) -> NodePool:
+    return replace(pool, spec=replace(pool.spec, limits=limits)) if pool.spec.limits else pool
+
+
+@pytest.mark.parametrize("limits", [{"memory": "40Gi"}, {"nodes": "3"}])
+def test_limits_of_memory_and_of_nodes_are_judged_in_a_simulated_run(limits: dict[str, str]) -> None:
+    play = limited(limits)
+    assert run_seed(play, 0).violations == ()
+    with planted("charges no limits"):
+        broken = [violation.promise for seed in range(3) for violation in run_seed(play, seed).violations[:1]]
+    assert set(broken) == {Promise.LIMITS}

@@ -1,0 +1,49 @@
+"""The real DynamoDB adapter under the flows: the same trace as on the fake, and promises that faults below it keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shiplap_lab.scenarios.scenario import load
+from shiplap_lab.simulation.campaign import run_seed
+from tests.dynamodb_local.played import play_on_table
+from tests.dynamodb_local.server import DynamoDbLocal, DynamoDbMissing
+
+SCENARIO = "unheard"
+SEEDS_OF_MIXED = range(880_011, 880_016)
+SHARE = 0.04
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
+    try:
+        with DynamoDbLocal(tmp_path_factory.mktemp("dynamodb")) as running:
+            yield running
+    except DynamoDbMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_a_seed_has_the_same_trace_as_on_the_fake(local: DynamoDbLocal, seed: int) -> None:
+    play = load(SCENARIO)
+    played = play_on_table(local, play, seed)
+    assert played.outcome.violations == ()
+    assert played.outcome.lines == run_seed(play, seed).lines
+    assert not played.effects
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("seed", SEEDS_OF_MIXED)
+def test_seeds_of_mixed_have_the_same_trace_as_on_the_fake(local: DynamoDbLocal, seed: int) -> None:
+    play = load("mixed")
+    played = play_on_table(local, play, seed)
+    assert played.outcome.violations == ()
+    assert played.outcome.lines == run_seed(play, seed).lines
+
+
+def test_promises_hold_while_faults_disturb_the_table(local: DynamoDbLocal) -> None:
+    played = play_on_table(local, load(SCENARIO), 0, share=SHARE)
+    assert played.outcome.violations == ()
+    assert {"throttled", "not sent"} <= played.effects.keys()

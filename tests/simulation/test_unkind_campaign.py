@@ -1,0 +1,91 @@
+"""The campaign `unkind`: its invariants hold, each kind of its faults takes effect, and a rare kind is a failure."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap_cli.main import run as shiplap
+from shiplap_lab.scenarios.scenario import Fault, load
+from shiplap_lab.simulation import campaign
+from shiplap_lab.simulation.campaign import FaultEffect, effects_of_faults, rare_faults, run_seed
+
+AMOUNTS = {
+    "never-ready": 0.3,
+    "flap": 0.8,
+    "startup-taint": 120,
+    "late-warning": 0.9,
+    "twice": 5,
+    "clock-skew": 90,
+    "cold-start": 4,
+    "ends-at-once": 0.5,
+    "long-pending": 120,
+    "slow-end": 200,
+    "daemon-set": 200,
+}
+"""An amount of each kind that needs one; all others take 1."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_invariant_holds_in_an_unkind_world(seed: int) -> None:
+    outcome = run_seed(load("unkind"), seed)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+    assert outcome.effects
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 5136, 107_137_002])
+def test_every_invariant_holds_after_tables_were_restored(seed: int) -> None:
+    """Two of them failed: claims that had failed by the restored table had instances, and a pod was not steered."""
+    outcome = run_seed(load("restored"), seed)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
+@pytest.mark.parametrize("kind", load("unkind").scenario.chaos_kinds)
+def test_each_kind_of_fault_takes_effect_and_breaks_no_invariant(kind: str) -> None:
+    at = 4 if kind in ("ami-drift", "flap", "late-warning") else 0  # nodes must be there
+    fault = msgspec.convert({"kind": kind, "at": at, "minutes": 30, "amount": AMOUNTS.get(kind, 1)}, Fault)
+    evicting = (Fault("interrupt", 11, 3),) if kind == "pdb-zero" else ()
+    outcome = run_seed(load("unkind"), 1, faults=(fault, *evicting))
+    assert outcome.violations == ()
+    assert outcome.effects[kind] > 0
+    assert set(outcome.effects) == {kind, *(item.kind for item in evicting)}
+
+
+def test_nodes_that_never_become_ready_are_replaced() -> None:
+    outcome = run_seed(load("unkind"), 1, faults=(Fault("never-ready", 0, 4, amount=0.4),))
+    facts = [msgspec.json.decode(line) for line in outcome.lines]
+    sick = {fact["instance"] for fact in facts if fact["what"] == "will not be ready"}
+    assert sick
+    assert sick <= {fact["instance"] for fact in facts if fact["what"] == "instance ended"}
+
+
+def test_host_names_of_ended_instances_are_given_again() -> None:
+    outcome = run_seed(load("unkind"), 1, faults=(Fault("address-again", 0, 30),))
+    joined = [fact["node"] for fact in map(msgspec.json.decode, outcome.lines) if fact["what"] == "node joined"]
+    assert len(set(joined)) < len(joined)
+
+
+def test_the_outcome_of_a_campaign_says_how_often_each_kind_took_effect() -> None:
+    play = load("unkind")
+    none = run_seed(play, 1, faults=(), hours=0.05)
+    effects = effects_of_faults(play, [replace(none, effects={"flap": 3}), replace(none, effects={"flap": 1})])
+    assert FaultEffect("flap", 4, 2) in effects
+    assert FaultEffect("twice", 0, 0) in effects
+
+
+def test_a_kind_that_hardly_ever_takes_effect_fails_a_campaign_of_enough_seeds() -> None:
+    play = load("unkind")
+    kinds = play.scenario.chaos_kinds
+    effects = [FaultEffect(kind, 9, 5) for kind in kinds[1:]] + [FaultEffect(kinds[0], 9, 4), FaultEffect("stray")]
+    assert rare_faults(play, effects, 100) == (kinds[0],)
+    assert rare_faults(play, effects, 99) == ()
+    assert rare_faults(load("month"), effects, 100) == ()
+
+
+def test_the_command_fails_for_a_rare_kind(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(campaign, "SEEDS_OF_A_CAMPAIGN", 2)
+    assert shiplap(["simulate", "unkind", "--seeds", "2", "--hours", "0.05", "--processes", "1"]) == 1
+    assert "TOO RARE" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+"""What a command has to save for its moves: their price, the expected remaining life of its nodes, and the overlap."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.disruption.move_costs import OVERLAP_S, expected_lives_s
+from shiplap.disruption.standstill import LastDecision, unchanged_until
+from shiplap.errors import InvalidInput
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.shiplap_annotations import MOVE_COST, node_pool_problem
+from tests.conformance.catalogues import Z1, fake_type
+from tests.conformance.disruptions import NOW, Verdict, disrupted, large, pod, pool
+from tests.living_cluster import LivingCluster
+from tests.node_claims import node_claim
+
+HOUR_S = 3600.0
+DEAR = fake_type("large", cpu="16", memory="32Gi", pods="50", price=1.0, offerings=(("on-demand", Z1),))
+CHEAP = fake_type("small", cpu="4", memory="8Gi", pods="20", price=0.4, offerings=(("on-demand", Z1),))
+
+
+def with_annotation(value: str) -> NodePool:
+    made = pool()
+    return replace(made, metadata=replace(made.metadata, annotations={MOVE_COST: value}))
+
+
+def with_ages(*hours: float, pool_of: str = "default", state: ClaimState = ClaimState.INITIALIZED) -> dict[str, float]:
+    claims = [
+        node_claim(name=f"c{place}", node_pool=pool_of, state=state, created_at=NOW - age * HOUR_S)
+        for place, age in enumerate(hours)
+    ]
+    return expected_lives_s(claims, NOW)
+
+
+def replaced(
+    settings: DisruptionSettings, age_h: float, pools: list[NodePool] | None = None, expire_after: str = "Never"
+) -> Verdict:
+    """A node of 1.00 USD/h with two pods that a node of 0.40 USD/h could hold: 0.30 USD/h for each move."""
+    node = large("a", created_at=NOW - age_h * HOUR_S, made={"expire_after": expire_after})
+    pods = [pod(name, "a", cpu="1") for name in "pq"]
+    return disrupted(node, pods=pods, pools=pools or [pool()], types=[CHEAP, DEAR], settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("ages_h", "life_h"),
+    [
+        ((0.1,), 1),
+        ((0.1, 1.9, 30), 1),
+        ((2,), 2),
+        ((0, 3.9, 50), 2),
+        ((0, 0, 9, 9, 9), 8),
+        ((5, 7, 17, 18), 4),
+        ((23.9,), 16),
+        ((24, 500), 24),
+    ],
+)
+def test_nodes_are_expected_to_live_on_for_their_median_age(ages_h: tuple[float, ...], life_h: float) -> None:
+    assert with_ages(*ages_h) == {"default": life_h * HOUR_S}
+
+
+def test_nodes_that_leave_or_are_not_there_teach_nothing() -> None:
+    assert with_ages(30, state=ClaimState.DRAINING) == {}
+    assert with_ages(30, state=ClaimState.LAUNCHED) == {}
+
+
+def test_a_saving_has_to_pay_for_its_moves_while_the_node_would_have_lived() -> None:
+    """0.60 USD/h less 0.40 USD/h for five minutes of overlap in an hour, 0.28 USD for each of two moves."""
+    overlap = 0.4 * OVERLAP_S / HOUR_S
+    enough = (0.6 - overlap) / 2
+    assert replaced(DisruptionSettings(move_cost=enough - 1e-3), 0.5).removed == {"a"}
+    verdict = replaced(DisruptionSettings(move_cost=enough + 1e-3), 0.5)
+    assert verdict.removed == set()
+    assert verdict.blocked("a") == "would save $0.6000 an hour, less than $0.6020 for moving 2 pods"
+
+
+def test_older_nodes_are_expected_to_live_longer() -> None:
+    settings = DisruptionSettings(move_cost=1.0)
+    assert replaced(settings, 3.9).removed == set()
+    assert replaced(settings, 4.0).removed == {"a"}
+
+
+def test_a_node_lives_no_longer_than_until_it_expires() -> None:
+    settings = DisruptionSettings(move_cost=1.0)
+    assert replaced(settings, 30, expire_after="40h").removed == {"a"}
+    assert replaced(settings, 30, expire_after="33h").removed == set()
+    assert replaced(settings, 30, expire_after="30h").removed == set()
+
+
+def test_a_nodepool_may_have_a_price_of_its_own() -> None:
+    settings = DisruptionSettings(move_cost=1.0)
+    assert replaced(settings, 0.5, [with_annotation("0.02")]).removed == {"a"}
+    assert replaced(DisruptionSettings(move_cost=0.0), 0.5, [with_annotation("1")]).removed == set()
+
+
+def test_the_deprecated_saving_per_pod_counts_alone_while_it_is_set() -> None:
+    settings = DisruptionSettings(move_cost=1.0, least_saving_per_pod=0.299)
+    assert replaced(settings, 0.5, [with_annotation("1")]).removed == {"a"}
+    assert replaced(replace(settings, least_saving_per_pod=0.301), 90.0).removed == set()
+
+
+def test_moves_without_a_price_only_have_to_pay_for_the_overlap() -> None:
+    assert replaced(DisruptionSettings(move_cost=0.0), 0.5).removed == {"a"}
+    assert replaced(DisruptionSettings(move_cost=0.0), 30, expire_after="1803m").removed == set()
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "", "1e3"])
+def test_an_annotation_that_is_no_price_is_refused(value: str) -> None:
+    assert node_pool_problem(MOVE_COST, value) == f"{value!r} is not an amount of USD, such as 0.05"
+    with pytest.raises(InvalidInput, match="move-cost"):
+        replaced(DisruptionSettings(), 0.5, [with_annotation(value)])
+
+
+def test_the_settings_refuse_a_negative_price() -> None:
+    assert list(DisruptionSettings(move_cost=-1.0).problems()) == [(("moveCost",), "-1 must not be negative")]
+    assert list(DisruptionSettings(least_saving_per_pod=-1.0).problems()) == [
+        (("leastSavingPerPod",), "-1 must not be negative")
+    ]
+
+
+def test_a_decision_is_made_again_when_nodes_reach_a_further_step_of_life() -> None:
+    cluster = LivingCluster([pool()], [DEAR], disruption=DisruptionSettings(move_cost=1.0))
+    cluster.create([pod("p"), pod("q")])
+    cluster.schedule()
+    cluster.types["small"] = CHEAP
+    cluster.now += 4 * HOUR_S - 60
+    snapshot, last = cluster.disruption_snapshot(), LastDecision()
+    assert last(snapshot).commands == ()
+    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + 60, abs=0.01)
+    cluster.now += 60
+    assert [command.nodes for command in last(cluster.disruption_snapshot()).commands] == [tuple(cluster.nodes)]

@@ -1,0 +1,117 @@
+"""What keeps a node of a command in service after all, and what disrupting its pods costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.disruption.candidates import disruption_cost, eviction_cost, objection, pdb_limits_of, protected_by
+from shiplap.disruption.commands import Reason
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.timestamps import rfc3339
+
+NOW = 1_700_000_000.0
+COST = "controller.kubernetes.io/pod-deletion-cost"
+PROTECTED = {labels.DO_NOT_DISRUPT: "true"}
+NODE = msgspec.convert({"metadata": {"name": "n"}}, Node)
+
+
+def pod(
+    owner: str = "ReplicaSet",
+    *,
+    annotations: dict[str, str] | None = None,
+    ending: bool = False,
+    phase: str = "Running",
+    priority: int = 0,
+) -> Pod:
+    owners = [{"kind": owner, "name": "owner", "uid": "1", "controller": True}]
+    metadata: dict[str, Any] = {
+        "name": "p",
+        "namespace": "d",
+        "ownerReferences": owners,
+        "annotations": annotations or {},
+    }
+    if ending:
+        metadata["deletionTimestamp"] = rfc3339(NOW + 30)
+    body = {"metadata": metadata, "spec": {"priority": priority}, "status": {"phase": phase}}
+    return msgspec.convert(body, Pod)
+
+
+def against(reason: Reason, *pods: Pod, has_deadline: bool = False) -> str:
+    return objection(reason, NODE, pods, NOW, has_deadline=has_deadline)
+
+
+@pytest.mark.parametrize(
+    ("item", "stays"),
+    [
+        (pod(), True),
+        (pod("DaemonSet"), False),
+        (pod(annotations={COST: str(-(2**31))}), False),
+        (pod(annotations={COST: str(-(2**27))}), False),
+        (pod(annotations={COST: str(1 - 2**27)}), True),
+        (pod(annotations=PROTECTED), True),
+        (pod("DaemonSet", annotations=PROTECTED), True),
+    ],
+    ids=["any", "of a DaemonSet", "cheaper than none", "costs nothing", "costs least", "protected", "protected daemon"],
+)
+def test_an_empty_node_stays_for_a_pod_that_came_meanwhile(item: Pod, stays: bool) -> None:
+    assert bool(against(Reason.EMPTY, item)) is stays
+    assert against(Reason.EMPTY) == ""
+
+
+@pytest.mark.parametrize("owner", ["ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("annotations", [{}, PROTECTED])
+@pytest.mark.parametrize("reason", [Reason.EMPTY, Reason.UNDERUTILIZED, Reason.DRIFTED])
+def test_pods_that_end_or_have_ended_are_no_objection(reason: Reason, annotations: dict[str, str], owner: str) -> None:
+    limits = pdb_limits_of((), ())
+    for item in (
+        pod(owner, annotations=annotations, ending=True),
+        pod(owner, annotations=annotations, phase="Succeeded"),
+        pod(owner, annotations=annotations, phase="Failed"),
+    ):
+        assert against(reason, item) == ""
+        assert protected_by(item, limits, NOW) == ""
+    assert (protected_by(pod(owner, annotations=annotations), limits, NOW) != "") == bool(annotations)
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_deadline", "stays"),
+    [
+        (Reason.UNDERUTILIZED, False, True),
+        (Reason.UNDERUTILIZED, True, True),
+        (Reason.DRIFTED, False, True),
+        (Reason.DRIFTED, True, False),
+        (Reason.EXPIRED, True, False),
+        (Reason.SCALED_DOWN, False, False),
+    ],
+)
+def test_protected_pods_keep_their_node_unless_it_has_a_deadline(
+    reason: Reason, has_deadline: bool, stays: bool
+) -> None:
+    assert bool(against(reason, pod(annotations=PROTECTED), has_deadline=has_deadline)) is stays
+    assert against(reason, pod(), has_deadline=has_deadline) == ""
+
+
+@pytest.mark.parametrize(
+    ("deletion_cost", "priority", "cost"),
+    [
+        ("0", 0, 1.0),
+        ("no number", 0, 1.0),
+        (str(2**27), 0, 2.0),
+        ("0", 2**25, 2.0),
+        (str(2**27), -(2**25), 1.0),
+        (str(2**31 - 1), 2**30, 10.0),
+        (str(-(2**31)), -(2**31) + 1, -10.0),
+    ],
+)
+def test_an_eviction_costs_between_minus_ten_and_ten(deletion_cost: str, priority: int, cost: float) -> None:
+    assert eviction_cost(pod(annotations={COST: deletion_cost}, priority=priority)) == cost
+
+
+def test_pods_that_cost_less_than_nothing_make_their_node_no_cheaper() -> None:
+    cheap = pod(annotations={COST: str(-(2**31))})
+    assert disruption_cost([]) == disruption_cost([cheap]) == 1.0
+    assert disruption_cost([cheap, pod()]) == 2.0

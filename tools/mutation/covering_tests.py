@@ -1,0 +1,70 @@
+"""Which tests are run against a mutant: those that run its line, the most different ones first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from tools.mutation.covered_lines import CoveredTest
+
+
+class CoveringTests:
+    """Tests by the lines that they run.
+
+    Hundreds of tests may run a line in passing. Tests that run the same lines of a file are taken for alike, and
+    of each kind the fastest one comes first. Kinds whose tests are beside the module's own are before the others, and
+    the rarest before the rest.
+    """
+
+    def __init__(self, tests: Iterable[CoveredTest]) -> None:
+        self._by_file: dict[str, dict[tuple[int, ...], list[CoveredTest]]] = defaultdict(lambda: defaultdict(list))
+        for test in tests:
+            for path, lines in test.lines.items():
+                self._by_file[path][lines].append(test)
+        for kinds in self._by_file.values():
+            for alike in kinds.values():
+                alike.sort(key=lambda test: (test.seconds, test.test))
+
+    def of(self, path: str, lines: Iterable[int]) -> Sequence[CoveredTest]:
+        """Tests that run one of the lines of a file; all of its tests for lines that only an import runs."""
+        kinds, wanted = self._by_file.get(path, {}), set(lines)
+        hit = [alike for ran, alike in kinds.items() if not wanted.isdisjoint(ran)] or list(kinds.values())
+        hit.sort(key=lambda alike: (len(alike), alike[0].seconds, alike[0].test))
+        parts = _words(path)
+        ordered = [
+            (turn, -len(parts & _words(_file(test))), place, test)
+            for place, alike in enumerate(hit)
+            for turn, test in enumerate(alike)
+        ]
+        return [test for *_, test in sorted(ordered, key=lambda item: item[:3])]
+
+
+def within_s(tests: Sequence[CoveredTest], most_s: float, most: int) -> Sequence[CoveredTest]:
+    """The first of some tests, so that they take `most_s` seconds together at most; at least one.
+
+    Tests of one file stay together: what they share is set up once.
+    """
+    chosen: list[CoveredTest] = []
+    total_s = 0.0
+    for test in tests:
+        if chosen and (total_s + test.seconds > most_s or len(chosen) == most):
+            continue
+        chosen.append(test)
+        total_s += test.seconds
+    files = {file: place for place, file in reversed([*enumerate(map(_file, chosen))])}
+    return sorted(chosen, key=lambda test: files[_file(test)])
+
+
+def _words(path: str) -> set[str]:
+    """The words of a path that say what it is about: `tests/unit/flows/test_drain.py` is about flows and drain."""
+    return set(path.removesuffix(".py").replace("/", "_").split("_")) - {
+        "shiplap",
+        "tests",
+        "test",
+        "unit",
+        "integration",
+    }
+
+
+def _file(test: CoveredTest) -> str:
+    return test.test.partition("::")[0]
