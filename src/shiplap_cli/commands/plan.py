@@ -46,6 +46,9 @@ def plan(
             "--from-scratch", help="As if the nodes of all NodePools were gone and their pods pending: plan them all."
         ),
     ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Account for the pods, types and price of each launch in the table.")
+    ] = False,
     which: InstallOptions,
     html: HtmlFile = None,
     output: Output = Format.TABLE,
@@ -80,7 +83,11 @@ def plan(
         answer["totals"] = msgspec.to_builtins(totals)
     if html is not None:
         write_page(html, plan_report(snapshot, decided, inputs.snapshot, caveat_texts(inputs)))
-    emit(answer, output, lambda: _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected), totals))
+
+    def page() -> RenderableType:
+        return _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected, details=details), totals)
+
+    emit(answer, output, page)
     return 1 if decided.unschedulable else 0
 
 

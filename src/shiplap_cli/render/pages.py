@@ -29,14 +29,22 @@ _STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "runn
 
 
 def plan_page(
-    snapshot: Snapshot, decided: Plan, solve_s: float, money: Money, rejected_overlays: Sequence[str] = ()
+    snapshot: Snapshot,
+    decided: Plan,
+    solve_s: float,
+    money: Money,
+    rejected_overlays: Sequence[str] = (),
+    *,
+    details: bool = False,
 ) -> RenderableType:
-    """The launches and their reasons, the nodes used, the pods left out and by how much, and the sum."""
-    accounts = ClaimAccounts(compile_snapshot(snapshot)) if decided.node_claims else None
-    parts: list[RenderableType] = []
-    for number, alike in enumerate(_alike(decided.node_claims)):
-        account = accounts.of(alike[0]) if accounts is not None and number < _ACCOUNTED else None
-        parts.append(_claim_table(alike, account, money))
+    """The launches, the nodes used, the pods left out and by how much, and the sum.
+
+    Launches that are alike have one line together; with `details`, an account of their pods, types and prices each.
+    """
+    if details:
+        parts = _launch_accounts(snapshot, decided.node_claims, money)
+    else:
+        parts = _launch_lines(decided.node_claims, money)
     if decided.existing_nodes:
         used = ((node.name, summary(_pod_keys(node.pods))) for node in decided.existing_nodes)
         parts += [Text("Used as they are", style="italic"), plain_table("node", "pods", rows=used), Text()]
@@ -72,6 +80,60 @@ def plan_page(
         )
     )
     return Group(*parts)
+
+
+def _launch_accounts(snapshot: Snapshot, claims: Sequence[PlannedClaim], money: Money) -> list[RenderableType]:
+    if not claims:
+        return []
+    accounts = ClaimAccounts(compile_snapshot(snapshot))
+    return [
+        _claim_table(alike, accounts.of(alike[0]) if number < _ACCOUNTED else None, money)
+        for number, alike in enumerate(_alike(claims))
+    ]
+
+
+def _launch_lines(claims: Sequence[PlannedClaim], money: Money) -> list[RenderableType]:
+    """A line for launches that are alike, then what is noteworthy about them, each remark once."""
+    if not claims:
+        return []
+    right = [Column(header, justify="right") for header in ("", "$/h each")]
+    pods = Column("pods", overflow="fold")
+    table = plain_table(
+        right[0], "launch", "capacity", "zone", right[1], Column("claim", overflow="fold"), pods, rows=()
+    )
+    for alike in _alike(claims):
+        first, others = alike[0], f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        launch = first.launch
+        table.add_row(
+            Text(f"+{len(alike)}", style="green bold"),
+            *(launch.instance_type, launch.capacity_type, launch.zone, dollars(money.of_launch(first))),
+            first.name + others,
+            _pods_of(alike),
+        )
+    remarks = [
+        *((reason, claim.name) for claim in claims if claim.pods for reason in claim.reasons),
+        *((f"gave up {preference}", claim.name) for claim in claims for preference in claim.gave_up),
+        *(
+            (f"never measured: {summary(claim.relies_on_estimate)}", claim.name)
+            for claim in claims
+            if claim.relies_on_estimate
+        ),
+    ]
+    lines = [
+        Text.assemble(("! ", "yellow bold"), f"{summary(names, 2)}: {said}") for said, names in grouped(remarks).items()
+    ]
+    hint = Text("Why each: --details, or `shiplap explain claim NAME`.", style="dim")
+    return [table, *lines, hint, Text()]
+
+
+def _pods_of(alike: Sequence[PlannedClaim]) -> str:
+    """The name of a single pod, else how many there are; room that is kept counts apart."""
+    names = [name for each in alike for name in _pod_keys(each.pods)]
+    kept = sum(len(each.virtual_pods) for each in alike)
+    held = names[0] if len(names) == 1 else _pods(len(names))
+    if not kept:
+        return held if names else "none"
+    return f"{held} and room for {kept}" if names else f"room for {_pods(kept)}"
 
 
 def claim_page(claim: PlannedClaim, account: ClaimAccount, money: Money) -> RenderableType:

@@ -123,7 +123,7 @@ def test_the_page_for_people_fits_eighty_columns(
 def test_the_page_of_a_plan_fits_them_too(files: Path, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
     for columns in (80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        page = shiplap("plan", *from_files(files), code=1)
+        page = shiplap("plan", *from_files(files), "--details", code=1)
         assert max(map(len, page.splitlines())) <= columns
         words = " ".join(page.split())
         assert "because pool gpu: did not tolerate taint gpu=yes:NoSchedule" in words

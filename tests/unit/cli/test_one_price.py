@@ -145,8 +145,9 @@ def test_a_launch_is_marked_where_its_price_is_estimated(state: Path, shiplap: S
     assert claim["launch"]["priceEstimated"] is True
     assert answer["cost"]["estimated"] is True
     price = f"~${claim['launch']['price']:.4f}"
+    assert f"{price}/h" in shiplap("plan", "-f", state, "--details", code=None)
     table = shiplap("plan", "-f", state, code=None)
-    assert f"{price}/h" in table
+    assert f"  {price}  " in table
     assert f"{price} per hour" in table
     unmarked = re.findall(r"(?<!~)\$\d[\d.]*", table)
     assert unmarked == []

@@ -204,7 +204,7 @@ def test_yaml_says_the_same(plan: Plan) -> None:
 
 def test_the_page_for_people(plan: Plan) -> None:
     objects = [pod("a", "1"), pod("huge", "50"), pod("gated", "1", schedulingGates=[{"name": "wait"}])]
-    page = plan.page(*objects, code=1)
+    page = plan.page(*objects, code=1, more=("--details",))
     for words in (
         "+ default-",
         "small on-demand in z1, $0.1000/h",
@@ -218,6 +218,24 @@ def test_the_page_for_people(plan: Plan) -> None:
         "Plan: 1 to launch for 1 pod, 0 pods on nodes that exist, 1 without a place, 1 left alone. $0.1000 per hour",
     ):
         assert words in " ".join(page.split()), page
+
+
+def test_launches_that_are_alike_have_one_line(plan: Plan) -> None:
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    alone = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}
+    alone["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"] = {}
+    apart = [pod(f"p{number}", "1", affinity={"podAntiAffinity": alone}) for number in range(3)]
+    picky = pod("picky", "1", affinity={"nodeAffinity": preferred, "podAntiAffinity": alone})
+    lines = [" ".join(line.split()) for line in plan.printed(*apart, picky).splitlines()]
+    launches = [line for line in lines if line.startswith("+")]
+    assert [line.partition(" default-")[0] for line in launches] == [
+        "+3 small on-demand z1 $0.1000",
+        "+1 small on-demand z1 $0.1000",
+    ]
+    assert launches[0].endswith(" and 2 more 3 pods")
+    assert launches[1].endswith(" web/picky")
+    assert sum(": gave up node affinity topology.kubernetes.io/zone In [nowhere]" in line for line in lines) == 1
 
 
 def test_the_page_shows_static_pools_buffers_and_preferences_given_up(plan: Plan) -> None:
@@ -236,7 +254,7 @@ def test_the_page_shows_static_pools_buffers_and_preferences_given_up(plan: Plan
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
     picky = pod("picky", "1", affinity={"nodeAffinity": preferred})
     more = ("--manifests", plan.write("more.json", static, template, buffer))
-    page = plan.page(picky, more=more)
+    page = plan.page(picky, more=(*more, "--details"))
     for words in (
         "gave up node affinity topology.kubernetes.io/zone In [nowhere]",
         "keeps room web/spare-0000",

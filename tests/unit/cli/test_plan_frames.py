@@ -39,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 CASES = {
     "plan": ["--manifests", "old.json"],
+    "details": ["--manifests", "old.json", "--details"],
     "diff": ["--diff", "old.json", "new.json"],
 }
 
