@@ -62,6 +62,11 @@ COMMANDS = {
         "replay",
         "A recorded decision made again; with other manifests, the difference.",
     ),
+    "rollback": (
+        "shiplap_cli.commands.rollback",
+        "rollback",
+        "Moves all functions of an install to an earlier release, or lists the releases.",
+    ),
     "simulate": (
         "shiplap_cli.commands.simulate",
         "simulate",
