@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from rich.text import Text
 
 from shiplap.errors import InvalidInput
 from shiplap.manifests.files.loading import ManifestReport, inspect_files
+from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_cli.output import Format, Output, counted, emit, fail
+from shiplap_lab.catalogue import embedded
 
 
 class _Problem(msgspec.Struct, frozen=True, rename="camel"):
@@ -25,10 +28,19 @@ class _Problem(msgspec.Struct, frozen=True, rename="camel"):
     refused_by: str
 
 
+class _Warning(msgspec.Struct, frozen=True):
+    file: str
+    line: int
+    document: str
+    field: str
+    reason: str
+
+
 class _Answer(msgspec.Struct, frozen=True):
     valid: bool
     documents: int
     problems: list[_Problem]
+    warnings: list[_Warning]
 
 
 def validate(
@@ -37,9 +49,13 @@ def validate(
         list[Path] | None,
         typer.Option(help="The same manifests as they are in the cluster: fields that cannot change are checked."),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 when there are warnings.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Check manifests: file, line, field, reason of every problem. Exit code 0 when valid, 2 when not.
+
+    Warnings are about what is legal and surely not meant: values that no instance type has, requirements that none
+    meets, placeholders. They leave the exit code alone without --strict.
 
     Example: shiplap validate pools/
     """
@@ -47,13 +63,19 @@ def validate(
     if report.problems and not report.checked and output is Format.TABLE:
         raise report.problems[0]
     problems = [_problem_document(problem) for problem in report.problems]
-    emit(_Answer(not problems, report.checked, problems), output, lambda: _lines(report))
+    warnings = manifest_warnings(report.sound, embedded.load()) if report.sound else []
+    answer = _Answer(not problems, report.checked, problems, [_warning_document(warning) for warning in warnings])
+    emit(answer, output, lambda: _lines(report, warnings))
     if problems:
         there = sum(problem.is_refused_by_api_server for problem in report.problems)
-        also = f"; for {there} of them an API server refuses it, too" if there < len(problems) else ""
+        also = f"; an API server refuses {there or 'none'} of them" if there < len(problems) else ""
         fail(f"{counted(len(problems), 'problem')} in {counted(report.checked, 'manifest')}{also}")
         return 2
-    return 0
+    return 1 if strict and warnings else 0
+
+
+def _warning_document(warning: InvalidInput) -> _Warning:
+    return _Warning(warning.source, warning.line, warning.document, warning.field, warning.reason)
 
 
 def _problem_document(problem: InvalidInput) -> _Problem:
@@ -61,9 +83,15 @@ def _problem_document(problem: InvalidInput) -> _Problem:
     return _Problem(problem.source, problem.line, problem.document, problem.field, problem.reason, refused_by)
 
 
-def _lines(report: ManifestReport) -> Text:
+def _lines(report: ManifestReport, warnings: Sequence[InvalidInput]) -> Text:
     """One line per problem, `file:line: document: field: reason`, as compilers print theirs and editors follow."""
-    if report.problems:
-        return Text("\n".join(map(str, report.problems)))
-    skipped = f"; passed over {counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
-    return Text(f"{counted(report.checked, 'manifest')} valid{skipped}")
+    lines = [*map(str, report.problems), *map(_warning_line, warnings)]
+    if not report.problems:
+        skipped = f"; passed over {counted(report.skipped, 'object')} of other kinds" if report.skipped else ""
+        warned = f", {counted(len(warnings), 'warning')}" if warnings else ""
+        lines.append(f"{counted(report.checked, 'manifest')} valid{warned}{skipped}")
+    return Text("\n".join(lines))
+
+
+def _warning_line(warning: InvalidInput) -> str:
+    return f"{warning.source}:{warning.line}: warning: {warning.document}: {warning.what}"

@@ -26,7 +26,12 @@ def test_valid_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_valid_manifests_as_json(tmp_path: Path, shiplap: Shiplap) -> None:
-    assert shiplap.json("validate", written(tmp_path, NODE_POOL)) == {"valid": True, "documents": 1, "problems": []}
+    assert shiplap.json("validate", written(tmp_path, NODE_POOL)) == {
+        "valid": True,
+        "documents": 1,
+        "problems": [],
+        "warnings": [],
+    }
 
 
 def test_problems_as_json(tmp_path: Path, shiplap: Shiplap) -> None:

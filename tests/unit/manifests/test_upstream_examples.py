@@ -64,6 +64,7 @@ def problems(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     code = run(["validate", str(path)])
     told = capsys.readouterr()
     assert code in (0, 2), told
+    assert "warning:" not in told.out
     return "" if code == 0 else told.out + told.err
 
 

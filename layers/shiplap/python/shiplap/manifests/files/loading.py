@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,17 +23,26 @@ from shiplap.manifests.validation.manifest_check import (
 )
 
 
+class FoundManifest(NamedTuple):
+    """A manifest and where it is written."""
+
+    document: Document
+    manifest: Manifest
+
+
 class ManifestReport(msgspec.Struct, frozen=True):
     """What was found in files.
 
     `manifests` holds what could be typed, problems or not; `problems` come in the order of reading; `checked` counts
-    the objects that are or ought to be manifests, `skipped` those of other API groups.
+    the objects that are or ought to be manifests, `skipped` those of other API groups. `sound` are those without
+    problems, in the order of reading.
     """
 
     manifests: Manifests
     problems: tuple[InvalidInput, ...]
     checked: int
     skipped: int
+    sound: tuple[FoundManifest, ...] = ()
 
 
 def load_manifests(paths: Sequence[Path]) -> Manifests:
@@ -81,15 +91,16 @@ def check_documents(documents: Sequence[Document], replacing: Sequence[Document]
     former = {document.name: check_object(document.data)[0] for document in replacing if not _is_foreign(document)}
     refused: list[tuple[Document, Problem]] = []
     wrong: list[tuple[Document, Problem]] = []
-    found: list[tuple[Document, Manifest]] = []
+    found: list[FoundManifest] = []
     for document in ours:
         manifest, refusals, others = check_object(document.data)
         if manifest is not None:
-            found.append((document, manifest))
+            found.append(FoundManifest(document, manifest))
             refusals += _transition_problems(manifest, former.get(document.name))
         refused += [(document, problem) for problem in refusals]
         wrong += [(document, problem) for problem in others]
     wrong += [*_duplicates(found), *_missing_node_classes(ours, found)]
+    unsound = {id(document) for document, _ in (*refused, *wrong)}
     place = {id(document): number for number, document in enumerate(ours)}
     located = [
         (place[id(document)], _located(document, problem, by_api_server))
@@ -102,6 +113,7 @@ def check_documents(documents: Sequence[Document], replacing: Sequence[Document]
         problems=tuple(problem for _, problem in located),
         checked=len(ours),
         skipped=len(documents) - len(ours),
+        sound=tuple(each for each in found if id(each.document) not in unsound),
     )
 
 
@@ -129,7 +141,7 @@ def _located(document: Document, problem: Problem, by_api_server: bool) -> Inval
     )
 
 
-def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Document, Problem]]:
+def _duplicates(found: Sequence[FoundManifest]) -> Iterator[tuple[Document, Problem]]:
     first: dict[tuple[str, str, str], Document] = {}
     for document, manifest in found:
         namespace = manifest.metadata.namespace if isinstance(manifest, CapacityBuffer | PodTemplate) else ""
@@ -140,7 +152,7 @@ def _duplicates(found: Sequence[tuple[Document, Manifest]]) -> Iterator[tuple[Do
 
 
 def _missing_node_classes(
-    documents: Sequence[Document], found: Sequence[tuple[Document, Manifest]]
+    documents: Sequence[Document], found: Sequence[FoundManifest]
 ) -> Iterator[tuple[Document, Problem]]:
     """Checked only when node classes are given, be they valid or not: they may as well be in the cluster."""
     known = {document.name for document in documents if document.data.get("kind") == "EC2NodeClass"}

@@ -49,6 +49,8 @@ _KINDS = {
         "v1", PodTemplate, buffer_rules.template_admission_problems, buffer_rules.template_problems
     ),
 }
+_FORMER_KINDS = frozenset({"Provisioner", "AWSNodeTemplate", "Machine"})
+"""Karpenter's kinds before v1beta1."""
 MANIFEST_GROUPS = frozenset(group for group, _ in _KINDS if group)
 
 
@@ -69,9 +71,12 @@ def check_object(data: Mapping[str, Any]) -> tuple[Manifest | None, list[Problem
     kind = _KINDS.get((group, data["kind"]))
     if kind is None:
         readable = ", ".join(sorted(name for known, name in _KINDS if known == group))
-        return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}")], []
+        former = "; bring it to v1 first, `shiplap migrate` says how" if data["kind"] in _FORMER_KINDS else ""
+        return None, [(("kind",), f"{data['kind']} of {group} is not a manifest; {group} has {readable}{former}")], []
     if version != kind.version:
-        return None, [(("apiVersion",), f"{group}/{version} is not read; write it as {group}/{kind.version}")], []
+        converts = "; `shiplap migrate` converts it" if version == "v1beta1" else ""
+        written = f"write it as {group}/{kind.version}{converts}"
+        return None, [(("apiVersion",), f"{group}/{version} is not read; {written}")], []
     manifest, refused = decode(data, kind.type)
     if manifest is None:
         return None, refused, []

@@ -1,0 +1,157 @@
+"""What manifests say that is legal and surely not meant: names that nothing has, contradictions, placeholders.
+
+The instance types are those of the embedded catalogue. Types that are newer than it are unknown here, so these are
+warnings and no problems.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shiplap.errors import InvalidInput
+from shiplap.instances.catalog.ami_families import family_of
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.catalog.type_labels import LabelValue, RequirementCache, hardware_labels, meets
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.manifests.custom_resources import EC2NodeClass, NodePool
+from shiplap.manifests.decoding import Path, Problem, field_name
+from shiplap.manifests.files.loading import FoundManifest
+from shiplap.manifests.shiplap_annotations import VM_MEMORY_OVERHEAD_PERCENT
+from shiplap.manifests.tiers import expand, is_glob
+
+_CAPACITY_TYPES = frozenset({"on-demand", "spot", "reserved"})
+_SYSTEMS = frozenset({"linux", "windows"})
+_SPELLED = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "i386": "amd64", "aarch64": "arm64", "arm": "arm64"}
+_MEASURED = re.compile(r"instance-(?:cpu|memory|ebs-bandwidth|network-bandwidth|local-nvme|gpu-memory)\Z")
+"""Labels with numbers: a value that no type has today is often a bound."""
+_PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]\w*\}?|<[^<>]*>|\{\{.*?\}\}|REPLACE|CHANGE_?ME\b|YOUR[-_]", re.DOTALL)
+_FREE_TEXTS = frozenset({"userData", "kubelet"})
+"""Fields whose text may hold anything, shell variables and expressions among them."""
+
+
+def manifest_warnings(found: Sequence[FoundManifest], catalog: Catalog) -> list[InvalidInput]:
+    """Warnings about valid manifests, in the order of files and lines; each is made as a problem, and is none."""
+    classes = {each.manifest.metadata.name: each.manifest for each in found if isinstance(each.manifest, EC2NodeClass)}
+    supplies: dict[str, _Supply] = {}
+    made = []
+    for document, manifest in found:
+        if isinstance(manifest, NodePool):
+            name = manifest.spec.template.spec.node_class_ref.name
+            supply = supplies.get(name) or supplies.setdefault(name, _Supply(catalog, classes.get(name)))
+            warnings = _of_node_pool(manifest, supply)
+        elif isinstance(manifest, EC2NodeClass):
+            warnings = _of_node_class(manifest, document.data, {kind.instance_type for kind in catalog.types})
+        else:
+            continue
+        made += [
+            InvalidInput(
+                document.source, why, document=document.name, field=field_name(path), line=document.line_of(path)
+            )
+            for path, why in warnings
+        ]
+    return made
+
+
+class _Supply:
+    """The labels of the catalogue's instance types, as nodes of an EC2NodeClass have them."""
+
+    def __init__(self, catalog: Catalog, node_class: EC2NodeClass | None) -> None:
+        family = family_of(node_class or _ANY_CLASS)
+        self.types: list[dict[str, LabelValue]] = [hardware_labels(kind, family, "") for kind in catalog.types]
+        self._cache = RequirementCache()
+
+    def values_of(self, key: str) -> frozenset[str]:
+        """All values that the types have of a label."""
+        values: set[str] = set()
+        for each in self.types:
+            value = each.get(key)
+            values |= {value} if isinstance(value, str) else set(value or ())
+        return frozenset(values)
+
+    def has_any(self, requirements: Requirements) -> bool:
+        """Whether a type meets all requirements that are about labels of types."""
+        asked = [item for item in requirements.items() if item[0] in self.types[0] and item[0] != labels.REGION]
+        return any(all(meets(wanted, self._given(each, key)) for key, wanted in asked) for each in self.types)
+
+    def _given(self, of_type: Mapping[str, LabelValue], key: str) -> Requirement:
+        return self._cache[key, of_type[key]]
+
+
+_ANY_CLASS = msgspec.convert(
+    {"metadata": {"name": "any"}, "spec": {"amiSelectorTerms": [{"alias": "al2023@latest"}]}}, EC2NodeClass
+)
+
+
+def _of_node_pool(pool: NodePool, supply: _Supply) -> Iterator[Problem]:
+    at: Path = ("spec", "template", "spec", "requirements")
+    unknown = list(_unknown_values(pool, supply, at))
+    yield from unknown
+    tiers = expand(pool, supply.values_of)
+    if not tiers or any(_is_contradiction(tier.requirements, pool) for tier in tiers):
+        yield at, "the requirements contradict each other: no node can meet them"
+    elif not unknown and not any(supply.has_any(tier.requirements) for tier in tiers):
+        yield at, f"none of the {len(supply.types)} instance types of the embedded catalogue meets them all"
+
+
+def _unknown_values(pool: NodePool, supply: _Supply, at: Path) -> Iterator[Problem]:
+    for number, spec in enumerate(pool.spec.template.spec.requirements):
+        key = labels.NORMALIZED.get(spec.key, spec.key)
+        known = _known_values(key, supply)
+        if spec.operator not in ("In", "NotIn") or not known:
+            continue
+        for value in spec.values:
+            if not is_glob(value) and value not in known:
+                near = [_SPELLED[value]] if value in _SPELLED else difflib.get_close_matches(value, sorted(known), 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield (*at, number, "values"), f"no instance type has {key}={value}{hint}"
+
+
+def _known_values(key: str, supply: _Supply) -> frozenset[str]:
+    """The values that a label may have; none where values are numbers, or are not those of types."""
+    if key == labels.CAPACITY_TYPE:
+        return _CAPACITY_TYPES
+    if key == labels.OS:
+        return _SYSTEMS
+    if key == labels.REGION or _MEASURED.search(key):
+        return frozenset()
+    return supply.values_of(key)
+
+
+def _is_contradiction(requirements: Requirements, pool: NodePool) -> bool:
+    """Whether what is asked of one label leaves no value although none of it says DoesNotExist."""
+    absent = {spec.key for spec in pool.spec.template.spec.requirements if spec.operator == "DoesNotExist"}
+    return any(
+        rule.operator == "DoesNotExist" and key not in {labels.NORMALIZED.get(each, each) for each in absent}
+        for key, rule in requirements.items()
+    )
+
+
+def _of_node_class(node_class: EC2NodeClass, data: Mapping[str, Any], types: Iterable[str]) -> Iterator[Problem]:
+    known = sorted(types)
+    for key in node_class.metadata.annotations:
+        prefix, _, name = key.partition(VM_MEMORY_OVERHEAD_PERCENT + ".")
+        if not prefix and name and name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield ("metadata", "annotations", key), f"there is no instance type {name}{hint}"
+    for path, text in _texts(data.get("spec"), ("spec",)):
+        if placeholder := _PLACEHOLDER.search(text):
+            yield path, f"{text!r} holds the placeholder {placeholder[0]}"
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _FREE_TEXTS:
+                yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, (*path, number))
