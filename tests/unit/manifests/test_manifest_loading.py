@@ -115,24 +115,34 @@ def test_a_node_class_that_is_not_there() -> None:
     assert fields_of(NODE_POOL, changed(EC2_NODE_CLASS, "spec.role", 1)) == ["spec.role"]  # there, if not well
 
 
+CONVERTS = "; `shiplap migrate` converts it"
+BRING = "; bring it to v1 first, `shiplap migrate` says how"
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
         (
             changed(NODE_POOL, "apiVersion", "karpenter.sh/v1beta1"),
-            ("apiVersion", "karpenter.sh/v1beta1 is not read; write it as karpenter.sh/v1"),
+            (
+                "apiVersion",
+                "karpenter.sh/v1beta1 is not read; write it as karpenter.sh/v1; `shiplap migrate` converts it",
+            ),
         ),
         (
             changed(EC2_NODE_CLASS, "apiVersion", "karpenter.k8s.aws/v1beta1"),
-            ("apiVersion", "karpenter.k8s.aws/v1beta1 is not read; write it as karpenter.k8s.aws/v1"),
+            ("apiVersion", "karpenter.k8s.aws/v1beta1 is not read; write it as karpenter.k8s.aws/v1" + CONVERTS),
         ),
         (
             changed(NODE_POOL, "kind", "Provisioner"),
-            ("kind", "Provisioner of karpenter.sh is not a manifest; karpenter.sh has NodeOverlay, NodePool"),
+            ("kind", "Provisioner of karpenter.sh is not a manifest; karpenter.sh has NodeOverlay, NodePool" + BRING),
         ),
         (
             changed(EC2_NODE_CLASS, "kind", "AWSNodeTemplate"),
-            ("kind", "AWSNodeTemplate of karpenter.k8s.aws is not a manifest; karpenter.k8s.aws has EC2NodeClass"),
+            (
+                "kind",
+                "AWSNodeTemplate of karpenter.k8s.aws is not a manifest; karpenter.k8s.aws has EC2NodeClass" + BRING,
+            ),
         ),
         (changed(NODE_POOL, "kind", ABSENT), ("kind", "required field is missing or not text")),
         (changed(NODE_POOL, "apiVersion", 1), ("apiVersion", "required field is missing or not text")),
