@@ -15,10 +15,12 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+import shiplap
 from infra import layers
 from infra.acknowledged import acknowledge
 from infra.events import WorkQueue
 from infra.settings import WATCH_MEMORY_MIB, VpcConfig, in_group
+from shiplap.manifests.nodeclaim import SCHEMA
 from shiplap.settings import Settings
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
@@ -92,6 +94,10 @@ class RuntimeSettings(NamedTuple):
     group: str = ""
 
 
+LIBRARY_DESCRIPTION = f"The package shiplap {shiplap.__version__}, reads items up to schema {SCHEMA}"
+"""`shiplap rollback` reads it, to know which stored items the code of an earlier version reads."""
+
+
 class Artifacts(NamedTuple):
     """The layers as built."""
 
@@ -112,7 +118,7 @@ class Layers(Construct):
         super().__init__(scope, id_)
         self.versions = [
             self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
-            self._layer("Library", artifacts.library, "The package shiplap"),
+            self._layer("Library", artifacts.library, LIBRARY_DESCRIPTION),
             self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
         ]
 

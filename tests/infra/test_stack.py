@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+import shiplap
 from shiplap.aws import tags
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.instance_profiles import profile_name
 from shiplap.flows.claim_events import disruption_due
 from shiplap.flows.messages import Sweep, decode
+from shiplap.manifests.nodeclaim import SCHEMA
 from shiplap.settings import ResourceNames
+from shiplap_cli.installs.releases import LibraryLayer, library_layer
 from shiplap_lab.virtual_time.functions import FEEDS, SCHEDULES
 from shiplap_lab.virtual_time.functions import FUNCTIONS as FUNCTIONS_SIMULATED
 
@@ -422,6 +425,15 @@ def test_every_function_is_started_by_the_version_in_service(template: Template)
         for item in resources(template, "AWS::Scheduler::Schedule").values()
     ]
     assert {started(template, target) for target in targets if target} == {"catalog", "disrupt", "watch"}
+
+
+def test_the_library_layer_says_which_items_it_reads(template: Template) -> None:
+    """`shiplap rollback` knows an earlier release's code by this text alone."""
+    descriptions = [
+        item["Properties"]["Description"] for item in template.find_resources("AWS::Lambda::LayerVersion").values()
+    ]
+    found = [layer for layer in (library_layer("arn", text) for text in descriptions) if layer is not None]
+    assert found == [LibraryLayer("arn", shiplap.__version__, SCHEMA)]
 
 
 def test_only_lifecycle_may_go_on_answering_itself(template: Template) -> None:
