@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate model
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -137,6 +137,12 @@ MUTATE ?=
 
 mutate: setup ## Mistakes in single lines, drawn by SEED, and the share that tests find; MUTATE='--only resume.py' chooses others
 	@$(BIN)/python -m tools.mutation.mutate --seed $(SEED) $(MUTATE)
+
+# With FUZZ=1000 fewer. A failure prints the input; it becomes a test case.
+FUZZ ?= 100000
+
+fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wrong: FUZZ=100000 of each kind, others each time
+	@FUZZ_EXAMPLES=$(FUZZ) $(BIN)/pytest -q -n auto -m fuzz --show-capture=no tests/property tests/integration/test_odd_answers_of_ec2.py
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -s -v tests/model

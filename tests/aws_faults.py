@@ -83,7 +83,7 @@ class AwsFaults:
         if scripted is None:
             return None
         scripted.times -= 1
-        return AWSResponse(request.url, scripted.status, scripted.headers, _Raw(scripted.body.encode()))
+        return AWSResponse(request.url, scripted.status, scripted.headers, raw_body(scripted.body.encode()))
 
     def _before_parse(self, response_dict: dict[str, Any], event_name: str, **_: Any) -> None:
         operation = event_name.rpartition(".")[2]
@@ -92,6 +92,11 @@ class AwsFaults:
             raise ReadTimeoutError(endpoint_url="the service")
         for change in self._edits.get(operation, ()):
             response_dict["body"] = change(response_dict["body"].decode()).encode()
+
+
+def raw_body(body: bytes) -> io.BytesIO:
+    """A body as urllib3 hands it to botocore."""
+    return _Raw(body)
 
 
 class _Raw(io.BytesIO):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity import kubelet_settings
@@ -24,9 +21,7 @@ from shiplap.manifests.template_hash import pool_hash
 from shiplap.manifests.tiers import expand
 from shiplap.settings import ClusterSettings
 from tests.integration.flows.stage import catalog
-
-ANY = settings(deadline=None, max_examples=200)
-Steps = tuple[str | int, ...]
+from tests.odd_input import NOT_JSON, damaged, fuzzed, spoilt
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -137,57 +132,6 @@ SOLD = catalog(spot=True)
 SETTING = cluster_setting(ClusterSettings(name="demo", region="eu-west-1"), ())
 SOUND = [item for text in (POOL, CLASS, OVERLAY, BUFFER) for item in yaml.safe_load_all(text)]
 
-ODD: st.SearchStrategy[Any] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.sampled_from([0, -1, 2**31, 2**63, 2**64, 10**30, 0.5, float("inf"), float("nan"), -0.0]),
-    st.sampled_from(
-        ["", " ", "0", "-1", "5%", "1e3", "*", "a*b*", "Never", "720h", "\u0661", "9" * 400, "a" * 300, "\0", "{{x}}"]
-    ),
-    st.text(max_size=6),
-    st.sampled_from([[], {}, [[]], [None], {"": ""}, {"a": None}, [{}], {"a": {"b": {"c": []}}}]),
-    st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2), max_leaves=8),
-)
-
-
-def places(value: Any, path: Steps = ()) -> Iterator[Steps]:
-    """Every path into a document."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, item in inner:
-        yield (*path, step)
-        yield from places(item, (*path, step))
-
-
-@st.composite
-def mutants(draw: st.DrawFn) -> dict[str, Any]:
-    """A sound document after one to four accidents."""
-    document: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(SOUND)))
-    for _ in range(draw(st.integers(1, 4))):
-        known = sorted(places(document), key=str)
-        if not known:
-            break
-        path = draw(st.sampled_from(known))
-        parent: Any = document
-        for step in path[:-1]:
-            parent = parent[step]
-        accident = draw(st.sampled_from(["replace", "drop", "add", "rename", "double", "swap"]))
-        if accident == "replace":
-            parent[path[-1]] = copy.deepcopy(draw(ODD))
-        elif accident == "drop":
-            del parent[path[-1]]
-        elif accident == "double" and isinstance(parent, list):
-            parent.append(copy.deepcopy(parent[path[-1]]))
-        elif accident == "swap":
-            other: Any = document
-            for step in draw(st.sampled_from(known)):
-                other = other[step]
-            parent[path[-1]] = copy.deepcopy(other)
-        elif isinstance(parent, dict):
-            item = parent.pop(path[-1]) if accident == "rename" else copy.deepcopy(draw(ODD))
-            parent[draw(st.text(max_size=8))] = item
-    return document
-
 
 def checked(text: str) -> ManifestReport | None:
     """What is said of a file; None when it cannot be read at all, which is said with its name and a reason."""
@@ -223,29 +167,21 @@ def assert_told(report: ManifestReport | None) -> None:
         uses(report)
 
 
-@ANY
-@given(mutants())
+@fuzzed(0.5, usual=200)
+@given(spoilt(SOUND, NOT_JSON))
 def test_a_mutant_in_json_is_refused_or_usable(document: dict[str, Any]) -> None:
     assert_told(checked(json.dumps(document)))
 
 
-@ANY
-@given(mutants())
+@fuzzed(0.3, usual=200)
+@given(spoilt(SOUND, NOT_JSON))
 def test_a_mutant_in_yaml_is_refused_or_usable(document: dict[str, Any]) -> None:
     assert_told(checked(yaml.safe_dump(document, allow_unicode=True)))
 
 
-@ANY
-@given(st.sampled_from([POOL, CLASS, OVERLAY, BUFFER]), st.data())
-def test_a_file_with_damaged_text_is_refused_or_usable(text: str, data: st.DataObject) -> None:
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(text)))
-        gone = data.draw(st.integers(0, 5))
-        text = (
-            text[:at]
-            + data.draw(st.text(max_size=3) | st.sampled_from(list("{}[]:#&*!|>'\"%@`,?-")))
-            + text[at + gone :]
-        )
+@fuzzed(0.2, usual=200)
+@given(damaged([POOL, CLASS, OVERLAY, BUFFER]))
+def test_a_file_with_damaged_text_is_refused_or_usable(text: str) -> None:
     assert_told(checked(text))
 
 

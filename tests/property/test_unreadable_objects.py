@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.cluster.client import KubernetesClient
@@ -22,13 +21,14 @@ from shiplap.kubernetes.reading import Reader
 from shiplap.kubernetes.request_bodies import BOUND_PODS
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.planner import plan
+from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap_cli.inputs.cluster_listing import list_cluster
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.conformance.given import NOW, UNSCHEDULABLE
 from tests.conformance.given import given as given_of
+from tests.odd_input import ODD, fuzzed, spoilt
 
-PROFILE = settings(derandomize=True, deadline=None, max_examples=150)
 TIME = "2026-01-31T12:00:00Z"
 
 
@@ -95,46 +95,6 @@ def raw_daemon_set() -> dict[str, Any]:
     return {"metadata": {"name": "agent"}, "spec": {"template": {"spec": {"containers": [container]}}}}
 
 
-def nested(depth: int) -> Any:
-    return json.loads("[" * depth + "]" * depth)
-
-
-RUBBISH = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["", "banana", "-1", "1e99", "12 Gi", "2026-13-45T99:00:00Z", "0001-01-01T00:00:00Z", "\u0000"]),
-    st.just([]),
-    st.just({}),
-    st.builds(nested, st.sampled_from([3, 500])),
-    st.lists(st.none(), min_size=1, max_size=2),
-    st.dictionaries(st.sampled_from(["cpu", "name", "key"]), st.none() | st.text(max_size=3), max_size=2),
-)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an object, by the steps that lead to it."""
-    found = [path] if path else []
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, inner in steps:
-        found += places(inner, (*path, step))
-    return found
-
-
-@st.composite
-def spoilt(draw: st.DrawFn, item: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with rubbish in one to three places."""
-    made: Any = copy.deepcopy(dict(item))
-    for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(places(made) or [("metadata",)]))
-        inside = made
-        for step in path[:-1]:
-            inside = inside[step]
-        inside[path[-1]] = draw(RUBBISH)
-    return made  # type: ignore[no-any-return]
-
-
 class Canned:
     """A transport that answers with lists and watches made by hand."""
 
@@ -177,18 +137,26 @@ def placed(view: ClusterView) -> set[str]:
     return {pod.name for home in homes for pod in home.pods}
 
 
+def fits_any_node(daemon: Daemon) -> bool:
+    """One that asks for more, or for another resource, runs nowhere, and nothing is launched that it would not fit."""
+    return daemon.requests.keys() <= {"cpu", "pods"} and daemon.requests.get("cpu", 0) <= 1000
+
+
 GOOD = [raw_pod(f"good-{number}") for number in range(3)]
 
 
-@PROFILE
-@given(spoilt(raw_pod("odd")), spoilt(raw_pod("odd-bound", "n1")), spoilt(raw_node("n2")), spoilt(raw_daemon_set()))
+@fuzzed(0.4, usual=150)
+@given(
+    spoilt([raw_pod("odd")]), spoilt([raw_pod("odd-bound", "n1")]), spoilt([raw_node("n2")]), spoilt([raw_daemon_set()])
+)
 def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any, node: Any, daemons: Any) -> None:
     api = client(pods=[*GOOD, pending, bound], nodes=[raw_node("n1"), node], daemonsets=[daemons])
     view = api.view()
     names = {pod.metadata.name for pod in view.pods}
     assert {"good-0", "good-1", "good-2"} <= names
     assert "n1" in {item.metadata.name for item in view.nodes}
-    assert {"good-0", "good-1", "good-2"} <= placed(view)
+    if all(fits_any_node(daemon) for daemon in daemons_of(view)):
+        assert {"good-0", "good-1", "good-2"} <= placed(view)
     cluster_metrics.measure_pods("demo", view, NOW, FakeMeter())
     for pod in (pending, bound):
         identity = pod["metadata"].get("name") if isinstance(pod.get("metadata"), dict) else None
@@ -197,8 +165,8 @@ def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any
             assert identity in told, "an odd pod is seen, or it is said that it cannot be read"
 
 
-@PROFILE
-@given(spoilt(raw_pod("odd", "n1")), spoilt(raw_node("n9")))
+@fuzzed(0.2, usual=150)
+@given(spoilt([raw_pod("odd", "n1")]), spoilt([raw_node("n9")]))
 def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> None:
     transport = Canned(pods=[raw_pod("a", "n1"), pod], nodes=[raw_node("n1"), node])
     transport.changes = [
@@ -218,15 +186,15 @@ def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> 
     assert "n3" in {item.metadata.name for item in seen.joined}
 
 
-@PROFILE
-@given(spoilt(raw_pod("odd")), spoilt(raw_node("n2")), RUBBISH)
+@fuzzed(0.2, usual=150)
+@given(spoilt([raw_pod("odd")]), spoilt([raw_node("n2")]), ODD)
 def test_a_persons_look_goes_on_too(pod: Any, node: Any, node_pool: Any) -> None:
     transport = Canned(pods=[*GOOD, pod], nodes=[raw_node("n1"), node], nodepools=[node_pool])
     found = list_cluster(transport, namespace="default", manifests=True, workloads=False)  # type: ignore[arg-type]
     assert {"good-0", "good-1", "good-2"} <= {item.metadata.name for item in found.view.pods}
 
 
-@PROFILE
+@fuzzed(0.2, usual=150)
 @given(st.binary(max_size=40) | st.builds(lambda depth: b'{"a":' * depth, st.just(100_000)))
 def test_rubbish_in_the_place_of_an_object_is_set_aside(body: bytes) -> None:
     for reader in (Reader(Pod), Reader(Node)):
@@ -268,6 +236,14 @@ def test_an_odd_node_is_not_gone_and_takes_no_pods(path: tuple[Any, ...], value:
     (unreadable,) = view.unreadable
     assert (unreadable.kind, unreadable.name) == ("Node", "n2")
     assert repr(value)[1:4] in unreadable.reason or "taints" in unreadable.reason
+
+
+@pytest.mark.parametrize("cpu", ["", "banana", "-"])
+def test_a_node_with_a_pod_whose_requests_cannot_be_read_takes_no_pods(cpu: str) -> None:
+    view = client(nodes=[raw_node("n1")], pods=[raw_pod("odd", "n1", cpu), *GOOD]).view()
+    decided = plan(deciding(view))
+    assert {pod.name for claim in decided.node_claims for pod in claim.pods} == {"good-0", "good-1", "good-2"}
+    assert not any(node.pods for node in decided.existing_nodes)
 
 
 def test_an_odd_pod_keeps_its_node_from_being_taken_for_empty() -> None:

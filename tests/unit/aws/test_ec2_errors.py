@@ -9,7 +9,15 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from botocore.parsers import ResponseParserError
 from botocore.session import get_session
 
-from shiplap.aws.ec2_errors import TEMPLATE_GONE, aws_error, aws_errors, classify, classify_end, launch_errors
+from shiplap.aws.ec2_errors import (
+    TEMPLATE_GONE,
+    aws_error,
+    aws_errors,
+    classify,
+    classify_end,
+    launch_errors,
+    readable,
+)
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 
 PUBLISHED = {
@@ -234,3 +242,27 @@ def test_launches_tell_bad_manifests_from_other_refusals() -> None:
     assert not isinstance(raised.value, NodeClassNotReady)
     with pytest.raises(AwsError), aws_errors("describe"):
         raise refusal("InvalidParameterValue")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("InstanceId"), TypeError("no list"), ValueError("no number"), AttributeError("no text")]
+)
+def test_an_answer_that_cannot_be_read_is_an_error_of_aws(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    @readable
+    def some_instances() -> None:
+        raise error
+
+    with pytest.raises(AwsError, match=r"could not some instances: an answer of AWS cannot be read: ") as caught:
+        some_instances()
+    assert caught.value.code == ""
+    assert caught.value.__cause__ is error
+    assert "an answer of AWS cannot be read" in caplog.text
+
+
+def test_errors_on_purpose_stay_what_they_are() -> None:
+    @readable
+    def images() -> None:
+        raise NodeClassNotReady("no image", code="AMINotFound")
+
+    with pytest.raises(NodeClassNotReady, match="no image"):
+        images()

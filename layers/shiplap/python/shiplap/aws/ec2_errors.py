@@ -7,13 +7,21 @@ nothing until a limit is raised (quota), nothing until a manifest is changed (co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import FAILURES, Failure, code_of
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
 
 CAPACITY = "capacity"
 SUBNET = "subnet"
@@ -193,3 +201,25 @@ def launch_errors(action: str) -> Iterator[None]:
         if classify(translated.code, str(translated)) == CONFIGURATION:
             raise NodeClassNotReady(str(translated), code=translated.code) from error
         raise translated from error
+
+
+_UNREADABLE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What botocore's parsers and the reading of an answer raise that lacks a field, or has one that says something odd."""
+
+
+def readable(question: Callable[P, R]) -> Callable[P, R]:
+    """Have a question to AWS raise AwsError, which says that the outcome is unknown, for an answer that is not sound.
+
+    Whoever asks must not take what cannot be read for what does not exist. The traceback goes to the log.
+    """
+
+    @wraps(question)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return question(*args, **kwargs)
+        except _UNREADABLE as error:
+            _LOG.exception("an answer of AWS cannot be read")
+            message = f"could not {question.__name__.replace('_', ' ')}: an answer of AWS cannot be read: {error!r}"
+            raise AwsError(message) from error
+
+    return asked

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from shiplap.aws.ec2_errors import aws_errors
+from shiplap.aws.ec2_errors import aws_errors, readable
 from shiplap.ports import InstanceProblem
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Ec2Health:
         self._clock = clock
         self._arn = ""
 
+    @readable
     def ailing(self) -> tuple[InstanceProblem, ...]:
         """Running instances with failed checks or events to come, sorted; three calls and a call per further page.
 
@@ -66,6 +67,7 @@ class Ec2Health:
                         problems.update(_ailments(status))
         return tuple(sorted(problems))
 
+    @readable
     def shifted_zones(self) -> frozenset[str]:
         """Ids of zones with a zonal shift or an autoshift that is applied to the cluster and has not expired.
 

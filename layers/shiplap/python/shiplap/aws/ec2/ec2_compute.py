@@ -29,6 +29,7 @@ from shiplap.aws.ec2_errors import (
     aws_errors,
     classify,
     classify_end,
+    readable,
 )
 from shiplap.aws.failures import NO_ANSWER, Sleep, code_of
 from shiplap.aws.instance_profiles import InstanceProfileClient
@@ -116,6 +117,7 @@ class Ec2Compute:
         self._images: dict[str, str] = {}
         self._node_classes = NodeClassResolver(settings, ec2=ec2, ssm=ssm, eks=eks, iam=iam, clock=clock)
 
+    @readable
     def resolve(self, node_class: EC2NodeClass, *, fresh: bool = False) -> ResolvedNodeClass:
         """Answer the selectors, from memory when they were answered within the last minute, unless `fresh`.
 
@@ -125,6 +127,7 @@ class Ec2Compute:
         """
         return self._node_classes.resolve(node_class, fresh=fresh)
 
+    @readable
     def inspect(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
         """The same, but with a problem for each part that cannot be answered.
 
@@ -133,6 +136,7 @@ class Ec2Compute:
         """
         return self._node_classes.inspect(node_class)
 
+    @readable
     def dry_run(self, request: FleetRequest) -> NodeClassProblem | None:
         """Why EC2 would not launch what is requested: dry runs, and the launch template is made.
 
@@ -142,6 +146,7 @@ class Ec2Compute:
         """
         return dry_run_launch(self._ec2, self._templates, request, self._install)
 
+    @readable
     def launch(self, request: FleetRequest) -> FleetResult:
         """One instant fleet; the same token gives the same instances again.
 
@@ -240,6 +245,7 @@ class Ec2Compute:
     def _first_answer(self, request: FleetRequest, configs: FleetConfigs, fleet_id: str = "") -> FleetResult | None:
         return first_answer(self._ec2, request, configs, self._clock(), install=self._install, fleet_id=fleet_id)
 
+    @readable
     def instances(self, cluster: str) -> tuple[Instance, ...]:
         """Instances tagged as this cluster's that are not terminated, oldest first; not those of other installs.
 
@@ -256,6 +262,7 @@ class Ec2Compute:
         """How many instances of the cluster other installs have, by their names, as `instances` saw it last."""
         return self._neighbours.get(cluster, {})
 
+    @readable
     def launched(self, cluster: str, token: str) -> tuple[Instance, ...]:
         """The instances that carry a launch's tag, by id.
 
@@ -267,6 +274,7 @@ class Ec2Compute:
         described = self._described(cluster, [{"Name": f"tag:{tags.LAUNCH}", "Values": [token]}])
         return tuple(sorted(described, key=lambda instance: instance.id))
 
+    @readable
     def instance(self, cluster: str, instance_id: str) -> Instance | None:
         """An instance with this cluster's tags that is not terminated.
 
@@ -276,6 +284,7 @@ class Ec2Compute:
         # The id is a filter, not a parameter: an id that does not exist then is an empty answer and no error.
         return next(self._described(cluster, [{"Name": "instance-id", "Values": [instance_id]}]), None)
 
+    @readable
     def ended(self, cluster: str, instance_id: str) -> OfferingFailure | None:
         """Why an instance of a claim has ended, or is ending; None while it runs, or when EC2 shows it no more.
 
@@ -293,6 +302,7 @@ class Ec2Compute:
         shown = (seen for item in reservations for seen in item["Instances"])
         return next((_failure(seen) for seen in shown if _instance(seen).cluster in ("", cluster)), None)
 
+    @readable
     def images(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """The AMI of each instance that exists, foreign ones included; each is asked for once.
 
@@ -301,6 +311,7 @@ class Ec2Compute:
         """
         return images(self._ec2, instance_ids, self._images)
 
+    @readable
     def sweep_templates(self, cluster: str) -> int:
         """Delete launch templates of this cluster that nothing uses; at most once an hour in this process.
 
@@ -313,6 +324,7 @@ class Ec2Compute:
         self._sweep_at = now + _TEMPLATE_SWEEP_S
         return sweep_templates(self._ec2, cluster, now, self._install)
 
+    @readable
     def name(self, claim: NodeClaim, *, keeps_name: bool = False) -> None:
         """Tag a claim's instance as its own; one that is gone by now is no error. A Name that it has may be kept.
 
@@ -330,6 +342,7 @@ class Ec2Compute:
         except NO_ANSWER as error:
             raise aws_error(f"name {claim.instance_id}", error) from error
 
+    @readable
     def terminate(self, cluster: str, *instance_ids: str) -> None:
         """End instances that carry this cluster's tags, up to a hundred by one request.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from shiplap.aws.ec2_errors import aws_errors
+from shiplap.aws.ec2_errors import aws_errors, readable
 from shiplap.aws.pricing import on_demand_prices
 from shiplap.errors import AwsError, InvalidInput
 from shiplap.instances.catalog.ec2_catalog import (
@@ -134,6 +134,7 @@ class Ec2CatalogSource:
         self._price_list = price_list
         self._clock = clock
 
+    @readable
     def fetch(self, previous: Catalog | None) -> Catalog:
         """A fresh catalogue. Prices that cannot be had now, or are missing, stay as they were.
 
@@ -145,8 +146,8 @@ class Ec2CatalogSource:
         now = self._clock()
         known = previous.prices if previous is not None else {}
         types = instance_types(self._ec2)
-        on_demand = _or_nothing("on-demand prices", self._on_demand)
-        spot = _or_nothing("spot prices", lambda: spot_prices(self._ec2, now))
+        on_demand = _or_nothing("on-demand prices", readable(self._on_demand))
+        spot = _or_nothing("spot prices", lambda: readable(spot_prices)(self._ec2, now))
         catalog = Catalog(
             region=self._region,
             types=types,

@@ -266,16 +266,23 @@ class ExistingNodes:
         return copied
 
     def _initial_free(self, daemons: Sequence[Daemon], loads: Mapping[str, NodeLoad]) -> Ints:
-        """Allocatable minus what bound pods take and what daemons that are not there yet will take."""
+        """Allocatable minus what bound pods take and what daemons that are not there yet will take.
+
+        Nothing is free on a node with a pod whose requests cannot be read.
+        """
         kinds = PodLoads()
         free = self.axis.matrix([existing.allocatable for existing in self.all])
         runs = [
             self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
             for daemon in daemons
         ]
-        taken = []
+        taken, unknown = [], []
         for index, existing in enumerate(self.all):
-            load = (loads.get(existing.name) or kinds.load(existing.pods)) if existing.pods else NO_LOAD
+            try:
+                load = (loads.get(existing.name) or kinds.load(existing.pods)) if existing.pods else NO_LOAD
+            except ValueError:
+                load = NO_LOAD
+                unknown.append(index)
             taken.append(load.requests)
             self._ports[index] |= load.ports
             if existing.net is not None:
@@ -288,6 +295,7 @@ class ExistingNodes:
             there = np.flatnonzero([existing.net is None for existing in self.all])
             free[np.ix_(there, attached)] = PLENTY
         free -= self.axis.matrix(taken)
+        free[unknown] = 0
         return free
 
     def fits(self, pod_class: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:

@@ -74,5 +74,5 @@ def loads_by_node(view: ClusterView) -> Mapping[str, NodeLoad]:
         try:
             found[node] = kinds.load(on_node)
         except ValueError:
-            continue  # who looks at this node says what is wrong
+            continue
     return found
