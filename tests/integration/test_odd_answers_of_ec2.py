@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree
 
@@ -136,11 +137,8 @@ def use_all(answers: Answers) -> None:
         lambda: compute.images([instance_id]),
     ]
     for question in questions:
-        try:
+        with suppress(ShiplapError):
             answer = question()
-        except ShiplapError as problem:
-            assert str(problem).strip()
-        else:
             msgspec.json.encode(answer)
             for found in answer if isinstance(answer, tuple) else ():
                 assert isinstance(found, Instance)
