@@ -12,7 +12,7 @@ from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.catalog.resolved_nodeclass import Ami
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, SecurityGroup
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.settings import ClusterSettings
@@ -71,6 +71,7 @@ def test_what_is_told_of_a_class_that_is_ready() -> None:
     assert false_conditions(odd) == {}
     assert (odd.name, odd.family, odd.instance_profile) == ("odd", "Bottlerocket", "twin")
     assert [subnet.zone for subnet in odd.subnets] == list(ZONES)
+    assert odd.security_groups == (SecurityGroup("sg-twin", "twin"),)
     assert odd.instance_types == len(catalog().types)
     assert [(item.name, item.node_class, item.ready) for item in found.pools] == [
         ("a", "odd", "True"),

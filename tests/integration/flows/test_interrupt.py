@@ -7,6 +7,7 @@ import pytest
 
 from shiplap.errors import ClusterDenied, ConditionFailed, ObjectConflict, StoreThrottled
 from shiplap.flows import claim_events
+from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState
@@ -435,3 +436,21 @@ def test_a_round_that_dies_is_made_again(number: int) -> None:
     assert claim_now(stage, claim).state is ClaimState.GONE
     assert len(stage.compute.launches) == 2
     assert len(stage.compute.alive()) == 1
+
+
+def test_word_of_the_end_of_an_instance_that_is_being_ended_completes_its_claim_at_once() -> None:
+    stage = serving()
+    claim, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, STATE, state="shutting-down"))
+    stage.due()
+    stage.interrupt(warning(stage, instance.id, STATE, state="terminated"))
+    assert stage.due() == [Timer(stage.name, claim.name, "terminate")]
+
+
+def test_a_warning_of_a_node_that_is_being_ended_sets_no_timer() -> None:
+    stage = serving()
+    _, instance = first(stage)
+    stage.interrupt(warning(stage, instance.id, STATE, state="shutting-down"))
+    stage.due()
+    stage.interrupt(warning(stage, instance.id))
+    assert stage.due() == []

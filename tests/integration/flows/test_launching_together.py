@@ -11,6 +11,7 @@ from shiplap.errors import AwsError, AwsThrottled
 from shiplap.flows.assign_instances import MOST_NAMES
 from shiplap.flows.planning.planned_launches import alike, launches, with_token
 from shiplap.instances.catalog.resolved_nodeclass import Ami
+from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import COMMIT_GROUP, FleetRequest, FleetResult, OfferingFailure
 from tests.integration.flows.stage import ZONES, Stage, pool
@@ -191,7 +192,8 @@ def test_a_pools_own_strategy_reaches_its_fleets() -> None:
 
 
 def claim(name: str, **changes: object) -> NodeClaim:
-    return node_claim(cluster="c", name=name, node_pool="p", node_class="d", instance_types=("m",), **changes)
+    usual = {"cluster": "c", "node_pool": "p", "node_class": "d", "instance_types": ("m",)}
+    return node_claim(name=name, **usual | changes)
 
 
 def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
@@ -203,6 +205,13 @@ def names(groups: list[list[NodeClaim]]) -> list[list[str]]:
     [
         {"labels": {"a": "b"}},
         {"tier": 1},
+        {"node_pool": "another"},
+        {"node_class": "another"},
+        {"annotations": {"a": "b"}},
+        {"requirements": ({"key": "a", "operator": "Exists"},)},
+        {"taints": (Taint("a", "NoSchedule"),)},
+        {"startup_taints": (Taint("a", "NoSchedule"),)},
+        {"instance_types": ("n",)},
         {"relies_on_estimate": ("m",)},
         {"requests": {"vpc.amazonaws.com/efa": 1}},
         {"requests": {"eks.amazonaws.com/nitro-sandbox": 1}},

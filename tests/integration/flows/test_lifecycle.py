@@ -6,17 +6,22 @@ import pytest
 from msgspec import structs
 
 from shiplap.errors import AwsThrottled, ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
-from shiplap.flows import claim_events
+from shiplap.flows import claim_events, cluster_metrics
+from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.flows.lifecycle.endings import never_joined
 from shiplap.flows.lifecycle.lifecycle import LifecycleReport
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
 from shiplap.instances.capacity.learned_capacity import smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
+from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
+from shiplap_lab.fakes.signals import FakeMeter
 from tests.integration.flows.stage import CLUSTER, Stage, pool, share
+from tests.node_claims import node_claim
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)
 TINY = share(0.88)
@@ -587,3 +592,35 @@ def test_instances_that_ec2_ends_none_of_now_are_not_asked_for_one_by_one() -> N
     assert stage.faults.points.count("before compute.terminate") == 1
     stage.attend(*timers)
     assert stage.compute.alive() == ()
+
+
+def test_registration_measures_the_memory_and_how_long_the_node_took_to_join() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.clock.advance(35.0)
+    stage.join()
+    stage.attend()
+    assert stage.meter.seen["LaunchToJoined"] == [(pytest.approx(35.0), ())]
+    (node,) = stage.cluster.nodes()
+    found = FakeMeter()
+    cluster_metrics.measure_memory(claim, parse_resources(node.status.allocatable), found)
+    assert found.seen.keys() <= stage.meter.seen.keys()
+    for name in found.seen:
+        assert stage.meter.seen[name] == found.seen[name], name
+
+
+@pytest.mark.parametrize(
+    ("failure", "node_name", "expected"),
+    [
+        (NoticeKind.STOPPED, "", True),
+        (NoticeKind.TERMINATED, "", True),
+        (NoticeKind.TERMINATED, "ip-1", False),
+        (NoticeKind.SPOT, "", False),
+        ("", "", False),
+    ],
+)
+def test_an_instance_that_stopped_or_ended_before_it_had_a_node_never_joined(
+    failure: str, node_name: str, expected: bool
+) -> None:
+    claim = node_claim(name="a", state=ClaimState.TERMINATING, failure=failure, node_name=node_name)
+    assert never_joined(claim) is expected

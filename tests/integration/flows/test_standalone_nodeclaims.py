@@ -263,6 +263,8 @@ class TestFutile:
         assert known(stage) is None
         (event,) = [item for item in stage.server.list("events").items if item["reason"] == "LaunchFailed"]
         assert "no EC2NodeClass none" in event["message"]
+        about = event["involvedObject"]
+        assert (about["kind"], about["apiVersion"], about["name"]) == ("NodeClaim", "karpenter.sh/v1", "mine")
         assert stage.meter.counts["NodeClaimsRefused"] == 1
 
     def test_with_a_class_that_is_not_ready_it_is_deleted(self, stage: LiveStage) -> None:

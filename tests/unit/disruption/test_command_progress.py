@@ -6,7 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
-from shiplap.disruption.progress import READY_S, CommandState, CommandStep, DisruptionCommand, next_step
+from shiplap.disruption.progress import (
+    FORGET_AFTER_S,
+    READY_S,
+    CommandState,
+    CommandStep,
+    DisruptionCommand,
+    forgotten_at,
+    next_step,
+)
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.node_claims import node_claim
 
@@ -131,3 +139,10 @@ def test_without_replacements_nothing_is_waited_for() -> None:
     begun = next_step(deletion, claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED), 1001.0)
     assert begun.moves == (("old-a", S.DISRUPTING), ("old-b", S.DISRUPTING))
     assert next_step(deletion, claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING), 1002.0).to is CommandState.REMOVING
+
+
+def test_an_ended_command_is_kept_for_a_while_after_its_last_change() -> None:
+    for state in (CommandState.DONE, CommandState.UNDONE):
+        assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) == 2000.0 + FORGET_AFTER_S
+    for state in (CommandState.WAITING, CommandState.REMOVING):
+        assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) is None

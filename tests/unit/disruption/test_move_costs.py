@@ -131,3 +131,27 @@ def test_a_decision_is_made_again_when_nodes_reach_a_further_step_of_life() -> N
     assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + 60, abs=0.01)
     cluster.now += 60
     assert [command.nodes for command in last(cluster.disruption_snapshot()).commands] == [tuple(cluster.nodes)]
+
+
+@pytest.mark.parametrize(
+    ("field", "written"),
+    [
+        ("move_cost", "moveCost"),
+        ("least_saving_per_pod", "leastSavingPerPod"),
+        ("least_saving_share", "leastSavingShare"),
+        ("settle_s", "settleSeconds"),
+        ("improve_s", "improveSeconds"),
+        ("climb_back_s", "climbBackSeconds"),
+    ],
+)
+def test_settings_may_be_nothing_and_not_less(field: str, written: str) -> None:
+    assert list(replace(DisruptionSettings(), **{field: 0.0}).problems()) == []
+    ((path, reason),) = replace(DisruptionSettings(), **{field: -0.5}).problems()
+    assert path == (written,)
+    assert reason.startswith("-0.5 must ")
+
+
+def test_a_saving_is_a_share_below_all() -> None:
+    assert list(DisruptionSettings(least_saving_share=0.99).problems()) == []
+    ((path, _),) = DisruptionSettings(least_saving_share=1.0).problems()
+    assert path == ("leastSavingShare",)

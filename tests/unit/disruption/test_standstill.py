@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
-from shiplap.disruption.standstill import LONGEST_S, LastDecision, unchanged_until
+from shiplap.disruption.standstill import LONGEST_S, UNSTARTED_S, LastDecision, unchanged_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
@@ -248,3 +248,35 @@ def test_it_is_what_would_be_decided(
         assert one.commands == other.commands
         assert one.drifted == other.drifted
         assert [item.node for item in one.blocked] == [item.node for item in other.blocked]
+
+
+def test_a_node_that_changed_is_seen() -> None:
+    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    first = last(snapshot)
+    view = snapshot.scheduling.view
+    nodes = tuple(replace(node, spec=replace(node.spec, unschedulable=True)) for node in view.nodes)
+    seen = replace(snapshot.scheduling, view=replace(view, nodes=nodes, version="9"))
+    assert last(later(replace(snapshot, scheduling=seen), 60)) is not first
+
+
+def test_a_pod_whose_protection_cannot_be_read_hides_no_other() -> None:
+    settled = cluster()
+    for key, value in zip(sorted(settled.pods), ("soon", "10m"), strict=True):
+        item = settled.pods[key]
+        meta = replace(item.metadata, annotations={labels.DO_NOT_DISRUPT: value})
+        status = replace(item.status, start_time=rfc3339(settled.now - 570))
+        settled.pods[key] = replace(item, metadata=meta, status=status)
+    snapshot = settled.disruption_snapshot()
+    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + 30, abs=1)
+
+
+@pytest.mark.parametrize(("phase", "moment"), [("Pending", 30.0), ("Running", None)])
+def test_a_pod_that_should_have_started_is_looked_at_when_its_time_is_up(phase: str, moment: float | None) -> None:
+    settled = cluster()
+    key = min(settled.pods)
+    item = settled.pods[key]
+    status = replace(item.status, phase=phase, start_time=rfc3339(settled.now - UNSTARTED_S + 30))
+    settled.pods[key] = replace(item, status=status)
+    snapshot = settled.disruption_snapshot()
+    expected = LONGEST_S if moment is None else moment
+    assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + expected, abs=1)

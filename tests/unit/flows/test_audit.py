@@ -299,3 +299,16 @@ def test_what_is_remembered_is_bounded() -> None:
     recent.forget(1.0)
     assert ("19",) not in recent
     assert ("20",) in recent
+
+
+def test_pods_of_records_that_lost_their_objects_are_told_apart_by_name() -> None:
+    stage, recent = Stage(), RecentPods()
+    one, other = text(left_out()), text(left_out(pending_pod("api-5d8b-k9k")))
+    assert heard(stage, recent, one) == 1
+    assert heard(stage, recent, other) == 1
+    assert heard(stage, recent, one, other) == 0
+
+
+def test_a_log_event_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="not a log event"):
+        unscheduled_pod_in(Raw(b'{"id": "1", "timestamp": 1, "message": "\xff"}'))

@@ -126,3 +126,41 @@ def test_an_event_never_outgrows_the_bus() -> None:
     pods = [PodReference("n" * 63, f"{'p' * 248}{number:05d}", "u" * 36) for number in range(5000)]
     event = claim_events.pods_pending("demo", pods, "x", TIME, event_id="e")
     assert len(json.dumps(event.detail)) < 256 * 1024
+
+
+def test_an_event_of_a_claim_tells_all_that_docs_name() -> None:
+    claim = node_claim(
+        cluster="demo",
+        name="default-1",
+        node_pool="default",
+        node_class="bottlerocket",
+        tier=2,
+        instance_id="i-1",
+        instance_type="m5.large",
+        zone="eu-west-1a",
+        capacity_type="spot",
+        ami="ami-1",
+        hourly=0.04,
+        node_name="ip-1",
+        pods=(PodReference("shop", "web-1", "u1"),),
+    )
+    event = claim_events.of_claim(claim_events.MISSED, claim, TIME, short={"memory": "1Gi"})
+    assert event.detail_type == claim_events.MISSED
+    assert event.detail == {
+        "cluster": "demo",
+        "id": f"demo/default-1/{claim_events.MISSED}",
+        "time": rfc3339(TIME),
+        "claim": "default-1",
+        "nodePool": "default",
+        "nodeClass": "bottlerocket",
+        "tier": 2,
+        "instanceId": "i-1",
+        "instanceType": "m5.large",
+        "zone": "eu-west-1a",
+        "capacityType": "spot",
+        "ami": "ami-1",
+        "hourly": 0.04,
+        "node": "ip-1",
+        "pods": [["shop", "web-1", "u1"]],
+        "short": {"memory": "1Gi"},
+    }

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from shiplap.cluster.transport import left_s
-from shiplap.errors import ClusterGone, ClusterUnreachable
+from shiplap.errors import ClusterError, ClusterGone, ClusterUnreachable, TooManyRequests
 from shiplap.flows import turns as module
 from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
 from shiplap.settings import ClusterSettings
@@ -98,10 +98,11 @@ def test_even_one_cluster_is_probed_when_no_message_names_it() -> None:
     assert take(due("rest", named=False), lambda _: False) == ({}, [])
 
 
-def test_a_cluster_that_does_not_answer_comes_last_however_long_it_has_waited() -> None:
+@pytest.mark.parametrize("error", [ClusterUnreachable("timed out"), TooManyRequests("throttled", status=429)])
+def test_a_cluster_that_does_not_answer_comes_last_however_long_it_has_waited(error: ClusterError) -> None:
     def probe(item: Due) -> bool:
         if item.cluster.name == "a":
-            raise ClusterUnreachable("timed out")
+            raise error
         return True
 
     assert list(take(due("a", "b", "c"), probe)[0]) == ["b", "c", "a"]

@@ -260,6 +260,7 @@ def test_prices_are_aws_own_where_known_and_marked_where_not() -> None:
         ("a1.large", "AL2023", {}, "Graviton"),
         ("a1.large", "Bottlerocket", {}, None),
         ("c4.large", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout=60)}, "Nitro"),
+        ("c4.large", "AL2", {}, None),
         ("m5.metal", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout=60)}, "Nitro"),
         ("m5.large", "AL2", {"connection_tracking": ConnectionTracking(udp_timeout=60)}, None),
         ("m5.large", "AL2", {"cpu_options": CpuOptions("enabled")}, "nested"),
