@@ -46,6 +46,11 @@ COMMANDS = {
         "handover",
         "Hands a cluster's nodes from Karpenter to Shiplap, or back; no pod moves.",
     ),
+    "init": (
+        "shiplap_cli.first_install.init",
+        "init",
+        "Looks at an EKS cluster and writes the first files that fit it.",
+    ),
     "instance-types": (
         "shiplap_cli.commands.instance_types",
         "instance_types",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -100,6 +100,21 @@ def fail(message: str) -> None:
     """One line on stderr, if there is one."""
     if sys.stderr is not None:
         sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")
+
+
+def yaml_text(documents: Iterable[Mapping[str, Any]]) -> str:
+    """One YAML document each; texts of several lines as blocks, so that user data can be read."""
+    import yaml  # noqa: PLC0415 - only where files are written
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - what is written twice is written out twice
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump_all([dict(item) for item in documents], Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 HtmlFile = Annotated[

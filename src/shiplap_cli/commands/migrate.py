@@ -14,14 +14,13 @@ from shiplap.errors import InvalidInput
 from shiplap.manifests.files.documents import STDIN, Document, read_documents
 from shiplap_cli.migration.migration import migrate as translate
 from shiplap_cli.migration.migration_findings import (
-    KubernetesObject,
     Migration,
     MigrationFinding,
     Naming,
     counts_by_match,
 )
 from shiplap_cli.migration.migration_page import MigrationCost, migration_page, report_text
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, emit, yaml_text
 
 _CLASSES, _POOLS = "ec2nodeclasses.yaml", "nodepools.yaml"
 _REPORT = "MIGRATION.md"
@@ -105,7 +104,7 @@ def _migration_cost(documents: Sequence[Document], naming: Naming, state: Sequen
     bare = translate(documents, msgspec.structs.replace(naming, taint=False))
     with TemporaryDirectory() as folder:
         place = Path(folder) / "manifests.yaml"
-        place.write_text(_yaml(bare.manifests), encoding="utf-8")
+        place.write_text(yaml_text(bare.manifests), encoding="utf-8")
         return cost_of_migration(place, state, region)
 
 
@@ -117,9 +116,9 @@ def _write(folder: Path, migration: Migration, cost: MigrationCost | None) -> No
         raise InvalidInput(str(folder / there[0]), "is there already; give another folder, or move it away")
     folder.mkdir(parents=True, exist_ok=True)
     classes = [body for body in migration.manifests if body["kind"] == "EC2NodeClass"]
-    (folder / _CLASSES).write_text(_yaml(classes), encoding="utf-8")
+    (folder / _CLASSES).write_text(yaml_text(classes), encoding="utf-8")
     others = [body for body in migration.manifests if body["kind"] != "EC2NodeClass"]
-    (folder / _POOLS).write_text(_yaml(others), encoding="utf-8")
+    (folder / _POOLS).write_text(yaml_text(others), encoding="utf-8")
     (folder / _REPORT).write_text(report_text(migration, cost, _settings_text(migration)), encoding="utf-8")
 
 
@@ -131,20 +130,6 @@ def _settings_text(migration: Migration) -> str:
     if migration.join_timeout_s:
         settings["joinTimeoutSeconds"] = migration.join_timeout_s
     return msgspec.yaml.encode({"clusters": [settings]}).decode()
-
-
-def _yaml(bodies: Sequence[KubernetesObject]) -> str:
-    """One document each; texts of several lines as blocks, so that user data can be read."""
-    import yaml  # noqa: PLC0415 - only where files are written
-
-    class Dumper(yaml.SafeDumper):
-        pass
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-    Dumper.add_representer(str, text)
-    return yaml.dump_all(bodies, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _document(migration: Migration, cost: MigrationCost | None) -> dict[str, Any]:

@@ -1,0 +1,352 @@
+"""`shiplap init` against AWS's answers as moto gives them, and what it writes for any surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from botocore.exceptions import ClientError, NoCredentialsError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
+from moto.eks.models import eks_backends
+from msgspec.structs import replace
+
+from infra.settings import read
+from shiplap.aws import session
+from shiplap.manifests.files.loading import inspect_files
+from shiplap_cli.first_install import init as module
+from shiplap_cli.first_install.install_files import Choices, FirstInstall, first_install
+from shiplap_cli.first_install.surroundings import (
+    ANYWHERE,
+    ClusterSurroundings,
+    NodeGroup,
+    OtherProvisioners,
+    VpcSubnet,
+    look_around,
+)
+from shiplap_cli.inputs.manifest_warnings import manifest_warnings
+from shiplap_cli.output import yaml_text
+from shiplap_lab.catalogue import embedded
+from tests.commands import Shiplap
+
+REGION = "eu-west-1"
+ROLE = "arn:aws:iam::123456789012:role/node"
+PRIVATE, PUBLIC = VpcSubnet("subnet-00000001", f"{REGION}a"), VpcSubnet("subnet-00000002", f"{REGION}b", is_public=True)
+OPEN = ClusterSurroundings(
+    region=REGION,
+    cluster="prod",
+    status="ACTIVE",
+    authentication_mode="API",
+    is_public=True,
+    is_private=True,
+    public_cidrs=(ANYWHERE,),
+    cluster_subnets=(PRIVATE.id, PUBLIC.id),
+    security_group="sg-00000001",
+    is_group_tagged=False,
+    subnets=(PRIVATE, PUBLIC),
+    node_groups=(),
+    others=OtherProvisioners(),
+)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    session.session.cache_clear()
+    with mock_aws():
+        yield
+    session.session.cache_clear()
+
+
+def make_cluster(name: str = "prod") -> list[str]:
+    """A cluster in the default VPC, whose subnets lead to an internet gateway; the first one made private."""
+    ec2, eks = boto3.client("ec2", REGION), boto3.client("eks", REGION)
+    subnets = [item["SubnetId"] for item in ec2.describe_subnets()["Subnets"]]
+    vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    (main,) = [
+        table
+        for table in ec2.describe_route_tables()["RouteTables"]
+        if any(link.get("Main") for link in table["Associations"])
+    ]
+    ec2.create_route(RouteTableId=main["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    inside = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=inside, SubnetId=subnets[0])
+    eks.create_cluster(name=name, roleArn=ROLE, resourcesVpcConfig={"subnetIds": subnets})
+    # What EKS answers and moto leaves out.
+    group = ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]
+    known = eks_backends[ACCOUNT_ID][REGION].clusters[name].resources_vpc_config
+    known |= {"vpcId": vpc, "clusterSecurityGroupId": group, "endpointPublicAccess": True}
+    eks.create_nodegroup(
+        clusterName=name,
+        nodegroupName="core",
+        nodeRole=ROLE,
+        subnets=subnets,
+        amiType="BOTTLEROCKET_x86_64",
+        scalingConfig={"minSize": 1, "maxSize": 3, "desiredSize": 2},
+    )
+    return subnets
+
+
+def seen(name: str = "prod") -> ClusterSurroundings:
+    return look_around(lambda service: boto3.client(service, REGION), REGION, name)
+
+
+def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_path: Path) -> None:
+    subnets = make_cluster()
+    page = shiplap("init", "--region", REGION, "--to", tmp_path)
+    assert f"wrote {tmp_path / 'shiplap.yaml'}" in page
+    assert page.splitlines()[-3:] == [
+        "  shiplap doctor --before-deploy",
+        "  npx cdk deploy",
+        "  kubectl apply -f docs/rbac.yaml",
+    ]
+    install = read(tmp_path / "shiplap.yaml")
+    assert [cluster.name for cluster in install.document.clusters] == ["prod"]
+    shiplap("validate", "--strict", tmp_path / "manifests")
+    node_class, pool = yaml.safe_load_all((tmp_path / "manifests/prod/nodes.yaml").read_text())
+    assert node_class["spec"]["amiSelectorTerms"] == [{"alias": "bottlerocket@latest"}]
+    assert node_class["spec"]["subnetSelectorTerms"] == [{"id": subnets[0]}], "the private one"
+    assert pool["spec"]["limits"] == {"cpu": "100"}
+
+
+def test_networks_and_node_groups_are_seen(aws: None) -> None:
+    subnets = make_cluster()
+    found = seen()
+    assert {subnet.id: subnet.is_public for subnet in found.subnets} == {name: name != subnets[0] for name in subnets}
+    assert [(group.name, group.ami_type) for group in found.node_groups] == [("core", "BOTTLEROCKET_x86_64")]
+    assert found.others == OtherProvisioners()
+
+
+def test_other_provisioners_are_seen_by_their_tags(aws: None) -> None:
+    subnets = make_cluster()
+    ec2 = boto3.client("ec2", REGION)
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    tags = [{"Key": "karpenter.sh/nodepool", "Value": "a"}, {"Key": "eks:eks-cluster-name", "Value": "prod"}]
+    ec2.run_instances(
+        ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=[{"ResourceType": "instance", "Tags": tags}]
+    )
+    template = ec2.create_launch_template(LaunchTemplateName="web", LaunchTemplateData={"ImageId": image})
+    boto3.client("autoscaling", REGION).create_auto_scaling_group(
+        AutoScalingGroupName="web",
+        MinSize=0,
+        MaxSize=5,
+        LaunchTemplate={"LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"], "Version": "$Latest"},
+        VPCZoneIdentifier=subnets[0],
+        Tags=[{"Key": "k8s.io/cluster-autoscaler/prod", "Value": "owned"}],
+    )
+    assert seen().others == OtherProvisioners(karpenter=True, cluster_autoscaler=True)
+    boto3.client("eks", REGION).create_cluster(name="other", roleArn=ROLE, resourcesVpcConfig={"subnetIds": subnets})
+    assert seen("other").others == OtherProvisioners()
+
+
+def test_tagged_networks_are_selected_by_their_tag(aws: None) -> None:
+    subnets = make_cluster()
+    ec2 = boto3.client("ec2", REGION)
+    groups = [group["GroupId"] for group in ec2.describe_security_groups()["SecurityGroups"]]
+    ec2.create_tags(Resources=[*subnets[:2], *groups[:1]], Tags=[{"Key": "karpenter.sh/discovery", "Value": "prod"}])
+    spec = documents(first_install(seen(), Choices()))["EC2NodeClass"]["spec"]
+    tagged = [{"tags": {"karpenter.sh/discovery": "prod"}}]
+    assert spec["subnetSelectorTerms"] == spec["securityGroupSelectorTerms"] == tagged
+
+
+def test_nothing_is_written_over_unless_forced(aws: None, shiplap: Shiplap, tmp_path: Path) -> None:
+    make_cluster()
+    (tmp_path / "shiplap.yaml").write_text("mine")
+    told = shiplap.error("init", "--region", REGION, "--to", tmp_path)
+    assert "shiplap.yaml: is there already" in told
+    assert (tmp_path / "shiplap.yaml").read_text() == "mine"
+    assert not (tmp_path / "manifests").exists()
+    shiplap("init", "--region", REGION, "--to", tmp_path, "--force")
+    assert read(tmp_path / "shiplap.yaml")
+
+
+def test_of_several_clusters_one_must_be_named(aws: None, shiplap: Shiplap, tmp_path: Path) -> None:
+    subnets = make_cluster()
+    boto3.client("eks", REGION).create_cluster(name="test", roleArn=ROLE, resourcesVpcConfig={"subnetIds": subnets})
+    assert "--cluster: name one of prod, test" in shiplap.error("init", "--region", REGION, "--to", tmp_path)
+    found = shiplap.json("init", "--region", REGION, "--cluster", "test", "--to", tmp_path)
+    assert found["surroundings"]["cluster"] == "test"
+
+
+def test_what_cannot_be_asked_is_said(aws: None, shiplap: Shiplap, tmp_path: Path, monkeypatch: Any) -> None:
+    assert "--region" in shiplap.error("init", "--to", tmp_path)
+    assert f"there is no EKS cluster in {REGION}" in shiplap.error("init", "--region", REGION, "--to", tmp_path)
+    assert "describe EKS cluster none" in shiplap.error("init", "--region", REGION, "--cluster", "none")
+    for error, said in (
+        (NoCredentialsError(), "credentials"),
+        (ClientError({"Error": {"Code": "AccessDeniedException", "Message": "eks:ListClusters"}}, "x"), "eks:List"),
+    ):
+
+        def refuse(*_: Any, error: Exception = error, **__: Any) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr("botocore.client.BaseClient._make_api_call", refuse)
+            assert said in shiplap.error("init", "--region", REGION, "--to", tmp_path)
+
+
+@pytest.mark.parametrize(("given", "said"), [("cheap", "'cheap' is neither"), (" , ", "names nothing")])
+def test_odd_capacity_types_are_refused(shiplap: Shiplap, given: str, said: str) -> None:
+    assert said in shiplap.error("init", "--capacity-types", given)
+
+
+def test_on_a_terminal_the_cluster_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(module.typer, "prompt", lambda *_, **__: "b")
+    assert module._chosen(["a", "b"], REGION) == "b"
+    monkeypatch.setattr(module.typer, "prompt", lambda *_, **__: "c")
+    with pytest.raises(module.InvalidInput, match="there is no EKS cluster 'c'"):
+        module._chosen(["a", "b"], REGION)
+
+
+# What is written
+
+
+def documents(made: FirstInstall) -> dict[str, Any]:
+    """The documents by kind; that of shiplap.yaml is its cluster."""
+    found: dict[str, Any] = {str(item["kind"]): item for file in made.files[1:] for item in file.documents}
+    return {**found, "cluster": made.files[0].documents[0]["clusters"][0]}
+
+
+def test_an_open_endpoint_needs_no_network() -> None:
+    made = first_install(OPEN, Choices())
+    assert documents(made)["cluster"] == {"name": "prod", "manifests": "manifests/prod"}
+    assert made.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"is_public": False}, "the endpoint is private"),
+        ({"public_cidrs": ("10.0.0.0/8",)}, "admits 10.0.0.0/8 only"),
+        ({"public_cidrs": ("10.0.0.0/8",), "is_private": False}, "endpointPrivateAccess=true"),
+        ({"is_public": False, "subnets": (PUBLIC,)}, "no private subnet"),
+    ],
+)
+def test_a_closed_endpoint_is_reached_from_private_subnets(changes: dict[str, Any], remark: str) -> None:
+    made = first_install(replace(OPEN, **changes), Choices())
+    subnets = [PUBLIC.id] if "subnets" in changes else [PRIVATE.id]
+    assert documents(made)["cluster"]["vpc"] == {"subnets": subnets, "securityGroups": ["sg-00000001"]}
+    assert any(remark in said for said in made.remarks)
+
+
+@pytest.mark.parametrize(
+    ("found", "choices", "remark"),
+    [
+        (replace(OPEN, authentication_mode="CONFIG_MAP"), Choices(), "authenticationMode=API_AND_CONFIG_MAP"),
+        (replace(OPEN, status="CREATING"), Choices(), "is CREATING"),
+        (OPEN, Choices(node_role="mine"), "role mine must exist"),
+        (OPEN, Choices(capacity_types=("on-demand", "spot")), "spot.amazonaws.com"),
+    ],
+)
+def test_what_is_to_be_known_is_said(found: ClusterSurroundings, choices: Choices, remark: str) -> None:
+    (said,) = first_install(found, choices).remarks
+    assert remark in said
+
+
+@pytest.mark.parametrize(
+    ("others", "beside", "name"),
+    [
+        (OtherProvisioners(karpenter=True), False, "Karpenter"),
+        (OtherProvisioners(cluster_autoscaler=True), False, "Cluster Autoscaler"),
+        (OtherProvisioners(auto_mode=True), False, "EKS Auto Mode"),
+        (OtherProvisioners(), True, "another provisioner"),
+    ],
+)
+def test_beside_another_provisioner_only_chosen_pods_are_taken(
+    others: OtherProvisioners, beside: bool, name: str
+) -> None:
+    made = first_install(replace(OPEN, others=others), Choices(is_beside_another=beside))
+    found = documents(made)
+    assert found["cluster"]["claimRules"] == [{"tolerates": "shiplap.dev/migration"}]
+    (taint,) = found["NodePool"]["spec"]["template"]["spec"]["taints"]
+    assert taint["key"] == "shiplap.dev/migration"
+    (remark,) = made.remarks
+    assert remark.startswith(f"{name} launches nodes")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "architectures", "alias"),
+    [
+        ((), ["amd64"], "al2023@latest"),
+        (("AL2023_ARM_64_STANDARD",), ["arm64"], "al2023@latest"),
+        (("BOTTLEROCKET_ARM_64", "BOTTLEROCKET_x86_64"), ["amd64", "arm64"], "bottlerocket@latest"),
+        (("BOTTLEROCKET_x86_64", "AL2_x86_64"), ["amd64"], "al2023@latest"),
+        (("CUSTOM",), ["amd64"], "al2023@latest"),
+    ],
+)
+def test_nodes_are_like_those_of_the_node_groups(kinds: tuple[str, ...], architectures: list[str], alias: str) -> None:
+    groups = tuple(NodeGroup(f"g{number}", kind, ()) for number, kind in enumerate(kinds))
+    found = documents(first_install(replace(OPEN, node_groups=groups), Choices()))
+    rules = {item["key"]: item["values"] for item in found["NodePool"]["spec"]["template"]["spec"]["requirements"]}
+    assert rules["kubernetes.io/arch"] == architectures
+    assert found["EC2NodeClass"]["spec"]["amiSelectorTerms"] == [{"alias": alias}]
+
+
+SURROUNDINGS = st.builds(
+    ClusterSurroundings,
+    region=st.sampled_from([REGION, "us-gov-west-1", "cn-north-1"]),
+    cluster=st.from_regex(r"\A[0-9A-Za-z][0-9A-Za-z_-]{0,40}\Z"),
+    status=st.sampled_from(["ACTIVE", "UPDATING"]),
+    authentication_mode=st.sampled_from(["API", "CONFIG_MAP", "API_AND_CONFIG_MAP", ""]),
+    is_public=st.booleans(),
+    is_private=st.booleans(),
+    public_cidrs=st.sampled_from([(ANYWHERE,), ("10.0.0.0/8",)]),
+    cluster_subnets=st.sampled_from([(), (PRIVATE.id,), (PUBLIC.id, PRIVATE.id)]),
+    security_group=st.just("sg-00000001"),
+    is_group_tagged=st.booleans(),
+    subnets=st.lists(
+        st.builds(
+            VpcSubnet,
+            st.integers(1, 40).map(lambda number: f"subnet-{number:08x}"),
+            st.just(f"{REGION}a"),
+            is_public=st.booleans(),
+            is_tagged=st.booleans(),
+        ),
+        min_size=1,
+        max_size=30,
+        unique_by=lambda subnet: subnet.id,
+    ).map(lambda found: tuple(sorted(found))),
+    node_groups=st.lists(
+        st.builds(
+            NodeGroup, st.just("g"), st.sampled_from(["AL2_x86_64", "AL2023_ARM_64_STANDARD", "CUSTOM"]), st.just(())
+        ),
+        max_size=2,
+    ).map(tuple),
+    others=st.builds(OtherProvisioners, st.booleans(), st.booleans(), st.booleans()),
+)
+CHOICES = st.builds(
+    Choices,
+    capacity_types=st.sampled_from([("on-demand",), ("spot",), ("on-demand", "spot")]),
+    node_role=st.sampled_from(["", "mine"]),
+    cpu_limit=st.integers(1, 10**6),
+    is_beside_another=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(SURROUNDINGS, CHOICES)
+def test_whatever_is_found_what_is_written_is_valid_without_a_warning(
+    found: ClusterSurroundings, choices: Choices
+) -> None:
+    made = first_install(found, choices)
+    with TemporaryDirectory() as folder:
+        module._write(Path(folder), made.files, force=False)
+        install = read(Path(folder) / "shiplap.yaml")
+        assert [cluster.name for cluster in install.document.clusters] == [found.cluster]
+        report = inspect_files([Path(folder) / "manifests"])
+        assert report.problems == ()
+        assert manifest_warnings(report.sound, embedded.load()) == []
+    assert yaml_text(made.files[0].documents).startswith("region: ")
