@@ -246,6 +246,31 @@ def test_a_node_with_a_pod_whose_requests_cannot_be_read_takes_no_pods(cpu: str)
     assert not any(node.pods for node in decided.existing_nodes)
 
 
+@pytest.mark.parametrize("number", [10**30, 2**63, -(2**63) - 1])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "priority"),
+        ("spec", "containers", 0, "resources", "requests", "cpu"),
+        ("spec", "topologySpreadConstraints", 0, "maxSkew"),
+    ],
+)
+def test_a_number_that_no_api_server_stores_makes_one_pod_unreadable(path: tuple[Any, ...], number: int) -> None:
+    odd = raw_pod("odd", "n1")
+    inside: Any = odd
+    for step in path[:-1]:
+        inside = inside[step]
+    inside[path[-1]] = number
+    transport = Canned(pods=[*GOOD, odd], nodes=[raw_node("n1")])
+    api = KubernetesClient(transport)  # type: ignore[arg-type]
+    view = api.view()
+    assert [item.name for item in view.unreadable] == ["odd"]
+    assert {"good-0", "good-1", "good-2"} <= placed(view)
+    keeper = SnapshotKeeper("demo", api, FakeSnapshots(), clock=FakeClock(NOW), fewest_pods=1)
+    keeper.established.set()
+    keeper.round(1.0)
+
+
 def test_an_odd_pod_keeps_its_node_from_being_taken_for_empty() -> None:
     odd = raw_pod("odd", "n1")
     odd["spec"]["containers"] = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
@@ -266,3 +267,12 @@ def test_errors_on_purpose_stay_what_they_are() -> None:
 
     with pytest.raises(NodeClassNotReady, match="no image"):
         images()
+
+
+def test_an_answer_with_something_else_than_text_is_an_error_of_aws() -> None:
+    @readable
+    def instance() -> dict[str, object]:
+        return {"InstanceId": ElementTree.Element("instanceId")}
+
+    with pytest.raises(AwsError, match="could not instance: an answer of AWS cannot be read: TypeError"):
+        instance()

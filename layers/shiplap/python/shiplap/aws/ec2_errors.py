@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import FAILURES, Failure, code_of
@@ -216,10 +217,12 @@ def readable(question: Callable[P, R]) -> Callable[P, R]:
     @wraps(question)
     def asked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return question(*args, **kwargs)
+            answer = question(*args, **kwargs)
+            msgspec.msgpack.encode(answer)  # botocore hands on XML elements that it did not expect in place of text
         except _UNREADABLE as error:
             _LOG.exception("an answer of AWS cannot be read")
             message = f"could not {question.__name__.replace('_', ' ')}: an answer of AWS cannot be read: {error!r}"
             raise AwsError(message) from error
+        return answer
 
     return asked

@@ -9,11 +9,16 @@ API server writes as null when unset (in pod templates and events) are None ther
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from shiplap.kubernetes.names import namespaced_name
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""An integer as an API server may send it: 64 bits. What is larger makes its object unreadable."""
+
+Quantity = str | Whole | float
 
 
 class ApiObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -32,7 +37,7 @@ class ObjectMeta(ApiObject, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Whole = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = ""
@@ -79,7 +84,7 @@ class NodeSelector(ApiObject, frozen=True):
 
 
 class PreferredSchedulingTerm(ApiObject, frozen=True):
-    weight: int
+    weight: Whole
     preference: NodeSelectorTerm
 
 
@@ -100,7 +105,7 @@ class PodAffinityTerm(ApiObject, frozen=True):
 
 
 class WeightedPodAffinityTerm(ApiObject, frozen=True):
-    weight: int
+    weight: Whole
     pod_affinity_term: PodAffinityTerm
 
 
@@ -135,24 +140,24 @@ class Taint(ApiObject, frozen=True):
 
 
 class TopologySpreadConstraint(ApiObject, frozen=True):
-    max_skew: int
+    max_skew: Whole
     topology_key: str
     when_unsatisfiable: str
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Whole | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
 
 
 class ResourceRequirements(ApiObject, frozen=True):
-    requests: dict[str, str | int | float] = {}
-    limits: dict[str, str | int | float] = {}
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
 
 
 class ContainerPort(ApiObject, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Whole = 0
+    host_port: Whole = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -192,17 +197,17 @@ class PodSpec(ApiObject, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: dict[str, str | int | float] = {}
+    overhead: dict[str, Quantity] = {}
     resources: ResourceRequirements | None = None
     volumes: tuple[Volume, ...] = ()
-    priority: int = 0
+    priority: Whole = 0
     priority_class_name: str = ""
     scheduler_name: str = ""
     host_network: bool = False
     runtime_class_name: str = ""
     resource_claims: tuple[dict[str, Any], ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Whole | None = None
 
 
 class PodCondition(ApiObject, frozen=True):
@@ -215,7 +220,7 @@ class PodCondition(ApiObject, frozen=True):
 
 class ContainerStatus(ApiObject, frozen=True):
     name: str = ""
-    allocated_resources: dict[str, str | int | float] = {}
+    allocated_resources: dict[str, Quantity] = {}
     resources: ResourceRequirements | None = None
 
 
@@ -231,7 +236,7 @@ class PodStatus(ApiObject, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, str | int | float] = {}
+    allocated_resources: dict[str, Quantity] = {}
 
 
 class Pod(ApiObject, frozen=True):
@@ -260,8 +265,8 @@ class NodeCondition(ApiObject, frozen=True):
 
 
 class NodeStatus(ApiObject, frozen=True):
-    capacity: dict[str, str | int | float] = {}
-    allocatable: dict[str, str | int | float] = {}
+    capacity: dict[str, Quantity] = {}
+    allocatable: dict[str, Quantity] = {}
     conditions: tuple[NodeCondition, ...] = ()
 
 
@@ -339,4 +344,4 @@ class Event(ApiObject, frozen=True):
     reporting_component: str = ""
     last_timestamp: str | None = ""
     event_time: str | None = None
-    count: int = 0
+    count: Whole = 0
