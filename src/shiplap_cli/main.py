@@ -10,11 +10,13 @@ import importlib
 import io
 import sys
 from collections.abc import Sequence
+from copy import copy
 
 import typer
 
 from shiplap import __version__
 from shiplap.errors import InvalidInput, ShiplapError
+from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.hints import with_hint
 from shiplap_cli.output import fail
 
@@ -94,6 +96,8 @@ COMMANDS = {
     ),
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
 }
+
+_ASKING_AWS = frozenset(COMMANDS) - {"completion", "dev", "instance-types", "simulate", "validate"}
 
 _LISTS = {
     **dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "-f", "--manifests")),
@@ -195,10 +199,19 @@ def application(name: str) -> typer.Typer:
     module, attribute, _ = COMMANDS[name]
     target = getattr(importlib.import_module(module), attribute)
     if isinstance(target, typer.Typer):
-        return target
+        return _with_aws_options(target) if name in _ASKING_AWS else target
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    application.command(name=name)(target)
+    application.command(name=name)(asking_aws(target) if name in _ASKING_AWS else target)
     return application
+
+
+def _with_aws_options(application: typer.Typer) -> typer.Typer:
+    """The same with the options at each of its commands. What its module has made stays as it is."""
+    made = copy(application)
+    made.registered_commands = [copy(command) for command in application.registered_commands]
+    for command in made.registered_commands:
+        command.callback = asking_aws(command.callback) if command.callback is not None else None
+    return made
 
 
 def _overview() -> str:

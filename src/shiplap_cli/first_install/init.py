@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +33,6 @@ def init(
     *,
     cluster: Annotated[str, typer.Option("--cluster", help="Name of the EKS cluster; asked for without.")] = "",
     region: Annotated[str, typer.Option("--region", help="Its Region; $AWS_REGION or the profile's without.")] = "",
-    profile: Annotated[str, typer.Option("--profile", help="A profile of the AWS configuration.")] = "",
     to: Annotated[Path, typer.Option("--to", help="Folder to write shiplap.yaml and manifests/ to.")] = Path(),
     capacity_types: Annotated[
         str, typer.Option("--capacity-types", help="What nodes may be bought as: on-demand, spot or both.")
@@ -63,7 +61,7 @@ def init(
         cpu_limit=cpu_limit,
         is_beside_another=beside,
     )
-    found = _surroundings(cluster, region, profile)
+    found = _surroundings(cluster, region)
     made = first_install(found, choices)
     _write(to, made.files, force=force)
     document = InitDocument(found, tuple(str(to / file.path) for file in made.files), made.remarks, made.commands)
@@ -81,10 +79,8 @@ def _read_capacity_types(text: str) -> tuple[str, ...]:
     return tuple(sorted(wanted))
 
 
-def _surroundings(cluster: str, region: str, profile: str) -> ClusterSurroundings:
+def _surroundings(cluster: str, region: str) -> ClusterSurroundings:
     """Raises InvalidInput: AWS cannot be asked, or it is not known about which cluster."""
-    if profile:
-        os.environ["AWS_PROFILE"] = profile  # before the first client: all of this process share a session
     try:
         client, region = _clients(region)
         with progress(f"looking at {region}") as report:

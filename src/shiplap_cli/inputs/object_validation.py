@@ -59,9 +59,6 @@ def pod_spec_problems(spec: PodSpec, at: str) -> Problems:
     for place, toleration in enumerate(spec.tolerations):
         if toleration.operator not in _TOLERATION_OPERATORS:
             yield f"{at}.tolerations[{place}].operator", f"unknown operator {toleration.operator!r}"
-    grace = spec.termination_grace_period_seconds
-    if grace is not None and not -_INT64 <= grace < _INT64:
-        yield f"{at}.terminationGracePeriodSeconds", f"must fit 64 bits, is {grace}"
     yield from _spread(spec, f"{at}.topologySpreadConstraints")
     yield from _node_affinity(spec, f"{at}.affinity.nodeAffinity")
     yield from _weights(spec, f"{at}.affinity")
@@ -187,6 +184,8 @@ def convert(document: Document, data: Any, kind: type[T]) -> T:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         reason, field = _reason_and_field(str(error))
+        if str(_INT64 - 1) in reason or str(-_INT64) in reason:
+            reason = "a number must fit 64 bits; a larger quantity is written with a suffix, such as 16Ei"
         raise invalid_field(document, field, reason) from error
 
 

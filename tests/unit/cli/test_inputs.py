@@ -211,20 +211,24 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
     "negative": (of_spec(containers=[{"resources": {"requests": {"cpu": "-1"}}}]), ("requests", "not be negative")),
     "a number beyond 64 bits": (
         of_spec(initContainers=[{"resources": {"limits": {"cpu": 10**30}}}]),
-        ("spec.initContainers[0].resources.limits", "must be written with a suffix"),
+        ("spec.initContainers[0].resources.limits", "64 bits", "written with a suffix"),
     ),
     "pod-level": (of_spec(resources={"requests": {"cpu": "x"}}), ("spec.resources.requests", "not a quantity")),
     "amount of a status": (
         {**POD, "status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": 2**70}}]}},
-        ("status.containerStatuses[0].allocatedResources", "must be written with a suffix"),
+        ("status.containerStatuses[0].allocatedResources", "64 bits", "written with a suffix"),
     ),
-    "skew": (of_spec(topologySpreadConstraints=[{**SPREAD, "maxSkew": 2**70}]), ("[0].maxSkew", "from 1 to")),
+    "skew": (of_spec(topologySpreadConstraints=[{**SPREAD, "maxSkew": 2**40}]), ("[0].maxSkew", "from 1 to")),
+    "a skew beyond 64 bits": (
+        of_spec(topologySpreadConstraints=[{**SPREAD, "maxSkew": 2**70}]),
+        ("[0].maxSkew", "64 bits"),
+    ),
     "domains": (of_spec(topologySpreadConstraints=[{**SPREAD, "minDomains": 0}]), ("[0].minDomains", "from 1 to")),
     "spread": (of_spec(topologySpreadConstraints=[{**SPREAD, "whenUnsatisfiable": "Never"}]), ("'Never' is none of",)),
     "policy": (of_spec(topologySpreadConstraints=[{**SPREAD, "nodeTaintsPolicy": "x"}]), ("nodeTaintsPolicy", "Honor")),
     "weight": (
         of_spec(
-            affinity={"podAntiAffinity": {PREFERRED: [{"weight": 2**70, "podAffinityTerm": {"topologyKey": "z"}}]}}
+            affinity={"podAntiAffinity": {PREFERRED: [{"weight": 2**40, "podAffinityTerm": {"topologyKey": "z"}}]}}
         ),
         (f"spec.affinity.podAntiAffinity.{PREFERRED}[0].weight", "from 1 to 100"),
     ),

@@ -110,6 +110,13 @@ def renew_when_idle(made: Any, clock: Callable[[], float] = time.time) -> Any:
     return made
 
 
+def forget_clients() -> None:
+    """Make session and clients anew when they are next used: the environment that they were made in has changed."""
+    with _LOCK:
+        session.cache_clear()
+        _CLIENTS.clear()
+
+
 @cache
 def session() -> Session:
     """The process's one session, which holds its credentials."""
