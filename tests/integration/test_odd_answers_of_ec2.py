@@ -145,6 +145,7 @@ def use_all(answers: Answers) -> None:
                 assert found.id
 
 
+@pytest.mark.filterwarnings("ignore:tzname")  # botocore parses odd times by dateutil, which only warns
 @fuzzed(0.7, usual=150)
 @given(data=st.data())
 def test_a_spoilt_answer_is_typed_or_an_error(answers: Answers, data: st.DataObject) -> None:
@@ -153,6 +154,7 @@ def test_a_spoilt_answer_is_typed_or_an_error(answers: Answers, data: st.DataObj
     use_all(answers)
 
 
+@pytest.mark.filterwarnings("ignore:tzname")
 @fuzzed(0.3, usual=100)
 @given(data=st.data())
 def test_a_damaged_answer_is_typed_or_an_error(answers: Answers, data: st.DataObject) -> None:

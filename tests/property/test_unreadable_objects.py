@@ -271,6 +271,17 @@ def test_a_number_that_no_api_server_stores_makes_one_pod_unreadable(path: tuple
     keeper.round(1.0)
 
 
+@pytest.mark.parametrize("amount", ["9223372036854775807", "1000E", "-1000E"])
+def test_however_much_pods_of_a_node_ask_for_the_others_are_planned(amount: str) -> None:
+    """Whoever may create a pod may name a node in it, and any amount."""
+    bound = [raw_pod(f"greedy-{number}", "n1", amount) for number in range(100)]
+    pending = [raw_pod(f"waiting-{number}", "", amount) for number in range(100)]
+    for many in (bound, pending, [*bound, *pending]):
+        view = client(nodes=[raw_node("n1")], pods=[*many, *GOOD]).view()
+        assert {"good-0", "good-1", "good-2"} <= placed(view)
+        cluster_metrics.measure_pods("demo", view, NOW, FakeMeter())
+
+
 def test_an_odd_pod_keeps_its_node_from_being_taken_for_empty() -> None:
     odd = raw_pod("odd", "n1")
     odd["spec"]["containers"] = 5

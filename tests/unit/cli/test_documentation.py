@@ -14,7 +14,8 @@ from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[3]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *(ROOT / place / "README.md" for place in ("tests/e2e", "examples"))]
+_ELSEWHERE = (ROOT / "tests" / "e2e" / "README.md", ROOT / "examples" / "README.md")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *_ELSEWHERE]
 LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -56,13 +56,13 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 @lru_cache(maxsize=65536)
 def parse_amount(resource: str, text: str | int | float) -> int:
-    """A quantity of `resource` in its canonical unit, rounded up; `LARGEST` at most.
+    """A quantity of `resource` in its canonical unit, rounded up; `LARGEST` at most, above or below nothing.
 
     Raises:
         ValueError: the text is not a quantity.
     """
     value = parse_quantity(text)
-    return min(ceil(value * 1000) if resource == CPU else ceil(value), LARGEST)
+    return max(min(ceil(value * 1000) if resource == CPU else ceil(value), LARGEST), -LARGEST)
 
 
 def parse_resources(quantities: Mapping[str, str | int | float]) -> dict[str, int]:

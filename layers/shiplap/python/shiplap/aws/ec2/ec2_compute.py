@@ -409,6 +409,9 @@ def _capacity_type(seen: InstanceTypeDef) -> str:
 
 
 def _instance(seen: InstanceTypeDef) -> Instance:
+    """Raises LookupError, AttributeError, ValueError: it lacks what EC2 always tells of an instance."""
+    if not seen["InstanceId"]:
+        raise ValueError("an instance without an id")
     own = tags.read(seen.get("Tags", []))
     return Instance(
         id=seen["InstanceId"],

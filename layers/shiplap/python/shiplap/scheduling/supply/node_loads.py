@@ -8,6 +8,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import LARGEST
 from shiplap.scheduling.model.planned_pods import is_recreated, running
 from shiplap.scheduling.model.pod_classes import HostPort, encode_status, host_ports, signature
 from shiplap.scheduling.model.snapshot import ClusterView
@@ -45,7 +46,7 @@ class PodLoads:
         for pod in pods:
             wanted, taken = self._of(pod)
             for resource, amount in wanted.items():
-                requests[resource] = requests.get(resource, 0) + amount
+                requests[resource] = max(min(requests.get(resource, 0) + amount, LARGEST), -LARGEST)
             if taken:
                 ports |= taken
             if pod.metadata.owner_references and daemon_owner(pod) is not None:
