@@ -49,6 +49,8 @@ def test_nodes_in_service_are_adopted_with_what_their_claims_said() -> None:
         now, then = ([getattr(flat(claim), field) for claim in claims] for claims in (after, before))
         assert now == then, field
     for claim, old in zip(after, before, strict=True):
+        assert claim.plan.instance_types == (claim.known_instance.type,)
+        assert claim.plan.allocatable
         assert abs(claim.created_at - old.created_at) < 60, "the instance is a moment younger than its claim"
         for key in (POOL_HASH, NODE_CLASS_HASH):
             assert claim.plan.annotations.get(key) == old.plan.annotations.get(key)

@@ -96,6 +96,7 @@ def test_an_ami_that_never_joins_is_not_launched_for_ever() -> None:
     assert launched == AMI_FAILURES
     never(stage, 5)
     assert len(stage.compute.launches) == launched  # it pauses
+    assert {value for value, _ in stage.meter.seen["TypesBarred"]} == {1}, "the AMI alone"
     stage.clock.advance(FIRST_PAUSE_S)
     never(stage, 3)
     assert len(stage.compute.launches) == launched + 1  # one try

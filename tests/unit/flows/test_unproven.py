@@ -7,6 +7,7 @@ import pytest
 from shiplap.flows.planning.futile_launches import pod_kind
 from shiplap.flows.planning.unproven import (
     UnprovenPodLimit,
+    is_any_unproven,
     mark_unproven,
     record_kinds,
     running_kinds,
@@ -150,3 +151,22 @@ def test_a_node_that_leaves_without_having_run_a_pod_is_noted_before_its_claim_i
     view = ClusterView(pods=(pod("b", "b", node="node-ran"),))
     record_kinds(stage.name, claims, view, DecisionState(0), stage.context)
     assert stage.state.read(stage.name, stage.clock.now()).futile == {"leaves": at}
+
+
+@pytest.mark.parametrize(
+    ("pods", "proven", "expected"),
+    [
+        ((), (), False),
+        ((pod("p"),), (), True),
+        ((pod("p"),), ("a",), False),
+        ((pod("p"), pod("q", "b")), ("a",), True),
+        ((pod("p"), pod("r", node="node-x")), (), False),
+        ((pod("p"), pod("q", "b"), pod("r", node="node-x")), (), True),
+        ((pod("r", node="node-x"),), (), False),
+    ],
+)
+def test_all_claims_are_needed_only_while_a_pod_of_an_unproven_kind_waits(
+    pods: tuple[Pod, ...], proven: tuple[str, ...], expected: bool
+) -> None:
+    kinds = {pod_kind(pod("any", kind)): NOW for kind in proven}
+    assert is_any_unproven(ClusterView(pods=pods), DecisionState(0, proven=kinds)) is expected

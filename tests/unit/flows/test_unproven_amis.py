@@ -66,3 +66,12 @@ def test_nothing_can_be_launched_only_if_every_ami_is_full() -> None:
     assert not are_amis_full(SOLD.values(), claims, {"ami-new": 1})
     assert not are_amis_full([SOLD["new"]], claims, {"ami-new": 2})
     assert not are_amis_full([], claims, {"ami-new": 1})
+
+
+def test_a_claim_without_types_is_of_no_ami() -> None:
+    assert kept([[node_claim(name="odd", instance_types=())], [planned("a")]], [], 1) == [["odd"], ["a"]]
+
+
+def test_the_ami_that_a_claim_was_launched_with_counts_and_not_that_of_its_types() -> None:
+    claims = [node_claim(name="x", state=ClaimState.LAUNCHED, ami="ami-old", instance_types=("new",))]
+    assert kept([[planned("a")]], claims, 1) == [["a"]]

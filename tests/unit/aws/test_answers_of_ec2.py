@@ -1,0 +1,71 @@
+"""What is made of EC2's answers: order, bounds and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from shiplap.aws.ec2.launch_templates import MOST_AT_ONCE, UNUSED_FOR_S, sweep_templates
+from shiplap.aws.selectors.amis import _epoch
+from shiplap.aws.selectors.network import subnets
+from shiplap.manifests.custom_resources import EC2NodeClass
+
+NOW = 1_800_000_000.0
+NODE_CLASS = msgspec.convert(
+    {"metadata": {"name": "default"}, "spec": {"subnetSelectorTerms": [{"tags": {"a": "b"}}]}}, EC2NodeClass
+)
+
+
+class Pages:
+    """A client whose paginators answer one page each; `deleted` are launch templates that it was told to delete."""
+
+    def __init__(self, **answers: Mapping[str, Sequence[Any]]) -> None:
+        self._answers = answers
+        self.deleted: list[str] = []
+
+    def get_paginator(self, operation: str) -> Any:
+        answer = self._answers[operation]
+
+        class _Paginator:
+            def paginate(self, **_: Any) -> list[Any]:
+                return [answer]
+
+        return _Paginator()
+
+    def delete_launch_template(self, LaunchTemplateId: str) -> None:  # noqa: N803 - EC2's name
+        self.deleted.append(LaunchTemplateId)
+
+
+def subnet(name: str, free: int) -> dict[str, Any]:
+    return {"SubnetId": name, "AvailabilityZone": "z1", "AvailabilityZoneId": "1", "AvailableIpAddressCount": free}
+
+
+def test_the_emptiest_subnet_comes_first_and_the_name_decides_among_equals() -> None:
+    answer = {"Subnets": [subnet("c", 5), subnet("b", 90), subnet("a", 5), subnet("d", 0)]}
+    found = subnets(Pages(describe_subnets=answer), NODE_CLASS)  # type: ignore[arg-type]
+    assert [(item.id, item.free_ips) for item in found] == [("b", 90), ("a", 5), ("c", 5), ("d", 0)]
+
+
+def template(number: int, age_s: float) -> dict[str, Any]:
+    return {"LaunchTemplateId": f"lt-{number:02}", "CreateTime": datetime.fromtimestamp(NOW - age_s, UTC), "Tags": []}
+
+
+def test_a_sweep_deletes_the_oldest_unused_templates_and_no_more_than_a_few() -> None:
+    old = [template(number, UNUSED_FOR_S + 100 - number) for number in range(MOST_AT_ONCE + 3)]
+    young = template(99, UNUSED_FOR_S - 1)
+    used = {"Tags": [{"Key": "aws:ec2launchtemplate:id", "Value": "lt-01"}]}
+    ec2 = Pages(
+        describe_launch_templates={"LaunchTemplates": [young, *reversed(old)]},
+        describe_instances={"Reservations": [{"Instances": [used]}]},
+    )
+    assert sweep_templates(ec2, "demo", NOW) == MOST_AT_ONCE  # type: ignore[arg-type]
+    names = [item["LaunchTemplateId"] for item in old if item["LaunchTemplateId"] != "lt-01"]
+    assert ec2.deleted == names[:MOST_AT_ONCE]
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert _epoch("2026-01-01T00:00:00") == _epoch("2026-01-01T00:00:00Z") == 1_767_225_600.0
+    assert _epoch("2026-01-01T00:00:00+01:00") == 1_767_225_600.0 - 3600

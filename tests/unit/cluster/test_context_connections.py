@@ -1,0 +1,64 @@
+"""What a kubeconfig's cluster says about TLS reaches the connection."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from shiplap.cluster.enter import context_transport
+from shiplap.cluster.kubeconfig import Access
+
+
+class Context:
+    """Stands in for ssl.SSLContext and notes what was loaded."""
+
+    def __init__(self, _: int) -> None:
+        self.loaded: list[str] = []
+        self.check_hostname, self.verify_mode = True, ssl.CERT_REQUIRED
+
+    def load_default_certs(self) -> None:
+        self.loaded.append("machine")
+
+    def load_verify_locations(self, *, cadata: str) -> None:
+        self.loaded.append(cadata)
+
+
+def connected(monkeypatch: pytest.MonkeyPatch, **access: Any) -> dict[str, Any]:
+    """The options that connections are made with."""
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ssl, "SSLContext", Context)
+    made: dict[str, Any] = {}
+    monkeypatch.setattr("urllib3.connection_from_url", lambda _, **options: made.update(options))
+    context_transport(
+        Access(context="c", server="https://c.example", **access),
+        lambda: "token",
+        client=None,
+        sleep=lambda _: None,
+    )
+    return made
+
+
+def test_without_an_authority_the_machines_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = connected(monkeypatch)["ssl_context"]
+    assert context.loaded == ["machine"]
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
+def test_an_authority_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connected(monkeypatch, authority="PEM")["ssl_context"].loaded == ["PEM"]
+
+
+def test_an_insecure_cluster_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = connected(monkeypatch, insecure=True)
+    assert made["ssl_context"].loaded == []
+    assert (made["ssl_context"].check_hostname, made["ssl_context"].verify_mode) == (False, ssl.CERT_NONE)
+    assert made["assert_hostname"] is False
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_server_name_is_asked_for_and_compared(monkeypatch: pytest.MonkeyPatch, insecure: bool) -> None:
+    made = connected(monkeypatch, tls_server_name="api.internal", insecure=insecure)
+    assert (made["server_hostname"], made["assert_hostname"]) == ("api.internal", "api.internal")
