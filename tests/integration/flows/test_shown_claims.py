@@ -68,6 +68,18 @@ def test_it_shows_a_node_in_service_at_once_and_the_node_is_guarded(load: Load, 
     assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
 
 
+def test_each_step_of_a_node_is_shown_in_the_invocation_that_takes_it(load: Load, stage: LiveStage) -> None:
+    launch(load, stage)
+    stage.join(ready=False)
+    invoke(load, stage, "lifecycle", *due(stage, "join"))
+    assert (conditions(stage)["Registered"], conditions(stage)["Initialized"]) == ("True", "Unknown")
+    (node,) = stage.cluster.nodes()
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    stage.server.patch("nodes", node.metadata.name, ready, subresource="status")
+    invoke(load, stage, "lifecycle", *due(stage, "initialize"))
+    assert conditions(stage)["Initialized"] == "True"
+
+
 def test_both_objects_go_in_the_invocation_that_ends_the_instance(load: Load, stage: LiveStage) -> None:
     stage.play_on()
     stage.minute()
