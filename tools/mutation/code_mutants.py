@@ -1,7 +1,8 @@
 """Mutants of a module: small mistakes as people make them, each one edit of its source.
 
 Docstrings, logs, messages, annotations and imports are left alone: no promise depends on them. Neither are texts
-changed, but for those that are compared.
+changed, but for those that are compared. A constant that is named as a time in seconds is changed tenfold, other
+numbers by one.
 """
 
 from __future__ import annotations
@@ -81,9 +82,12 @@ class _Module:
         for line in source.splitlines(keepends=True):
             self._line_starts.append(self._line_starts[-1] + len(line))
         self._lines = source.splitlines()
+        self._durations: set[ast.Constant] = set()
 
     def mutants(self) -> Iterator[Mutant]:
-        yield from self._in_scope(ast.parse(self._source), "")
+        tree = ast.parse(self._source)
+        self._durations = _durations(tree)
+        yield from self._in_scope(tree, "")
 
     def _in_scope(self, scope: ast.AST, name: str) -> Iterator[Mutant]:
         """Mutants of a module, class or function, and then of those within it."""
@@ -155,7 +159,8 @@ class _Module:
         if isinstance(node.value, bool):
             yield (*self._span(node), str(not node.value), "flag")
         elif isinstance(node.value, int | float):
-            yield (*self._span(node), repr(node.value + 1), "number")
+            is_duration = node in self._durations and node.value
+            yield (*self._span(node), repr(node.value * 10 if is_duration else node.value + 1), "number")
 
     def condition(self, node: ast.If | ast.While | ast.IfExp) -> Iterator[_Edit]:
         if not isinstance(node.test, ast.Compare | ast.UnaryOp):
@@ -265,6 +270,18 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield child
+
+
+def _durations(tree: ast.Module) -> set[ast.Constant]:
+    """Numbers of constants that are named as seconds: whether one waits for 60 or 61 s is nobody's promise."""
+    found: set[ast.Constant] = set()
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.endswith("_S"):
+                found |= {part for part in ast.walk(value) if isinstance(part, ast.Constant)}
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name.endswith("_S"):
+                found |= {part for part in ast.walk(value) if isinstance(part, ast.Constant)}
+    return found
 
 
 _LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.TypeAlias, ast.Assert)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -113,8 +115,53 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Plugin(Path(folder)))
 
 
-def read(folder: Path) -> list[CoveredTest]:
-    """The tests that were recorded in a folder, those of all processes, by node id."""
+_SOURCES = "sources.json"
+
+
+def keep_sources(product: Path, folder: Path) -> None:
+    """Keep the files of the product beside what is recorded of them, so that a line is found after a change too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = {path.relative_to(product).as_posix(): path.read_text() for path in product.rglob("*.py")}
+    (folder / _SOURCES).write_bytes(msgspec.json.encode(sources))
+
+
+def read(folder: Path, product: Path) -> list[CoveredTest]:
+    """The tests that were recorded in the folders of a folder, by node id; of a file of tests the last folder counts.
+
+    Lines are those of the product as it is now.
+    """
     decoder = msgspec.msgpack.Decoder(list[CoveredTest])
-    found = [test for path in sorted(folder.glob(f"*{SUFFIX}")) for test in decoder.decode(path.read_bytes())]
-    return sorted(found, key=lambda test: test.test)
+    by_file: dict[str, list[CoveredTest]] = {}
+    for run in sorted(path for path in folder.glob("*") if path.is_dir()):
+        found = [test for path in sorted(run.glob(f"*{SUFFIX}")) for test in decoder.decode(path.read_bytes())]
+        moved = _moved_lines(run / _SOURCES, product)
+        latest: dict[str, list[CoveredTest]] = defaultdict(list)
+        for test in found:
+            lines = {path: moved[path](ran) if path in moved else ran for path, ran in test.lines.items()}
+            latest[test.test.partition("::")[0]].append(msgspec.structs.replace(test, lines=lines))
+        by_file.update(latest)
+    return sorted((test for tests in by_file.values() for test in tests), key=lambda test: test.test)
+
+
+def _moved_lines(kept: Path, product: Path) -> Mapping[str, Callable[[tuple[int, ...]], tuple[int, ...]]]:
+    """For each file that has changed since: from lines of then to lines of now."""
+    sources = msgspec.json.decode(kept.read_bytes(), type=dict[str, str]) if kept.exists() else {}
+    moved = {}
+    for path, before in sources.items():
+        now = (product / path).read_text() if (product / path).exists() else ""
+        if now != before:
+            moved[path] = partial(_through, _line_map(before.splitlines(), now.splitlines()))
+    return moved
+
+
+def _line_map(before: Sequence[str], now: Sequence[str]) -> dict[int, tuple[int, ...]]:
+    """For each line, counted from 1, where it is now; for one that was changed, all lines that replace its block."""
+    found: dict[int, tuple[int, ...]] = {}
+    for kind, i1, i2, j1, j2 in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        for place in range(i1, i2):
+            found[place + 1] = (j1 + place - i1 + 1,) if kind == "equal" else tuple(range(j1 + 1, j2 + 1))
+    return found
+
+
+def _through(line_map: Mapping[int, tuple[int, ...]], lines: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({now for line in lines for now in line_map.get(line, ())}))

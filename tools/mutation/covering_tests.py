@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import CoveredTest
 
 
@@ -25,10 +27,12 @@ class CoveringTests:
             for alike in kinds.values():
                 alike.sort(key=lambda test: (test.seconds, test.test))
 
-    def of(self, path: str, lines: Iterable[int]) -> Sequence[CoveredTest]:
+    def of(self, path: str, lines: Iterable[int], *, is_imported: bool = False) -> Sequence[CoveredTest]:
         """Tests that run one of the lines of a file; all of its tests for lines that only an import runs."""
         kinds, wanted = self._by_file.get(path, {}), set(lines)
-        hit = [alike for ran, alike in kinds.items() if not wanted.isdisjoint(ran)] or list(kinds.values())
+        hit = [alike for ran, alike in kinds.items() if not wanted.isdisjoint(ran)]
+        if is_imported and not hit:
+            hit = list(kinds.values())
         hit.sort(key=lambda alike: (len(alike), alike[0].seconds, alike[0].test))
         parts = _words(path)
         ordered = [
@@ -37,6 +41,46 @@ class CoveringTests:
             for turn, test in enumerate(alike)
         ]
         return [test for *_, test in sorted(ordered, key=lambda item: item[:3])]
+
+
+def lines_of(mutant: Mutant, source: str) -> set[int]:
+    """The lines of the statement that a mutant changes; for a constant of a module, those that use its name."""
+    statement = _statement_at(ast.parse(source), mutant.line)
+    if not mutant.function and isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+        used = [part for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Name) and part.id in names]
+        return {part.lineno for part in used if isinstance(part.ctx, ast.Load)}
+    return set(range(statement.lineno, _last_line(statement) + 1))
+
+
+def runs_when_imported(mutant: Mutant, source: str) -> bool:
+    """Whether a mutant is outside of the bodies of functions, or in what a function is defined with."""
+    statement = _statement_at(ast.parse(source), mutant.line)
+    return isinstance(statement, ast.FunctionDef | ast.ClassDef) or not _is_in_function(ast.parse(source), mutant.line)
+
+
+def _is_in_function(tree: ast.AST, line: int) -> bool:
+    return any(
+        node.body[0].lineno <= line <= (node.end_lineno or 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    )
+
+
+def _statement_at(tree: ast.AST, line: int) -> ast.stmt:
+    """The innermost statement of a line."""
+    around = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+
+
+def _last_line(statement: ast.stmt) -> int:
+    """Of a statement with a body, the last line of its head."""
+    body = getattr(statement, "body", None)
+    last = statement.end_lineno or statement.lineno
+    return max(statement.lineno, min(last, body[0].lineno - 1)) if body else last
 
 
 def within_s(tests: Sequence[CoveredTest], most_s: float, most: int) -> Sequence[CoveredTest]:

@@ -25,9 +25,11 @@ import pytest
 from tools.mutation.covered_lines import PRODUCT
 
 ROOT = Path(__file__).parents[2]
-_SEARCHED = (PRODUCT, ROOT / "src", ROOT)
+BUILD = ROOT / "build/mutation"
+LOGS = BUILD / "logs"
+SEARCHED = (PRODUCT, ROOT / "src", ROOT)
 _PRELOADED = ("hypothesis", "botocore.session", "boto3", "xdist", "yaml", "rich.console", "typer", "zoneinfo")
-_OPTIONS = (
+OPTIONS = (
     "-q",
     "--tb=short",
     "-p",
@@ -39,12 +41,16 @@ _POLL_S = 0.02
 
 
 class Outcome(StrEnum):
-    """What became of a mutant. Broken: it cannot be imported, so that no test was needed to find it."""
+    """What became of a mutant. Broken: it cannot be imported, so that no test was needed to find it.
+
+    Deferred: it has no verdict yet, because its module has to be imported anew.
+    """
 
     FOUND = "found"
     SURVIVED = "survived"
     TIMEOUT = "timeout"
     BROKEN = "broken"
+    DEFERRED = "deferred"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -93,7 +99,7 @@ class _Finder(MetaPathFinder):
 
 def plant(changed: ChangedModule) -> None:
     """Have this process import the changed module. Raises what the module raises, and SyntaxError."""
-    for folder in reversed(_SEARCHED):
+    for folder in reversed(SEARCHED):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     sys.meta_path.insert(0, _Finder(changed))
@@ -142,7 +148,7 @@ def run_tests(changed: ChangedModule, tests: Sequence[str], limit_s: float, log:
         # Some test modules play a flow when they are imported. If a mutant breaks that, the tests of the others decide.
         while left and not failure.test and len(failure.broken) > known:
             known = len(failure.broken)
-            code = pytest.main([*_OPTIONS, *left], plugins=[failure])
+            code = pytest.main([*OPTIONS, *left], plugins=[failure])
             left = [test for test in left if test.partition("::")[0] not in failure.broken]
         if failure.test:
             return Verdict(Outcome.FOUND, failure.test)

@@ -78,6 +78,17 @@ class VerdictStore:
             known[found.key] = found.verdict
         return known
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Leave out verdicts that are about to be given again."""
+        gone = set(keys)
+        known = self.read()
+        if gone.isdisjoint(known):
+            return
+        kept = [msgspec.json.encode(_Line(key, verdict)) for key, verdict in known.items() if key not in gone]
+        other = self._path.with_suffix(".new")
+        other.write_bytes(b"\n".join(kept) + b"\n")
+        other.replace(self._path)
+
     def add(self, key: str, verdict: Verdict) -> None:
         """Append a verdict; on a line of its own even behind one that was cut off."""
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant, mutants_of
-from tools.mutation.covered_lines import PRODUCT, SUFFIX, read
-from tools.mutation.covering_tests import CoveringTests, within_s
-from tools.mutation.mutant_runs import ROOT, ChangedModule, Outcome, Verdict, preload, run_forked, run_tests
+from tools.mutation.covered_lines import PRODUCT, SUFFIX, keep_sources, read
+from tools.mutation.covering_tests import CoveringTests, lines_of, runs_when_imported, within_s
+from tools.mutation.forked_judges import Trial, judge_by_simulation, judge_by_tests
+from tools.mutation.mutant_runs import BUILD, LOGS, ROOT, ChangedModule, Outcome, Verdict, preload, run_tests
 from tools.mutation.mutant_verdicts import (
     STRATA,
     Share,
@@ -33,7 +35,6 @@ from tools.mutation.mutant_verdicts import (
     stratum_of,
 )
 
-BUILD = ROOT / "build/mutation"
 COVERAGE = BUILD / "coverage"
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 RECORDED = (
@@ -56,26 +57,33 @@ _MOST_TESTS, _MOST_TESTS_S = 300, 30.0
 _PATIENCE, _START_S = 6.0, 60.0
 """A run may take so many times as long as its tests took when they were recorded, and so long to start, in seconds."""
 
-_SCENARIOS = ("mixed", "races")
-_SEED_S = 60.0
+_MANY_FILES = 20
 
 
 def record(*, anew: bool) -> None:
-    """Run the tests once and record which lines each runs, unless that is newer than the product and the tests.
+    """Record which lines the tests run: those of test files that have changed since, or of all.
 
     Raises subprocess.CalledProcessError only if the run itself breaks: a test that fails is not recorded.
     """
-    recorded = min((path.stat().st_mtime for path in COVERAGE.glob(f"*{SUFFIX}")), default=0.0)
-    files = (path for folder in (PRODUCT, ROOT / "tests") for path in folder.rglob("*.py"))
-    if not anew and all(path.stat().st_mtime <= recorded for path in files):
+    if anew:
+        shutil.rmtree(COVERAGE, ignore_errors=True)
+    recorded = max((path.stat().st_mtime for path in COVERAGE.glob(f"*/*{SUFFIX}")), default=0.0)
+    files = sorted({path for name in RECORDED for path in _test_files(ROOT / name)})
+    changed = [str(path.relative_to(ROOT)) for path in files if path.stat().st_mtime > recorded]
+    if not changed:
         return
-    for path in COVERAGE.glob(f"*{SUFFIX}"):
-        path.unlink()
-    plugin = ["-p", "tools.mutation.covered_lines", "--covered-lines", str(COVERAGE)]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", *plugin, *RECORDED]
+    folder = COVERAGE / f"{len(list(COVERAGE.glob('*'))):04}"
+    keep_sources(PRODUCT, folder)
+    plugin = ["-p", "tools.mutation.covered_lines", "--covered-lines", str(folder)]
+    jobs = ["-n", "auto"] if len(changed) > _MANY_FILES else ["-n", "0"]
+    command = [sys.executable, "-m", "pytest", "-q", *jobs, *plugin, *changed]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 - our own command
-    if code not in (0, 1):
+    if code not in (0, 1, 5):
         raise subprocess.CalledProcessError(code, command)
+
+
+def _test_files(path: Path) -> Iterable[Path]:
+    return [path] if path.is_file() else path.rglob("test_*.py")
 
 
 def all_mutants() -> list[Mutant]:
@@ -84,64 +92,64 @@ def all_mutants() -> list[Mutant]:
     return [mutant for path in files if stratum_of(path) for mutant in mutants_of(path, (PRODUCT / path).read_text())]
 
 
-def verdict_of_tests(mutant: Mutant, covering: CoveringTests) -> Verdict:
-    """What the covering tests say about a mutant; without any it survives."""
+def trial_of(mutant: Mutant, covering: CoveringTests) -> Trial:
+    """A mutant with the tests that run its statement, as many as fit."""
     source = (PRODUCT / mutant.path).read_text()
-    last = mutant.line + source.count("\n", mutant.start, mutant.end)
-    found = covering.of(mutant.path, range(mutant.line, last + 1))
-    if not found:
+    found = covering.of(mutant.path, lines_of(mutant, source), is_imported=runs_when_imported(mutant, source))
+    return Trial(mutant, tuple(within_s(found, _MOST_TESTS_S, _MOST_TESTS)))
+
+
+def verdict_of_import(trial: Trial) -> Verdict:
+    """What the tests of a trial say in a process that imports the mutant; without any it survives."""
+    if not trial.tests:
         return Verdict(Outcome.SURVIVED, "no test runs the line")
-    chosen = within_s(found, _MOST_TESTS_S, _MOST_TESTS)
-    limit_s = _START_S + _PATIENCE * sum(test.seconds for test in chosen)
-    changed = ChangedModule(mutant.path, mutant.applied_to(source))
-    return run_tests(changed, [test.test for test in chosen], limit_s, BUILD / "logs" / f"{mutant.key}.log")
-
-
-def verdict_of_simulation(mutant: Mutant, seeds: int) -> Verdict:
-    """Whether an invariant breaks within so many seeds of each scenario."""
-
-    def act() -> Verdict:
-        # Imported here: it imports the module that is changed.
-        from shiplap_lab.scenarios.scenario import load  # noqa: PLC0415
-        from shiplap_lab.simulation.campaign import run_seed  # noqa: PLC0415
-
-        for seed in range(seeds):
-            for name in _SCENARIOS:
-                if broken := run_seed(load(name), seed).violations:
-                    return Verdict(Outcome.FOUND, f"{name}, seed {seed}: {broken[0].promise}")
-        return Verdict(Outcome.SURVIVED)
-
+    mutant = trial.mutant
+    limit_s = _START_S + _PATIENCE * sum(test.seconds for test in trial.tests)
     changed = ChangedModule(mutant.path, mutant.applied_to((PRODUCT / mutant.path).read_text()))
-    log = BUILD / "logs" / f"{mutant.key}-simulation.log"
-    return run_forked(changed, act, _START_S + _SEED_S * seeds * len(_SCENARIOS), log)
+    return run_tests(changed, [test.test for test in trial.tests], limit_s, LOGS / f"{mutant.key}.log")
 
 
-def judge(
-    mutants: Sequence[Mutant],
-    store: VerdictStore,
-    verdict_of: Callable[[Mutant], Verdict],
-    *,
-    jobs: int,
-    key_of: Callable[[Mutant], str],
-) -> None:
-    """Store a verdict for each mutant, in so many processes. Whatever is interrupted has stored what it had judged."""
+def in_fork(act: Callable[[], object]) -> None:
+    """Act in a process of its own. What it imports stays there. Raises SystemExit if it ends with an error."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    if os.waitpid(process, 0)[1]:
+        raise SystemExit("a process that judges mutants has ended; run the same again to go on")
+
+
+def judge(trials: Sequence[Trial], store: VerdictStore, *, jobs: int) -> None:
+    """Store a verdict for each mutant. What is interrupted has stored what it had judged."""
+    in_fork(lambda: judge_by_tests([trial for trial in trials if trial.tests], store, jobs, _say))
+    known = store.read()
+    left = [trial for trial in trials if trial.mutant.key not in known]
+    if not left:
+        return
+    in_fork(lambda: _judge_imports(left, store, jobs))
+
+
+def _judge_imports(trials: Sequence[Trial], store: VerdictStore, jobs: int) -> None:
+    preload()
     workers = []
     for number in range(jobs):
         process = os.fork()
         if process == 0:
-            code = 1
             try:
-                for mutant in mutants[number::jobs]:
-                    verdict = verdict_of(mutant)
-                    store.add(key_of(mutant), verdict)
-                    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {mutant}")
-                code = 0
+                for trial in trials[number::jobs]:
+                    verdict = verdict_of_import(trial)
+                    store.add(trial.mutant.key, verdict)
+                    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {trial.mutant}")
             finally:
-                os._exit(code)
+                os._exit(0)
         workers.append(process)
-    codes = [os.waitpid(process, 0)[1] for process in workers]
-    if any(codes):
-        raise SystemExit("a process that judges mutants has ended; run the same again to go on")
+    for process in workers:
+        os.waitpid(process, 0)
 
 
 def _say(line: str) -> None:
@@ -167,9 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name.split()[0]}", type=int, default=size, help=f"mutants of {name} [{size}]")
     parser.add_argument("--only", default="", help="all mutants of files whose path contains this, instead of a sample")
     parser.add_argument("--again", action="store_true", help="judge survivors, timeouts and broken ones again")
-    parser.add_argument("--record", action="store_true", help="record anew which lines the tests run")
-    parser.add_argument("--keep", action="store_true", help="use what was recorded, even if files have changed since")
+    parser.add_argument("--record", action="store_true", help="record anew which lines all tests run")
+    parser.add_argument("--keep", action="store_true", help="record nothing, even if tests have changed since")
     parser.add_argument("--simulation", type=int, default=0, help="seeds of each scenario for flow mutants")
+    parser.add_argument("--then-simulation", type=int, default=0, help="seeds of each scenario for what survives")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args(arguments)
 
@@ -185,9 +194,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = (Outcome.FOUND,) if chosen.again else tuple(Outcome)
     due = [item for item in drawn if item.key not in known or known[item.key].outcome not in kept]
     _say(f"{len(drawn)} mutants of {len(mutants)}, {len(due)} to judge")
-    covering = CoveringTests(read(COVERAGE))
-    preload()
-    judge(due, store, lambda item: verdict_of_tests(item, covering), jobs=chosen.jobs, key_of=lambda item: item.key)
+    store.forget(item.key for item in due)
+    covering = CoveringTests(read(COVERAGE, PRODUCT))
+    judge([trial_of(item, covering) for item in due], store, jobs=chosen.jobs)
     verdicts = store.read()
     equivalents = read_equivalents(EQUIVALENTS)
     survivors = [
@@ -197,27 +206,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for item in sorted(survivors, key=lambda item: (item.path, item.line)):
         _say(f"  {item.key}  {item}  {verdicts[item.key].test}".rstrip())
     print_shares(drawn, verdicts, list(equivalents))
+    if chosen.then_simulation:
+        simulated = _simulated(survivors, store, chosen.then_simulation, chosen.jobs)
+        found = {item.key: simulated[item.key] for item in survivors if simulated[item.key].outcome is Outcome.FOUND}
+        for item in survivors:
+            if item.key in found:
+                _say(f"  {item.key}  {item}  {found[item.key].test}")
+        _say(f"\nwith {chosen.then_simulation} seeds of each scenario for those that survived the tests:")
+        print_shares(drawn, {**verdicts, **found}, list(equivalents))
     if chosen.simulation:
-        _simulate(drawn, store, chosen.simulation, chosen.jobs)
+        flows = [item for item in drawn if stratum_of(item.path) == "flows"]
+        share = share_of(flows, _simulated(flows, store, chosen.simulation, chosen.jobs))
+        _say(
+            f"\nthe simulation alone, {chosen.simulation} seeds each: "
+            f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}"
+        )
     return 0
 
 
-def _simulate(drawn: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> None:
-    """The simulation's own share of the flow mutants."""
-
-    def key_of(mutant: Mutant) -> str:
-        return f"{mutant.key}/simulation/{seeds}"
-
+def _simulated(mutants: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> dict[str, Verdict]:
+    """The verdicts of so many seeds of each scenario, by the key of the mutant."""
+    keys = {item.key: f"{item.key}/simulation/{seeds}" for item in mutants}
     known = store.read()
-    flows = [item for item in drawn if stratum_of(item.path) == "flows"]
-    due = [item for item in flows if key_of(item) not in known]
-    judge(due, store, lambda item: verdict_of_simulation(item, seeds), jobs=jobs, key_of=key_of)
-    verdicts = store.read()
-    share = share_of(flows, {item.key: verdicts[key_of(item)] for item in flows})
-    _say(
-        f"\nthe simulation alone, {seeds} seeds each: "
-        f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}"
-    )
+    due = [item for item in mutants if keys[item.key] not in known]
+    in_fork(lambda: judge_by_simulation(due, keys, store, seeds, jobs, _say))
+    known = store.read()
+    return {item.key: known.get(keys[item.key], Verdict(Outcome.BROKEN)) for item in mutants}
 
 
 if __name__ == "__main__":

@@ -93,6 +93,13 @@ def test_constants_of_modules_classes_and_defaults_are_changed() -> None:
     assert len(mistakes(source)) == 5
 
 
+def test_a_time_in_seconds_is_changed_tenfold_and_any_other_number_by_one() -> None:
+    assert mistakes("WAIT_S = 60.0\n") == ["WAIT_S = 600.0\n"]
+    assert mistakes("_PAUSES_S: tuple[float, ...] = 2\n") == ["_PAUSES_S: tuple[float, ...] = 20\n"]
+    assert mistakes("_NEVER_S = 0\nMOST = 60\n") == ["_NEVER_S = 1\nMOST = 60\n", "_NEVER_S = 0\nMOST = 61\n"]
+    assert mistakes("def f():\n    wait_s = 60\n") == ["def f():\n    wait_s = 61\n"]
+
+
 def test_types_of_types_are_left_alone() -> None:
     assert mistakes('Item = TypeVar("Item", bound=1)\nKey = tuple[1, 2]\n') == []
     assert mistakes("if TYPE_CHECKING:\n    x = 1\n") == []

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tools.mutation.code_mutants import Mutant
-from tools.mutation.covered_lines import CoveredTest, read
-from tools.mutation.covering_tests import CoveringTests, within_s
+from tools.mutation.covered_lines import CoveredTest, keep_sources, read
+from tools.mutation.covering_tests import CoveringTests, lines_of, runs_when_imported, within_s
 from tools.mutation.mutant_runs import Outcome, Verdict
 from tools.mutation.mutant_verdicts import STRATA, VerdictStore, read_equivalents, sample, share_of, stratum_of
 
@@ -89,8 +89,42 @@ def test_tests_that_run_a_line_come_rarest_and_fastest_first() -> None:
     )
     assert [test.test for test in tests.of("x.py", [2])] == ["a::rare", "b::fast", "a::slow"]
     assert [test.test for test in tests.of("x.py", [1])] == ["b::fast", "a::slow"]
-    assert len(tests.of("x.py", [100])) == 4, "a constant, which only an import runs"
+    assert len(tests.of("x.py", [100], is_imported=True)) == 4, "a constant, which only an import runs"
+    assert tests.of("x.py", [100]) == []
     assert tests.of("y.py", [1]) == []
+
+
+LINES = """LIMIT = 3
+
+
+def f(a):
+    b = g(
+        a,
+        1,
+    )
+    if (a
+        and b):
+        return LIMIT
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "function", "lines", "is_imported"),
+    [
+        (1, "", {11}, True),
+        (4, "f", {4}, True),
+        (7, "f", {5, 6, 7, 8}, False),
+        (9, "f", {9, 10}, False),
+        (11, "f", {11}, False),
+    ],
+    ids=["a constant where it is used", "a default", "an argument", "a condition", "a result"],
+)
+def test_a_mutant_is_tried_by_tests_that_run_its_statement(
+    line: int, function: str, lines: set[int], *, is_imported: bool
+) -> None:
+    planted = Mutant("a", "x.py", function, line, 0, 1, "a", "b", "kind")
+    assert lines_of(planted, LINES) == lines
+    assert runs_when_imported(planted, LINES) is is_imported
 
 
 def test_tests_are_taken_while_they_fit_and_those_of_a_file_stay_together() -> None:
@@ -131,11 +165,57 @@ def test_a_mutant_is_found_by_a_test_and_not_by_an_import_that_fails(tmp_path: P
     ]
 
 
+FORK = """
+import sys
+from pathlib import Path
+from tools.mutation import forked_judges, mutant_runs
+from tools.mutation.code_mutants import mutants_of
+from tools.mutation.covered_lines import PRODUCT, CoveredTest
+from tools.mutation.mutant_verdicts import VerdictStore
+forked_judges.LOGS = Path(FOLDER)
+path = "shiplap/manifests/durations.py"
+mutants = mutants_of(path, (PRODUCT / path).read_text())
+test = CoveredTest("tests/unit/manifests/test_durations.py::test_never", 0.1, {})
+trials = [forked_judges.Trial(mutant, (test,)) for mutant in mutants]
+store = VerdictStore(Path(FOLDER) / "verdicts")
+assert forked_judges.judge_by_tests(trials, store, 2, lambda line: None) == 0
+for mutant in mutants:
+    verdict = store.read().get(mutant.key)
+    print("\\n!", mutant.function, mutant.after, verdict.outcome if verdict else "import", sep="|")
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter does not report lines")
+def test_code_is_exchanged_in_forks_of_one_process(tmp_path: Path) -> None:
+    play = FORK.replace("FOLDER", repr(str(tmp_path)))
+    rows = [line.split("|")[1:] for line in python("-c", play) if line.startswith("!|")]
+    of_functions = {outcome for function, _, outcome in rows if function}
+    assert rows
+    assert "found" in of_functions
+    assert of_functions <= {"found", "survived", "timeout", "import"}
+
+
+def test_a_line_is_found_again_after_its_file_has_changed(tmp_path: Path) -> None:
+    product, recorded = tmp_path / "product", tmp_path / "recorded"
+    product.mkdir()
+    file = product / "x.py"
+    file.write_text("a\nb\nc\nd\n")
+    for number, (name, ran) in enumerate([("t.py::old", (1, 2)), ("t.py::new", (1, 2, 4)), ("u.py::other", (3,))]):
+        keep_sources(product, recorded / str(number))
+        found = [CoveredTest(name, 1.0, {"x.py": ran, "gone.py": (1,)})]
+        (recorded / str(number) / "main.msgpack").write_bytes(msgspec.msgpack.encode(found))
+    file.write_text("new\na\nB\nBB\nd\n")
+    assert [(test.test, test.lines["x.py"]) for test in read(recorded, product)] == [
+        ("t.py::new", (2, 3, 4, 5)),
+        ("u.py::other", (3, 4)),
+    ]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter does not report lines")
 def test_the_lines_of_each_test_are_recorded(tmp_path: Path) -> None:
     tests = "tests/unit/manifests/test_durations.py"
-    python("-m", "pytest", "-q", "-p", "tools.mutation.covered_lines", "--covered-lines", str(tmp_path), tests)
-    recorded = read(tmp_path)
+    python("-m", "pytest", "-q", "-p", "tools.mutation.covered_lines", "--covered-lines", str(tmp_path / "0"), tests)
+    recorded = read(tmp_path, ROOT / "layers/shiplap/python")
     assert recorded
     assert all(test.test.startswith(f"{tests}::") for test in recorded)
     assert any("shiplap/manifests/durations.py" in test.lines for test in recorded)
