@@ -92,7 +92,7 @@ COMMANDS = {
     "uninstall": (
         "shiplap_cli.commands.uninstall",
         "uninstall",
-        "Removes an install's finalizers from a cluster, before or after its stack goes.",
+        "Ends an install step by step: launches, nodes, finalizers, stack, data.",
     ),
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
 }

@@ -186,6 +186,18 @@ class CheckedTable(CheckedState):
         with self._effect("state.mark_proven"):
             self._table.mark_proven(cluster, kinds, now)
 
+    def freeze(self, clusters: Sequence[str], now: float) -> float:
+        with self._effect("state.freeze"):
+            return self._table.freeze(clusters, now)
+
+    def unfreeze(self) -> None:
+        with self._effect("state.unfreeze"):
+            self._table.unfreeze()
+
+    def frozen_at(self) -> float:
+        with self._effect("state.frozen_at"):
+            return self._table.frozen_at()
+
     def expire(self, now: float) -> None:
         """What TTL does, in virtual time: DynamoDB Local knows only the time of this machine."""
         with self.transport.undisturbed():

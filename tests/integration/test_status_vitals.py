@@ -126,6 +126,14 @@ def test_pools_failures_and_what_was_learned(install: Install) -> None:
     assert "Learned capacity: 1 entries of 1 nodes" in page
 
 
+def test_frozen_launches_are_pointed_out(install: Install) -> None:
+    install.deploy()
+    assert "frozenAt" not in install.document()
+    install.state.freeze(["blue"], NOW - 60)
+    assert install.document()["frozenAt"] == "2023-11-14T22:12:20Z"
+    assert "launches are frozen since 2023-11-14T22:12:20Z" in install.says()
+
+
 def test_functions_in_service_and_their_errors(install: Install) -> None:
     role = {"Version": "2012-10-17", "Statement": []}
     arn = boto3.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(role))["Role"]["Arn"]

@@ -12,8 +12,8 @@ import yaml
 from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
-from shiplap_cli.commands.uninstall import held_objects, release
 from shiplap_cli.main import run
+from shiplap_cli.removal.finalizers import held_objects, release
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
@@ -61,19 +61,19 @@ def finalizers(server: ApiServer, plural: str, name: str) -> list[str]:
 def test_finalizers_of_the_install_go_and_others_stay(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["uninstall", "--kubeconfig", kubeconfig, "--yes"]) == 0
+    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
     printed = capsys.readouterr().out
     assert "i-0abc" in printed
     assert finalizers(server, "nodeclaims", "a") == []
     assert finalizers(server, "nodes", "n1") == ["other/finalizer"]
     assert finalizers(server, "nodeclaims", "karpenters") == finalizers(server, "nodes", "foreign") == [FINALIZER]
-    assert run(["uninstall", "--kubeconfig", kubeconfig, "--yes"]) == 0
+    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 0
 
 
 def test_it_does_nothing_unless_somebody_agrees(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["uninstall", "--kubeconfig", kubeconfig]) == 2
+    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig]) == 2
     assert "add --yes where nobody can answer" in capsys.readouterr().err
     assert finalizers(server, "nodeclaims", "a") == [FINALIZER]
 
@@ -82,9 +82,9 @@ def test_of_two_installs_one_is_to_be_named(
     server: ApiServer, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.create("nodes", {"metadata": held("n2", "two")})
-    assert run(["uninstall", "--kubeconfig", kubeconfig, "--yes"]) == 2
+    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes"]) == 2
     assert "the cluster has objects of one, two" in capsys.readouterr().err
-    assert run(["uninstall", "--kubeconfig", kubeconfig, "--yes", "--install", "two"]) == 0
+    assert run(["uninstall", "--finalizers", "--kubeconfig", kubeconfig, "--yes", "--install", "two"]) == 0
     assert finalizers(server, "nodes", "n2") == []
     assert finalizers(server, "nodes", "n1") == [FINALIZER, "other/finalizer"]
 
@@ -97,7 +97,7 @@ def test_a_cluster_that_cannot_be_asked_says_why(tmp_path: Path, capsys: pytest.
         "users": [{"name": "me", "user": {"token": "t"}}],
     }
     (tmp_path / "config").write_text(yaml.safe_dump(document))
-    assert run(["uninstall", "--kubeconfig", str(tmp_path / "config"), "--yes"]) == 2
+    assert run(["uninstall", "--finalizers", "--kubeconfig", str(tmp_path / "config"), "--yes"]) == 2
     assert "context blue" in capsys.readouterr().err
 
 
@@ -106,7 +106,7 @@ class TestOneByOne:
         faults = Faults()
         cluster = FakeCluster(server, faults=faults)
         faults.on("before", "cluster.set_finalizers", ClusterDenied("a webhook says no", status=403))
-        refused, released = release(cluster, held_objects(cluster, "one")).objects
+        refused, released = release(cluster, held_objects(cluster, "one"))
         assert (refused.name, refused.failure) == ("a", "a webhook says no")
         assert (released.name, released.failure) == ("n1", "")
 
@@ -115,12 +115,12 @@ class TestOneByOne:
         cluster = FakeCluster(server, faults=faults)
         changed = ObjectConflict("changed", status=409)
         faults.on("before", "cluster.set_finalizers", changed)
-        assert [item.failure for item in release(cluster, held_objects(cluster, "one")).objects] == ["", ""]
+        assert [item.failure for item in release(cluster, held_objects(cluster, "one"))] == ["", ""]
         for _ in range(3):
             server.patch("nodeclaims", "a", {"metadata": {"finalizers": [FINALIZER]}})
         for number in range(1, 6):
             faults.on("before", "cluster.set_finalizers", changed, nth=number)
-        (kept,) = release(cluster, held_objects(cluster, "one")).objects
+        (kept,) = release(cluster, held_objects(cluster, "one"))
         assert kept.failure == "changed"
 
     def test_one_that_is_gone_is_done(self, server: ApiServer) -> None:
@@ -129,7 +129,7 @@ class TestOneByOne:
         for plural, name in (("nodeclaims", "a"), ("nodes", "n1")):
             server.patch(plural, name, {"metadata": {"finalizers": []}})
             server.delete(plural, name)
-        assert [item.failure for item in release(cluster, found).objects] == ["", ""]
+        assert [item.failure for item in release(cluster, found)] == ["", ""]
 
     def test_without_the_definition_there_are_nodes(self, server: ApiServer) -> None:
         faults = Faults()

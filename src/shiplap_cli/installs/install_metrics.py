@@ -20,7 +20,7 @@ from shiplap.instances.readiness.joins import scope_text
 from shiplap.kubernetes.quantity import CPU, MEMORY, format_amount, parse_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
-from shiplap.ports import UnavailableOffering
+from shiplap.ports import DecisionState
 from shiplap_cli.installs.find_install import DeployedInstall, aws_client
 from shiplap_cli.output import Printed
 
@@ -106,7 +106,7 @@ class FunctionMetrics(Printed, frozen=True):
 
 
 class InstallMetrics(Printed, frozen=True, omit_defaults=True):
-    """`unseen` says what could not be read and why."""
+    """`unseen` says what could not be read and why. `frozen_at` is when all launches were frozen, empty if not."""
 
     pool_use: tuple[PoolUsage, ...] = ()
     failures: tuple[FailedClaim, ...] = ()
@@ -114,6 +114,7 @@ class InstallMetrics(Printed, frozen=True, omit_defaults=True):
     learned: LearnedCapacityValue | None = None
     queues: tuple[QueueMetrics, ...] = ()
     functions: tuple[FunctionMetrics, ...] = ()
+    frozen_at: str = ""
     unseen: tuple[str, ...] = ()
 
 
@@ -146,7 +147,7 @@ def gather_metrics(
 
     claims = {name: attempt(f"claims of {name}", partial(_claims, install, name), ()) for name in clusters}
     learned = attempt("learned capacity", lambda: install.capacity().all(), ())
-    offerings = attempt("offerings that rest", lambda: _refused_offerings(install, clusters, now), ())
+    shared = attempt("offerings that rest", lambda: _shared_state(install, clusters, now), DecisionState(0))
     queues = [attempt(f"queue {name}", partial(_queue_metrics, install, name), None) for name in queues_of(install)]
     functions = attempt("functions", lambda: _function_metrics(install, now), ())
     return InstallMetrics(
@@ -156,11 +157,12 @@ def gather_metrics(
             RefusedOffering(
                 scope_text(item.instance_type), item.zone, item.capacity_type, rfc3339(item.until), item.code
             )
-            for item in offerings
+            for item in shared.unavailable
         ),
         learned=value_of_learned(learned, [(claim, catalogs.get(name)) for name in clusters for claim in claims[name]]),
         queues=tuple(queue for queue in queues if queue is not None),
         functions=tuple(functions),
+        frozen_at=rfc3339(shared.frozen_at) if shared.frozen_at else "",
         unseen=tuple(unseen),
     )
 
@@ -244,9 +246,9 @@ def _claims(install: DeployedInstall, cluster: str) -> Sequence[NodeClaim]:
     return install.state().claims(cluster)
 
 
-def _refused_offerings(install: DeployedInstall, clusters: Sequence[str], now: float) -> Sequence[UnavailableOffering]:
-    """They are the account's, so any cluster's state shows them."""
-    return install.state().read(clusters[0], now).unavailable if clusters else ()
+def _shared_state(install: DeployedInstall, clusters: Sequence[str], now: float) -> DecisionState:
+    """Refused offerings and a freeze are the install's, so any cluster's state shows them."""
+    return install.state().read(clusters[0], now) if clusters else DecisionState(0)
 
 
 def _queue_metrics(install: DeployedInstall, name: str) -> QueueMetrics:

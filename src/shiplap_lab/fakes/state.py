@@ -69,6 +69,7 @@ class FakeState:
         self._refused: dict[tuple[str, str], Refusals] = {}
         self._futile: dict[tuple[str, str], float] = {}
         self._proven: dict[tuple[str, str], float] = {}
+        self._frozen_at = 0.0
 
     def read(self, cluster: str, now: float) -> DecisionState:
         with self._effect("state.read"):
@@ -97,6 +98,7 @@ class FakeState:
                     for (of, kind), at in sorted(self._proven.items())
                     if of == cluster and at + PROVEN_FOR_S > now
                 },
+                frozen_at=self._frozen_at,
             )
 
     def epoch(self, cluster: str) -> int:
@@ -233,6 +235,21 @@ class FakeState:
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
         with self._effect("state.mark_proven"):
             self._proven.update(((cluster, kind), now) for kind in kinds)
+
+    def freeze(self, clusters: Sequence[str], now: float) -> float:
+        with self._effect("state.freeze"):
+            self._frozen_at = self._frozen_at or now
+            for cluster in set(clusters):
+                self._epochs[cluster] = self._epochs.get(cluster, 0) + 1
+            return self._frozen_at
+
+    def unfreeze(self) -> None:
+        with self._effect("state.unfreeze"):
+            self._frozen_at = 0.0
+
+    def frozen_at(self) -> float:
+        with self._effect("state.frozen_at"):
+            return self._frozen_at
 
     def expire(self, now: float) -> None:
         """What DynamoDB's TTL does sooner or later: forget claims that ended long ago and stale marks."""

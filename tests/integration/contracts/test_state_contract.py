@@ -627,3 +627,27 @@ def test_of_many_that_take_of_one_reservation_at_once_none_takes_what_another_ha
 
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(take, range(6))) == 7
+
+
+def test_a_decision_that_has_not_seen_the_freeze_commits_nothing(world: World) -> None:
+    before = world.store.read(CLUSTER, NOW)
+    assert before.frozen_at == world.store.frozen_at() == 0
+    assert world.rival.freeze([CLUSTER, "green"], NOW) == NOW
+    with pytest.raises(EpochMoved):
+        world.store.commit(CLUSTER, before.epoch, [claim("a")])
+    after = world.store.read(CLUSTER, NOW)
+    assert (after.frozen_at, after.epoch) == (NOW, before.epoch + 1)
+    assert world.store.read("green", NOW).frozen_at == NOW
+    assert world.store.read("unknown", NOW).frozen_at == NOW
+    assert world.store.claims(CLUSTER) == ()
+
+
+def test_a_second_freeze_keeps_the_moment_and_moves_the_epoch_again(world: World) -> None:
+    world.store.freeze([CLUSTER], NOW)
+    assert world.rival.freeze([CLUSTER], NOW + 60) == NOW
+    assert world.store.frozen_at() == NOW
+    assert world.store.epoch(CLUSTER) == 2
+    world.rival.unfreeze()
+    world.rival.unfreeze()
+    assert world.store.frozen_at() == world.store.read(CLUSTER, NOW).frozen_at == 0
+    assert world.store.commit(CLUSTER, 2, [claim("a")]) == 3

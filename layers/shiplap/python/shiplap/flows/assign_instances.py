@@ -35,7 +35,8 @@ MOST_NAMES = 25
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One invocation: who it is, when it ends at the latest (epoch seconds), how long its nodes may take to join.
 
-    `join_timeouts` holds what was learned, by NodePool; `join_timeout_s` bounds the others.
+    While `frozen`, nothing that was begun is launched. `join_timeouts` holds what was learned, by NodePool;
+    `join_timeout_s` bounds the others.
     `strategies` are the allocation strategies of NodePools that have one of their own, by the pool's name.
     """
 
@@ -44,6 +45,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     join_timeout_s: int
     strategies: dict[str, str] = {}
     join_timeouts: Mapping[str, float] = {}
+    frozen: bool = False
 
     def patience_s(self, pool: str) -> float:
         """Seconds after which a node of the NodePool that has not joined is given up."""

@@ -159,7 +159,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     `recovering` offerings may be tried again and failed recently. `addresses` counts what launches in flight take from
     each subnet id, `reserved` the instances that they take from each capacity reservation, by token. `refused` holds
     pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
-    run to the time of the last note.
+    run to the time of the last note. `frozen_at` is when all launches of the install were frozen, 0 if they are not.
     """
 
     epoch: int
@@ -172,6 +172,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     refused: dict[str, Refusals] = {}
     futile: dict[str, float] = {}
     proven: dict[str, float] = {}
+    frozen_at: float = 0.0
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -327,6 +328,22 @@ class StateStore(Protocol):
 
     def mark_proven(self, cluster: str, kinds: Sequence[str], now: float) -> None:
         """Note for PROVEN_FOR_S that nodes run pods of these kinds; see `flows.planning.unproven`."""
+        ...
+
+    def freeze(self, clusters: Sequence[str], now: float) -> float:
+        """Stop all launches of the install until `unfreeze`; returns since when they are stopped.
+
+        The epochs of these clusters advance, so that a decision which has not seen the freeze commits nothing. A second
+        call keeps the first moment and advances the epochs again.
+        """
+        ...
+
+    def unfreeze(self) -> None:
+        """Let launches go on."""
+        ...
+
+    def frozen_at(self) -> float:
+        """When all launches were frozen, epoch seconds; 0 if they are not."""
         ...
 
 

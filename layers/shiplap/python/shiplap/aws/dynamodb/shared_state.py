@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 ACCOUNT = "@account"
 """The partition."""
 
-OFFERING, ADDRESSES, RESERVED = "OFFERING", "ADDRESSES", "RESERVED"
-"""Prefixes of sort keys; a `#` and the rest of the key follow."""
+OFFERING, ADDRESSES, RESERVED, FROZEN = "OFFERING", "ADDRESSES", "RESERVED", "FROZEN"
+"""Prefixes of sort keys; a `#` and the rest of the key follow, except after FROZEN."""
 
 _TRIES = 8
 _BATCH = 100
@@ -54,11 +54,12 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class SharedState(msgspec.Struct, frozen=True):
-    """Everything in the partition; offerings sorted by scope."""
+    """Everything in the partition; offerings sorted by scope. `frozen_at` see `DecisionState`."""
 
     offerings: tuple[UnavailableOffering, ...]
     reservations: tuple[Reservation, ...]
     taken: dict[str, dict[str, tuple[int, float]]] = {}
+    frozen_at: float = 0.0
 
 
 class DynamoAccount:
@@ -71,7 +72,7 @@ class DynamoAccount:
 
     def read(self) -> SharedState:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
-        offerings, reservations, taken = [], [], {}
+        offerings, reservations, taken, frozen_at = [], [], {}, 0.0
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == OFFERING:
@@ -81,7 +82,27 @@ class DynamoAccount:
                 reservations.append(Reservation(addresses, float_of(item, "until")))
             elif kind == RESERVED:
                 taken[rest] = _taken(item)
-        return SharedState(tuple(sorted(offerings, key=lambda known: known.scope)), tuple(reservations), taken)
+            elif kind == FROZEN:
+                frozen_at = float_of(item, "at")
+        offerings.sort(key=lambda known: known.scope)
+        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at)
+
+    def freeze(self, now: float) -> float:
+        """Note that launches are frozen; returns since when, which is earlier than `now` if they were already."""
+        item = {**_key(FROZEN), "at": number(now)}
+        if put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"]):
+            return now
+        return self.frozen_at() or now
+
+    def unfreeze(self) -> None:
+        """See `StateStore.unfreeze`."""
+        with store_errors(f"write table {self._table}"):
+            self._client.delete_item(TableName=self._table, Key=_key(FROZEN))
+
+    def frozen_at(self) -> float:
+        """See `StateStore.frozen_at`."""
+        stored = get(self._client, self._table, _key(FROZEN))
+        return 0.0 if stored is None else float_of(stored, "at")
 
     def mark_unavailable(self, failures: Sequence[OfferingFailure], now: float) -> tuple[UnavailableOffering, ...]:
         """See `StateStore.mark_unavailable`: two requests for a hundred offerings."""

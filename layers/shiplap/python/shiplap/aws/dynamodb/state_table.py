@@ -120,6 +120,7 @@ class DynamoState:
             refused=refused,
             futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
             proven={kind: at for kind, at in proven.items() if at + PROVEN_FOR_S > now},
+            frozen_at=known.frozen_at,
         )
 
     def epoch(self, cluster: str) -> int:
@@ -304,6 +305,26 @@ class DynamoState:
             item = {**_key(cluster, f"{PROVEN}#{kind}"), "at": number(now), EXPIRY: expiry(now + PROVEN_FOR_S)}
             with store_errors(f"write table {self._table}"):
                 self._client.put_item(TableName=self._table, Item=item)
+
+    def freeze(self, clusters: Sequence[str], now: float) -> float:
+        # The note first: a decision that reads the epoch after its step reads the note as well.
+        since = self._account.freeze(now)
+        for cluster in sorted(set(clusters)):
+            with store_errors(f"write table {self._table}"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(cluster, EPOCH),
+                    UpdateExpression="ADD #epoch :one",
+                    ExpressionAttributeNames=placeholders(["epoch"]),
+                    ExpressionAttributeValues={":one": number(1)},
+                )
+        return since
+
+    def unfreeze(self) -> None:
+        self._account.unfreeze()
+
+    def frozen_at(self) -> float:
+        return self._account.frozen_at()
 
 
 def _refusals(item: Item) -> Refusals:

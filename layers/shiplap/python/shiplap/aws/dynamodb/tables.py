@@ -8,6 +8,7 @@ Table `state`, by `cluster` and `item`:
 | `@account` | `OFFERING#<type>#<zone>#<capacity type>` | an offering that failed: `until`, `failures`, `code` |
 | `@account` | `ADDRESSES#<token>` | what a launch takes from each subnet: JSON in `addresses`, `until` |
 | `@account` | `RESERVED#<reservation>` | what launches take of it: JSON in `taken`, count and end by token |
+| `@account` | `FROZEN` | there while all launches of the install are frozen, `at` an epoch second |
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>` | `REFUSED#<uid>` | a pod that runs on none of the nodes that were launched for it, and their claims |

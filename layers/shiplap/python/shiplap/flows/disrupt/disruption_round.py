@@ -236,6 +236,8 @@ class _Round:
         # An answer remembered from before would take nodes for drifted that were just made of a newer one.
         fresh = any(item.reason is Reason.DRIFTED for item in remembered.proposed)
         inputs = read_inputs(self._settings, self._context)
+        if inputs.state.frozen_at:  # no replacement would be launched
+            return Decision(), [], 0
         priced = priced_snapshot(
             self._settings, inputs, read_supply(self._settings, self._context, fresh=fresh), self._context
         )

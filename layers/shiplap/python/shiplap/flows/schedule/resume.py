@@ -27,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 LAUNCH_TIMEOUT_S = 300.0
 """How long a claim may take to get an instance, in seconds; upstream's launch timeout."""
 
+FROZEN = "launches are frozen"
+"""Why nothing is launched between `shiplap uninstall` and the end of the install, or `shiplap uninstall --cancel`."""
+
 _ALIVE = ("pending", "running")
 _WAITING = (ClaimState.PLANNED, ClaimState.LAUNCHING)
 
@@ -121,12 +124,14 @@ def _launch(
     *,
     held: Collection[str],
 ) -> LaunchOutcome:
-    """Launch, unless it is too late for that."""
+    """Launch, unless it is too late for that, or launches are frozen."""
     now = context.clock.now()
     overdue = now > claims[0].created_at + LAUNCH_TIMEOUT_S
     tried = any(claim.state is ClaimState.LAUNCHING and now < claim.changed_at + GRACE_S for claim in claims)
-    if overdue and tried:
+    if (overdue or attempt.frozen) and tried:
         return LaunchOutcome(pending=tuple(claims))  # the last attempt's instances may not be described yet
+    if attempt.frozen:
+        return LaunchOutcome(failed=fail_claims(claims, FROZEN, types, context))
     if overdue or supply is None:
         reason = f"not launched within {LAUNCH_TIMEOUT_S:g} s" if overdue else "its node class is gone"
         return LaunchOutcome(failed=fail_claims(claims, reason, types, context))

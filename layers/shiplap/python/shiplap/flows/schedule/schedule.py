@@ -38,7 +38,7 @@ from shiplap.flows.pod_events import publish_unschedulable
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
 from shiplap.flows.schedule.launch_trials import dry_run_launches
-from shiplap.flows.schedule.resume import orphans, resume
+from shiplap.flows.schedule.resume import FROZEN, orphans, resume
 from shiplap.flows.schedule.standalone_launches import delete_ended, delete_unplanned, not_begun, with_objects
 from shiplap.flows.sweep.sweep import sweep
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
@@ -385,6 +385,8 @@ class _Run:
 
     def _round(self, inputs: DecisionInputs) -> bool:
         """Resume what was begun, else plan and launch; whether nothing is left for another round."""
+        if inputs.state.frozen_at:
+            return self._end_what_was_begun(inputs)
         if self._settings.suspended:
             reason = f"nothing is launched now: {self._settings.suspended}"
             self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
@@ -409,6 +411,21 @@ class _Run:
                 self._resume(claims, priced)
             return False
         return self._plan_and_launch(priced, _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins))
+
+    def _end_what_was_begun(self, inputs: DecisionInputs) -> bool:
+        """Launches are frozen: adopt instances that were launched before, and launch nothing."""
+        self._context.meter.count("InvocationsPaused")
+        reason = f"nothing is launched now: {FROZEN}"
+        self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
+        orphaned = self._orphaned(inputs)
+        if orphaned:
+            self._supply.add({claim.plan.node_class for claim in inputs.state.claims if claim.is_standalone})
+            priced = self._priced(inputs, self._supply.fresh())
+            self._attempt = msgspec.structs.replace(self._attempt, frozen=True)
+            self._market = OfferingMarket(inputs.state)
+            for claims in orphaned:
+                self._resume(claims, priced)
+        return not orphaned
 
     def _may_plan_pods(self, inputs: DecisionInputs) -> bool:
         return inputs.has_pending_pods or may_launch_without_pods(self._settings.manifests)
