@@ -25,7 +25,6 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
-from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.versions import as_previous_version
@@ -37,20 +36,19 @@ TABLE = "state"
 class CheckedTable(CheckedState):
     """The same effects in the same order as those of the fake, each carried out by the real adapter.
 
-    The transport tells the checker what is durable: an answer that is lost leaves a write behind.
+    The transport tells the judge what is durable: an answer that is lost leaves a write behind.
     """
 
     def __init__(
         self,
         faults: FaultInjector,
-        checker: InvariantChecker,
         clock: Clock,
         client: Any,
         *,
         seed: int,
         share: float,
     ) -> None:
-        super().__init__(faults, checker, clock)
+        super().__init__(faults, clock)
         self.transport = FaultyTransport(
             client._endpoint.http_session,
             seed,
@@ -78,17 +76,15 @@ class CheckedTable(CheckedState):
         return item
 
     def _became_durable(self, items: Sequence[dict[str, Any]]) -> None:
-        """Tell the checker, of claims first: a command is judged with its replacements."""
+        """Tell the judge, of claims first: a command is judged with its replacements."""
         for item in items:
             if "claim" in item:
                 claim = _claim_of(item)
                 if claim.instance_id:
                     self._indexed_at.setdefault(claim.instance_id, self._clock.now())
-                self._checker.claim_written(claim)
-                self._stored_claim(written_claim(claim))
+                self._stored_claim(claim)
         for item in items:
             if "command" in item:
-                self._checker.command_written(read_command(item["command"]["S"]))
                 self._stored_command(item["command"]["S"])
 
     # The port

@@ -21,7 +21,6 @@ import botocore.endpoint
 
 from shiplap.aws.dynamodb import tables
 from shiplap.ports import Clock
-from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
@@ -45,8 +44,8 @@ def play_on_table(local: DynamoDbLocal, play: Play, seed: int, *, share: float =
         create_table(client, TABLE, tables.STATE)
         made: list[CheckedTable] = []
 
-        def make_state(faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> CheckedTable:
-            made.append(CheckedTable(faults, checker, clock, client, seed=seed, share=share))
+        def make_state(faults: FaultInjector, clock: Clock) -> CheckedTable:
+            made.append(CheckedTable(faults, clock, client, seed=seed, share=share))
             return made[-1]
 
         simulation = Simulation(

@@ -54,7 +54,7 @@ def test_seeds_that_broke_a_promise_once_keep_them_all(placement: str, seed: int
     1728: a pod used capacity on a node that it was not launched for, and spot took that node back. Its next node makes
     up for the loss.
     65: a disruption decision ignored launches on their way and began a replacement above the pool's limit. The
-    invariant checker looks at limits at every launch, not only when a claim is written.
+    judge looks at limits at every launch, not only when a claim is written.
     452, 1578: a Node whose instance had ended, and a Node without a claim, counted in disruption budgets.
     588: an estimate became more careful after siblings reported, so a claim in flight no longer held all its pods, and
     one of them was planned again. That is no decision on stale data.

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.manifests.custom_resources import NodePool
-from shiplap_lab.checks.invariants import Promise
 from shiplap_lab.judge import judge as judged
 from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.judge import Judge
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import planted
@@ -59,7 +59,7 @@ class Region:
         self.versions: dict[str, int] = {}
         self.judge = Judge(
             lambda: self.now,
-            lambda promise, _: self.told.append(promise),
+            lambda violation: self.told.append(violation.promise),
             machine_types={"m6i.xlarge": {"cpu": 4, "memory": "16Gi"}},
             pools={("demo", "flex"): {"limits": limits or {}}},
             price=lambda *_: 0.1,
@@ -113,10 +113,6 @@ class Region:
         self.judge.termination_requested(install, [machine])
 
 
-def test_every_promise_of_the_judge_is_one_that_users_see() -> None:
-    assert set(judged.PROMISES) <= {str(promise) for promise in Promise}
-
-
 def test_a_life_in_order_keeps_all_promises() -> None:
     region = Region({"cpu": "4"})
     region.node(state="Terminating")
@@ -145,7 +141,7 @@ def test_each_resource_of_a_limit_is_counted_when_something_is_launched(limits: 
     region = Region(limits)
     region.node("a")
     region.node("b")
-    assert region.told == ([judged.LIMITS] if broken else [])
+    assert region.told == ([Promise.LIMITS] if broken else [])
 
 
 def test_what_leaves_for_good_or_by_a_command_counts_towards_no_limit() -> None:
@@ -159,7 +155,7 @@ def test_what_leaves_for_good_or_by_a_command_counts_towards_no_limit() -> None:
     assert region.told == []
     region.judge.command_written("shiplap", json.dumps({**command, "state": "Undone"}))
     region.node("d")
-    assert region.told == [judged.LIMITS]
+    assert region.told == [Promise.LIMITS]
 
 
 def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:
@@ -169,7 +165,7 @@ def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:
         region.node(name)
     assert region.told == []
     region.launched("d")
-    assert region.told == [judged.LIMITS]
+    assert region.told == [Promise.LIMITS]
 
 
 def test_nodes_that_a_command_gives_back_make_room_for_what_is_launched_meanwhile() -> None:
@@ -186,7 +182,7 @@ def test_a_claim_costs_what_ec2_charges_for_its_instance() -> None:
     region = Region()
     region.node("a", hourly=0.1)
     region.node("b", hourly=0.11)
-    assert region.told == [judged.MONEY]
+    assert region.told == [Promise.MONEY]
 
 
 def test_a_claim_is_older_than_its_instance() -> None:
@@ -196,7 +192,7 @@ def test_a_claim_is_older_than_its_instance() -> None:
     assert region.told == []
     region.claim("b", "Planned", created_at=5.0)
     region.start("i-b", "b", launched_at=4.0)
-    assert region.told == [judged.WRITTEN_FIRST]
+    assert region.told == [Promise.WRITTEN_FIRST]
 
 
 def test_what_was_not_requested_is_no_launch() -> None:
@@ -204,7 +200,7 @@ def test_what_was_not_requested_is_no_launch() -> None:
     region.add("i-x", "unknown")
     assert region.told == []
     region.start("i-y", "unknown")
-    assert region.told == [judged.WRITTEN_FIRST]
+    assert region.told == [Promise.WRITTEN_FIRST]
 
 
 def test_what_a_look_from_time_to_time_cannot_see_breaks_nothing() -> None:
@@ -219,7 +215,7 @@ def test_what_a_look_from_time_to_time_cannot_see_breaks_nothing() -> None:
     assert region.told == []
     region.claim("a", "Terminating", instance_id="i-a", instance_type="m6i.xlarge", failure="Underutilized")
     region.terminate()
-    assert region.told == [judged.PODS_LEAVE_FIRST]
+    assert region.told == [Promise.PODS_LEAVE_FIRST]
 
 
 def test_pods_of_a_node_that_is_gone_belong_to_its_claim() -> None:
@@ -240,25 +236,25 @@ def test_a_token_is_sent_for_one_request_only() -> None:
     region.request("a", "b", token="t", capacity_type="on-demand")
     region.request("a", token="t")
     region.request("a", token="other")
-    assert region.told == [judged.ONE_TOKEN] * 3
+    assert region.told == [Promise.ONE_TOKEN] * 3
 
 
 def test_a_claim_keeps_its_token() -> None:
     region = Region()
     region.claim("a", "Planned", token="t")
     region.claim("a", "Launching", token="u")
-    assert region.told == [judged.ONE_TOKEN]
+    assert region.told == [Promise.ONE_TOKEN]
 
 
 def test_a_request_without_claims_and_more_instances_than_requested_are_found() -> None:
     region = Region()
     region.request("a")
-    assert region.told == [judged.WRITTEN_FIRST]
+    assert region.told == [Promise.WRITTEN_FIRST]
     region.claim("a", "Planned")
     region.start("i-a", "a")
-    assert region.told == [judged.WRITTEN_FIRST]
+    assert region.told == [Promise.WRITTEN_FIRST]
     region.start("i-b", "a")
-    assert region.told == [judged.WRITTEN_FIRST, judged.NO_SECOND_LAUNCH]
+    assert region.told == [Promise.WRITTEN_FIRST, Promise.NO_SECOND_LAUNCH]
 
 
 def test_an_instance_has_one_claim_and_a_claim_one_instance() -> None:
@@ -266,7 +262,7 @@ def test_an_instance_has_one_claim_and_a_claim_one_instance() -> None:
     region.node("a")
     region.claim("b", "Launched", instance_id="i-a", instance_type="m6i.xlarge")
     region.claim("a", "Draining", instance_id="i-z")
-    assert region.told == [judged.ONE_CLAIM] * 2
+    assert region.told == [Promise.ONE_CLAIM] * 2
 
 
 def test_states_follow_each_other_and_no_version_is_left_out() -> None:
@@ -276,7 +272,7 @@ def test_states_follow_each_other_and_no_version_is_left_out() -> None:
     region.claim("b", "Planned")
     region.versions["b"] += 1
     region.claim("b", "Launching")
-    assert region.told == [judged.READ_BEFORE_WRITE] * 2
+    assert region.told == [Promise.READ_BEFORE_WRITE] * 2
 
 
 def test_only_what_was_launched_belongs_to_a_claim() -> None:
@@ -284,7 +280,7 @@ def test_only_what_was_launched_belongs_to_a_claim() -> None:
     region.claim("a", "Planned")
     region.claim("a", "Launching")
     region.claim("a", "Launched", instance_id="i-x", instance_type="m6i.xlarge")
-    assert region.told == [judged.INSTANCE_EXISTS]
+    assert region.told == [Promise.INSTANCE_EXISTS]
 
 
 def test_instances_without_a_claim_are_paid_for_fifteen_minutes_at_most() -> None:
@@ -298,7 +294,7 @@ def test_instances_without_a_claim_are_paid_for_fifteen_minutes_at_most() -> Non
     region.judge.tick(calm=True)
     region.now += judged.UNCLAIMED_S
     region.judge.tick(calm=True)
-    assert region.told[0] == judged.ACCOUNTED_FOR
+    assert region.told[0] == Promise.ACCOUNTED_FOR
 
 
 def test_claims_without_an_instance_are_found_after_as_long() -> None:
@@ -313,7 +309,7 @@ def test_claims_without_an_instance_are_found_after_as_long() -> None:
     region.judge.tick(calm=True)
     region.now += judged.UNCLAIMED_S + 1
     region.judge.tick(calm=True)
-    assert region.told == [judged.ACCOUNTED_FOR] * 2
+    assert region.told == [Promise.ACCOUNTED_FOR] * 2
 
 
 def test_a_node_ends_after_its_pods_or_at_its_deadline() -> None:
@@ -321,13 +317,13 @@ def test_a_node_ends_after_its_pods_or_at_its_deadline() -> None:
     region.node(state="Terminating", deadline_at=2000.0)
     region.has("pods", pod("web-1"))
     region.terminate()
-    assert region.told == [judged.PODS_LEAVE_FIRST]
+    assert region.told == [Promise.PODS_LEAVE_FIRST]
     region.now = 2000.0
     region.terminate()
     region.now = 1500.0
     region.has("nodes", node("node-a", "i-a", ready="Unknown"))
     region.terminate()
-    assert region.told == [judged.PODS_LEAVE_FIRST]
+    assert region.told == [Promise.PODS_LEAVE_FIRST]
 
 
 def test_pods_that_end_with_their_node_hold_nothing_up() -> None:
@@ -348,7 +344,7 @@ def test_nothing_is_ended_that_is_not_ours_or_stays() -> None:
     region.terminate("i-a")
     region.add("i-x", "t", install="other")
     region.terminate("i-x")
-    assert region.told == [judged.ENDED_AFTER_LEAVING, judged.OWN_INSTANCES]
+    assert region.told == [Promise.ENDED_AFTER_LEAVING, Promise.OWN_INSTANCES]
 
 
 def test_an_instance_that_a_claim_waits_for_is_not_ended() -> None:
@@ -358,7 +354,7 @@ def test_an_instance_that_a_claim_waits_for_is_not_ended() -> None:
     region.terminate()
     region.claim("a", "Failed")
     region.terminate()
-    assert region.told == [judged.ENDED_AFTER_LEAVING]
+    assert region.told == [Promise.ENDED_AFTER_LEAVING]
 
 
 def delete(region: Region, item: dict[str, Any], *, forced: bool = False) -> None:
@@ -374,7 +370,7 @@ def test_pods_are_deleted_only_from_nodes_of_ours_that_leave() -> None:
     for item in (pod("web-1"), pod("web-2", node="node-b"), pod("web-3", node="node-z")):
         region.has("pods", item)
         delete(region, item)
-    assert region.told == [judged.OWN_PODS, judged.OWN_PODS]
+    assert region.told == [Promise.OWN_PODS, Promise.OWN_PODS]
 
 
 def test_protection_holds_until_a_pods_last_moment() -> None:
@@ -384,7 +380,7 @@ def test_protection_holds_until_a_pods_last_moment() -> None:
     kept["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "1h"}
     region.has("pods", kept)
     delete(region, kept, forced=True)
-    assert region.told == [judged.POD_BUDGETS, judged.DO_NOT_DISRUPT]
+    assert region.told == [Promise.POD_BUDGETS, Promise.DO_NOT_DISRUPT]
     region.now = 2000.0 - 30 - 25
     delete(region, kept, forced=True)
     assert len(region.told) == 2
@@ -403,7 +399,7 @@ def test_an_eviction_leaves_as_many_pods_as_its_budget_wants(spec: dict[str, Any
     region.has("poddisruptionbudgets", budget)
     region.has("pods", item, pod("web-2"))
     delete(region, item)
-    assert region.told == ([judged.POD_BUDGETS] if broken else [])
+    assert region.told == ([Promise.POD_BUDGETS] if broken else [])
 
 
 def test_critical_pods_leave_after_the_others() -> None:
@@ -413,11 +409,11 @@ def test_critical_pods_leave_after_the_others() -> None:
     ordinary = pod("web-1")
     region.has("pods", critical, ordinary)
     delete(region, critical)
-    assert region.told == [judged.CRITICAL_LAST]
+    assert region.told == [Promise.CRITICAL_LAST]
     delete(region, ordinary)
     region.has("pods", critical)
     delete(region, critical)
-    assert region.told == [judged.CRITICAL_LAST]
+    assert region.told == [Promise.CRITICAL_LAST]
 
 
 @pytest.mark.parametrize(("deadline_at", "told"), [(1080.0, 0), (1082.0, 1), (0.0, 1)])
@@ -426,7 +422,7 @@ def test_a_warning_counts_from_its_own_moment(deadline_at: float, told: int) -> 
     detail = {"instance-id": "i-a"}
     region.judge.event_sent({"detail-type": WARNING, "time": "1970-01-01T00:16:00Z", "detail": detail})
     region.node(state="Draining", deadline_at=deadline_at, failure="SpotInterruption")
-    assert region.told == [judged.DEADLINES] * told
+    assert region.told == [Promise.DEADLINES] * told
 
 
 def test_a_recorded_decision_is_made_again() -> None:
@@ -435,7 +431,7 @@ def test_a_recorded_decision_is_made_again() -> None:
     assert region.told == []
     region.judge.decision_replayed({"record": "demo/1", "recorded": "a", "again": "b"})
     region.judge.decision_replayed({"record": "demo/2", "recorded": "", "again": ""})
-    assert region.told == [judged.REPEATABLE] * 2
+    assert region.told == [Promise.REPEATABLE] * 2
 
 
 def test_a_node_holds_the_requests_of_its_pods() -> None:
@@ -445,7 +441,7 @@ def test_a_node_holds_the_requests_of_its_pods() -> None:
     region.has("pods", pod("web-2", cpu="500m"))
     assert region.told == []
     region.has("pods", pod("web-3", cpu="1m"))
-    assert region.told == [judged.NODES_HOLD]
+    assert region.told == [Promise.NODES_HOLD]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a checker tells of, and what it does not: each promise that counts something, at its bound and one beyond."""
+"""What the judge tells of, and what it does not: each promise that counts something, at its bound and one beyond."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Play:
         self.told: list[str] = []
         self.judge = Judge(
             lambda: self.now,
-            lambda promise, _: self.told.append(promise),
+            lambda violation: self.told.append(violation.promise),
             machine_types={},
             pools={
                 (cluster, pool.metadata.name): msgspec.to_builtins(pool.spec)

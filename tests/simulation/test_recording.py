@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shiplap.drawing.picture import NodePictureState
 from shiplap_cli.main import run as command
 from shiplap_cli.render.html_simulation import simulation_report
-from shiplap_lab.checks.invariants import Violation
+from shiplap_lab.judge.promises import Violation
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation import recording
 from shiplap_lab.simulation.campaign import run_seed

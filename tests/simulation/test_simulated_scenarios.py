@@ -194,12 +194,15 @@ def test_two_installs_for_one_cluster_both_launch_and_only_their_own_ends() -> N
     simulation = Simulation(play, 1, (), play.scenario.hours)
     outcome = simulation.play()
     assert outcome.violations == ()
-    first, second = simulation.checkers
-    assert first.instances
-    assert second.instances
-    assert not first.instances.keys() & second.instances.keys()
-    assert {item.install for item in second.instances.values()} == {"second"}
-    assert {claim.instance_id for claim in first.claims.values()} <= first.instances.keys() | {""}
+    launched = {
+        name: {item.id for item in simulation.instances.values() if item.install == name}
+        for name in play.scenario.installs
+    }
+    first, second = launched.values()
+    assert first
+    assert second
+    written = simulation.installs[play.scenario.installs[0]].state.written
+    assert {claim.instance_id for claim in written.values()} <= first | {""}
     assert outcome.metrics["InstancesOfOtherInstalls"] > 0
 
 

@@ -1,1 +1,1 @@
-"""Checks of a play: the invariants that always hold, and what a scenario's steps expect."""
+"""Checks of a play: what observations tell the judge, and what a scenario's steps expect."""

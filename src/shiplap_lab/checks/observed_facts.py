@@ -1,8 +1,8 @@
-"""Feeds the invariant checker with what differs between two observations of a Region.
+"""Feeds the judge with what differs between two observations of a Region.
 
-The simulation tells the checker of each fact as it happens. `shiplap dev` sees the world from outside, a few times a
+The simulation tells the judge of each fact as it happens. `shiplap dev` sees the world from outside, a few times a
 second. What happened in between is filled in: the states that a claim has passed, and the order of writes, launches and
-joins. Nothing here judges; the checker does.
+joins. Nothing here judges; the judge does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from shiplap.disruption.progress import OVER, CommandState, DisruptionCommand
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import LEAVING, TRANSITIONS, ClaimState, NodeClaim
 from shiplap.ports import Instance, written_claim, written_command
-from shiplap_lab.checks.invariants import InvariantChecker, Promise
 from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObservation
 from shiplap_lab.judge.judge import Judge
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import Json
 from shiplap_lab.scenarios.scenario import Play
 
@@ -42,7 +42,7 @@ _INSTALL = ""
 
 
 class ObservedFacts:
-    """The judge and the checker of a played Region, and their facts: `see` is called with each observation.
+    """The judge of a played Region, and its facts: `see` is called with each observation.
 
     `price` is USD per hour of an instance type, in a zone, of a capacity type; `machine_types` are the vCPUs (`cpu`)
     and the memory of each instance type, as quantities.
@@ -56,20 +56,17 @@ class ObservedFacts:
         machine_types: Mapping[str, Json],
     ) -> None:
         self._now = started_at
-        self._pods: dict[tuple[str, str], list[Pod]] = {}
         self._objects: dict[tuple[str, str], dict[str, Pod | Node]] = {}
         self._without_instance: set[tuple[str, str]] = set()
         self._deletions: dict[str, int] = {}
         self._dead_letters = 0
-        self.checker = InvariantChecker(
-            now=lambda: self._now,
-            price=lambda instance: price(instance.instance_type, instance.zone, instance.capacity_type),
-            found=lambda: None,
-        )
-        self.checker.pods_of = lambda claim: self._pods.get((claim.cluster, claim.node_name), ())
-        self._judge = Judge(
+        self._claims: dict[tuple[str, str], NodeClaim] = {}
+        self._commands: dict[str, DisruptionCommand] = {}
+        self._started: set[str] = set()
+        self._ended: set[str] = set()
+        self.judge = Judge(
             lambda: self._now,
-            lambda promise, detail: self.checker.violated(Promise(promise), detail),
+            lambda _: None,
             machine_types=machine_types,
             pools={
                 (cluster, pool.metadata.name): msgspec.to_builtins(pool.spec)
@@ -87,88 +84,81 @@ class ObservedFacts:
         for cluster in region.clusters:
             self._see_cluster(cluster)
         if region.dead_letters > self._dead_letters:
-            self.checker.message_given_up(f"{region.dead_letters} messages are in dead-letter queues")
+            self.judge.message_given_up(f"{region.dead_letters} messages are in dead-letter queues")
         self._dead_letters = region.dead_letters
-        self._judge.tick(calm=True)
+        self.judge.tick(calm=True)
 
     def verdicts(self) -> dict[str, bool]:
         """Whether each invariant has held, of those that can be seen."""
-        broken = {violation.promise for violation in self.checker.violations}
+        broken = {violation.promise for violation in self.judge.violations}
         return {str(promise): promise not in broken for promise in Promise if promise not in UNSEEN}
 
     def _see_cluster(self, seen: ClusterObservation) -> None:
-        self._see_pods(seen)
         self._see_objects(seen.name, "nodes", seen.nodes)
         self._see_commands(seen)
         launches = _launches(seen.claims)
         for token, claims in launches.items():
             self._see_launch(claims, [item for item in seen.instances if item.launch == token])
         for instance in seen.instances:
-            if instance.launch not in launches and instance.id not in self.checker.instances:
-                self._started(instance)
+            if instance.launch not in launches and instance.id not in self._started:
+                self._start(instance)
         self._see_objects(seen.name, "pods", seen.pods)
         for instance in seen.instances:
-            if instance.state in ENDED and instance.id not in self.checker.ended:
-                self._judge.termination_requested(_INSTALL, [instance.id])
-                self._judge.machine_ended(instance.id)
-                self.checker.instance_ended(instance.id)
+            if instance.state in ENDED and instance.id not in self._ended:
+                self.judge.termination_requested(_INSTALL, [instance.id])
+                self.judge.machine_ended(instance.id)
+                self._ended.add(instance.id)
         for deletion in seen.deletions[self._deletions.get(seen.name, 0) :]:
-            self._judge.pod_deleted(_INSTALL, seen.name, msgspec.to_builtins(deletion.pod), deletion.forced)
+            self.judge.pod_deleted(_INSTALL, seen.name, msgspec.to_builtins(deletion.pod), deletion.forced)
         self._deletions[seen.name] = len(seen.deletions)
-
-    def _see_pods(self, seen: ClusterObservation) -> None:
-        self._pods = {key: pods for key, pods in self._pods.items() if key[0] != seen.name}
-        for pod in seen.pods:
-            if pod.spec.node_name:
-                self._pods.setdefault((seen.name, pod.spec.node_name), []).append(pod)
 
     def _see_objects(self, cluster: str, plural: str, items: Sequence[Pod | Node]) -> None:
         """Objects that are gone, then those that are new or other than before."""
         known = self._objects.get((cluster, plural), {})
         listed = {item.metadata.uid or item.metadata.name: item for item in items}
         for key in sorted(known.keys() - listed.keys()):
-            self._judge.object_written(cluster, "DELETED", plural, msgspec.to_builtins(known[key]))
+            self.judge.object_written(cluster, "DELETED", plural, msgspec.to_builtins(known[key]))
         for key, item in listed.items():
             if known.get(key) is not item:
-                self._judge.object_written(cluster, "MODIFIED", plural, msgspec.to_builtins(item))
+                self.judge.object_written(cluster, "MODIFIED", plural, msgspec.to_builtins(item))
         self._objects[cluster, plural] = listed
 
-    def _started(self, instance: Instance) -> None:
+    def _start(self, instance: Instance) -> None:
         """The tag of the install is left out: what a play launches belongs to its one install."""
-        self.checker.launched(instance)
-        self._judge.machine_started(msgspec.json.encode(replace(instance, install=_INSTALL)))
+        self._started.add(instance.id)
+        self.judge.machine_started(msgspec.json.encode(replace(instance, install=_INSTALL)))
 
     def _write(self, claim: NodeClaim) -> None:
-        self.checker.claim_written(claim)
-        self._judge.claim_written(_INSTALL, written_claim(claim))
+        self._claims[claim.cluster, claim.name] = claim
+        self.judge.claim_written(_INSTALL, written_claim(claim))
 
     def _see_commands(self, seen: ClusterObservation) -> None:
         """Replacements are written with their command. One that is no longer listed is over; it may have been undone,
-        which is the state in which the checker expects least of it.
+        which is the state in which the judge expects least of it.
         """
         for claim in sorted(seen.claims, key=_age):
-            if not claim.launch.owner and (claim.cluster, claim.name) not in self.checker.claims:
+            if not claim.launch.owner and (claim.cluster, claim.name) not in self._claims:
                 self._write(_as_it_was(claim, ClaimState.PLANNED))
         for command in sorted(seen.commands, key=lambda item: (item.created_at, item.name)):
-            if self.checker.commands.get(command.name) != command:
+            if self._commands.get(command.name) != command:
                 self._write_command(command)
         listed = {command.name for command in seen.commands}
-        for command in list(self.checker.commands.values()):
+        for command in list(self._commands.values()):
             if command.cluster == seen.name and command.name not in listed and command.state not in OVER:
                 self._write_command(replace(command, state=CommandState.UNDONE))
 
     def _write_command(self, command: DisruptionCommand) -> None:
-        self.checker.command_written(command)
-        self._judge.command_written(_INSTALL, written_command(command))
+        self._commands[command.name] = command
+        self.judge.command_written(_INSTALL, written_command(command))
 
     def _see_launch(self, claims: Sequence[NodeClaim], instances: Iterable[Instance]) -> None:
         """The claims of one launch: they are written, their instances start, they go on."""
         for claim in claims:
-            if (claim.cluster, claim.name) not in self.checker.claims:
+            if (claim.cluster, claim.name) not in self._claims:
                 self._write(_as_it_was(claim, ClaimState.PLANNED))
         for instance in instances:
-            if instance.id not in self.checker.instances:
-                self._started(instance)
+            if instance.id not in self._started:
+                self._start(instance)
         for claim in claims:
             self._follow(claim)
 
@@ -177,10 +167,10 @@ class ObservedFacts:
         launched in between is seen with the next observation, and so is its claim.
         """
         key = (claim.cluster, claim.name)
-        if claim.instance_id and claim.instance_id not in self.checker.instances and key not in self._without_instance:
+        if claim.instance_id and claim.instance_id not in self._started and key not in self._without_instance:
             self._without_instance.add(key)
             return
-        known = self.checker.claims[key]
+        known = self._claims[key]
         if known == claim:
             return
         for state in _way(known.state, claim.state)[:-1]:

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap_lab.checks.invariants import Promise
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.judge.promises import Promise
 
 
 class NodeReport(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.checks.expectations import unmet
-from shiplap_lab.checks.invariants import InvariantChecker, Violation
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.checks.observed_facts import ObservedFacts
 from shiplap_lab.dev.dev_report import DevReport, summarize
+from shiplap_lab.judge.judge import Judge
+from shiplap_lab.judge.promises import Violation
 from shiplap_lab.scenarios.scenario import (
     Expectation,
     Interruption,
@@ -100,8 +101,8 @@ def play_observed(play: Play, region: ObservedRegion, show: Show) -> Played:
     verdicts = {expectation.name: not reasons for expectation, reasons in judged}
     show("All comes to rest", look())
     rests_at = min(ends_at, region.now() + _REST_LIMIT_S)
-    world = _come_to_rest(facts.checker, region, look, may_wait(play.scenario), rests_at)
-    return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.checker.violations))
+    world = _come_to_rest(facts.judge, region, look, may_wait(play.scenario), rests_at)
+    return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.judge.violations))
 
 
 def play_steps(scenario: Scenario, region: ScenarioRegion, look: Callable[[], RegionObservation], show: Show) -> Judged:
@@ -120,18 +121,18 @@ def play_steps(scenario: Scenario, region: ScenarioRegion, look: Callable[[], Re
 
 
 def _come_to_rest(
-    checker: InvariantChecker,
+    judge: Judge,
     region: ScenarioRegion,
     look: Callable[[], RegionObservation],
     may_wait: frozenset[str],
     ends_at: float,
 ) -> RegionObservation:
-    """Look until nothing is under way; once time is up, the checker says what is."""
+    """Look until nothing is under way; once time is up, the judge says what is."""
     while True:
         world = look()
         pending = world.pending(may_wait)
-        if region.now() >= ends_at or not (pending or checker.unfinished()):
-            checker.must_rest(pending)
+        if region.now() >= ends_at or not (pending or judge.unfinished()):
+            judge.must_rest([pod.key for pod in pending])
             return world
         region.let_time_pass()
 

@@ -11,12 +11,8 @@ from math import ceil, inf
 
 import msgspec
 
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, PodItem, amounts
-
-NO_SECOND_MISS = "nothing misses twice"
-ONE_DECISION = "decisions are made one after the other"
-FEW_NODES = "few nodes for one pod"
-DISRUPTION_BUDGETS = "disruption budgets are kept"
 
 OVER = ("Done", "Undone")
 COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown")
@@ -38,7 +34,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """
 
     now: Callable[[], float]
-    found: Callable[[str, str], object]
+    found: Callable[[Promise, str], object]
     pods_of: Callable[[ClaimItem], Sequence[str]]
     was_in_service: Callable[[ClaimItem, float], bool]
     has_ended: Callable[[str], bool]
@@ -125,7 +121,7 @@ class DecisionJudge:
             self._misses[claim.cluster, pod.uid] += 1
         twice = [key for key, number in self._misses.items() if number > 1]
         if twice:
-            self._around.found(NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(twice[0])}")
+            self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(twice[0])}")
 
     def _index(self, claim: ClaimItem) -> None:
         """Update the indexes by pod and pool; claims that have ended leave them."""
@@ -166,13 +162,13 @@ class DecisionJudge:
         made_up_for = len((taken - set(moved)) | self._taken_from.get((cluster, pod.uid), set()) | given_away)
         names, found = ", ".join(name for _, name in nodes), self._around.found
         if len(waited) - made_up_for > self._most_nodes_per_pod:
-            found(FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+            found(Promise.FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
         if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
-            found(FEW_NODES, f"{pod.name} got {len(moved)} nodes by commands: {names}")
+            found(Promise.FEW_NODES, f"{pod.name} got {len(moved)} nodes by commands: {names}")
         commands = {self._command_of[key] for key in moved}
         kept = sorted(name for name in commands if self._commands[name].state != "Undone")
         if len(kept) > 1:
-            found(FEW_NODES, f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+            found(Promise.FEW_NODES, f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
 
     def _is_on_leaving_node(self, cluster: str, uid: str) -> bool:
         """Whether a pod still runs on a node that is being emptied."""
@@ -191,7 +187,7 @@ class DecisionJudge:
         # A claim for all of these pods is one for the first of them.
         for known in self._of_pod[claim.cluster, min(pods)].values():
             if known is not claim and self._still_serves(known) and pods <= {pod.uid for pod in known.pods}:
-                self._around.found(ONE_DECISION, f"{claim.name} is for pods of {known.name}")
+                self._around.found(Promise.ONE_DECISION, f"{claim.name} is for pods of {known.name}")
                 return
 
     def _still_serves(self, claim: ClaimItem) -> bool:
@@ -228,7 +224,7 @@ class DecisionJudge:
             most = _allowed(pool, command.reason, len(nodes))
             if set(leaving) & set(command.targets) and len(leaving) > most:
                 have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"
-                self._around.found(DISRUPTION_BUDGETS, have)
+                self._around.found(Promise.DISRUPTION_BUDGETS, have)
 
 
 def _is_taken(claim: ClaimItem) -> bool:

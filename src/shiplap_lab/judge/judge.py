@@ -15,16 +15,13 @@ import msgspec
 from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.decisions import (
     COMMAND_REASONS,
-    DISRUPTION_BUDGETS,
-    FEW_NODES,
-    NO_SECOND_MISS,
-    ONE_DECISION,
     OVER,
     ClaimKey,
     DecisionJudge,
     Surroundings,
     canonical,
 )
+from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, FleetCall, Json, LaunchedMachine
 
 UNCLAIMED_S = 900.0
@@ -58,57 +55,14 @@ _INITIALIZED = "karpenter.sh/initialized"
 _EXACT_USD = 1e-9
 """How exact prices are, in USD per hour."""
 
+_EXACT_SUM_USD = 1e-6
+"""How exact the sums of a run are, in USD."""
+
 _ENDED = ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
 _BEFORE_LAUNCH = ("Planned", "Launching")
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")
 """Why nodes are emptied whose machines still run."""
-
-WRITTEN_FIRST = "a claim is written before its instance exists"
-NO_SECOND_LAUNCH = "never more instances than claims"
-ONE_TOKEN = "a token stands for one request"  # noqa: S105 - the name of a promise
-INSTANCE_EXISTS = "a claim's instance exists"
-ONE_CLAIM = "an instance has one claim"
-READ_BEFORE_WRITE = "nothing is written over what was not read"
-ACCOUNTED_FOR = "no instance unaccounted for"
-OWN_INSTANCES = "nothing is ended that is not ours"
-OWN_PODS = "nothing is emptied that is not ours"
-ENDED_AFTER_LEAVING = "only what leaves is ended"
-PODS_LEAVE_FIRST = "no pod ends with its node"
-POD_BUDGETS = "budgets of pods are kept"
-DO_NOT_DISRUPT = "do-not-disrupt is kept"
-CRITICAL_LAST = "critical pods leave last"
-LIMITS = "limits are kept"
-NODES_HOLD = "no node holds more than it has"
-MONEY = "money spent equals the ledger"
-DEADLINES = "deadlines count from the event"
-REPEATABLE = "recorded decisions can be repeated"
-
-PROMISES = (
-    WRITTEN_FIRST,
-    NO_SECOND_LAUNCH,
-    ONE_TOKEN,
-    INSTANCE_EXISTS,
-    ONE_CLAIM,
-    READ_BEFORE_WRITE,
-    ACCOUNTED_FOR,
-    OWN_INSTANCES,
-    OWN_PODS,
-    ENDED_AFTER_LEAVING,
-    PODS_LEAVE_FIRST,
-    POD_BUDGETS,
-    DO_NOT_DISRUPT,
-    CRITICAL_LAST,
-    LIMITS,
-    NODES_HOLD,
-    MONEY,
-    DEADLINES,
-    REPEATABLE,
-    ONE_DECISION,
-    DISRUPTION_BUDGETS,
-    FEW_NODES,
-    NO_SECOND_MISS,
-)
 
 Key = tuple[str, str, str]
 """Install, cluster and name."""
@@ -167,7 +121,7 @@ class Judge:
 
     Args:
         now: epoch seconds.
-        found: called with each promise that was broken and the details.
+        tell: called with each violation.
         machine_types: vCPUs (`cpu`) and memory of each instance type, as quantities.
         pools: the spec of each NodePool, as it is written, by cluster and name.
         price: USD per hour that EC2 charges for an instance type, in a zone, of a capacity type.
@@ -176,12 +130,15 @@ class Judge:
         clocks_apart_s: how far the clocks of functions may be from the clock of the world.
         sampled: the Region is looked at from time to time. Items may have been written several times meanwhile, and
             requests are known by their effects.
+
+    Attributes:
+        violations: in the order in which they were found.
     """
 
     def __init__(
         self,
         now: Callable[[], float],
-        found: Callable[[str, str], object],
+        tell: Callable[[Violation], object],
         *,
         machine_types: Mapping[str, Json],
         pools: Mapping[ClaimKey, Json],
@@ -191,7 +148,8 @@ class Judge:
         clocks_apart_s: float = 0.0,
         sampled: bool = False,
     ) -> None:
-        self._now, self._found, self._price = now, found, price
+        self.violations: list[Violation] = []
+        self._now, self._start, self._tell, self._price = now, now(), tell, price
         self._apart_s, self._sampled = clocks_apart_s, sampled
         self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
         self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
@@ -202,6 +160,7 @@ class Judge:
         self._commands: dict[Key, CommandItem] = {}
         self._machines: dict[str, LaunchedMachine] = {}
         self._alive: dict[str, LaunchedMachine] = {}
+        self._ended_at: dict[str, float] = {}
         self._holder: dict[str, Key] = {}
         self._calls: dict[tuple[str, str], FleetCall] = {}
         self._of_token: dict[tuple[str, str], list[str]] = {}
@@ -212,6 +171,12 @@ class Judge:
         self._alone_since: dict[str, float] = {}
         self._clusters: dict[str, ClusterObjects] = {}
         self._lost: set[str] = set()
+
+    def found(self, promise: Promise, detail: str) -> None:
+        """Note a violation; of promises about a run as a whole, whoever plays it does."""
+        violation = Violation(promise, detail, round(self._now() - self._start, 3))
+        self.violations.append(violation)
+        self._tell(violation)
 
     # What crosses the ports
 
@@ -233,7 +198,7 @@ class Judge:
         key = (install, claim.cluster, claim.name)
         holder = self._holder.setdefault(claim.instance_id, key)
         if holder != key:
-            self._found(ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
+            self.found(Promise.ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
         if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
             self._check_launched(install, claim)
         if claim.state == "Draining":
@@ -278,13 +243,15 @@ class Judge:
         known = self._calls.setdefault((install, call.token), call)
         same = (call.cluster, call.capacity_type, call.node_class)
         if same != (known.cluster, known.capacity_type, known.node_class) or call.wanted != known.wanted:
-            self._found(ONE_TOKEN, f"{call.token} was sent for {known} and for {call}")
+            self.found(Promise.ONE_TOKEN, f"{call.token} was sent for {known} and for {call}")
         for name in call.claims:
             claim = self._claims.get((install, call.cluster, name))
             if claim is None:
-                self._found(WRITTEN_FIRST, f"an instance was requested for {name}, which was not written")
+                self.found(Promise.WRITTEN_FIRST, f"an instance was requested for {name}, which was not written")
             elif claim.token != call.token:
-                self._found(ONE_TOKEN, f"an instance was requested for {name} with {call.token}, not {claim.token}")
+                self.found(
+                    Promise.ONE_TOKEN, f"an instance was requested for {name} with {call.token}, not {claim.token}"
+                )
 
     def machine_started(self, body: bytes) -> None:
         """EC2 has started an instance, as it was requested."""
@@ -292,12 +259,14 @@ class Judge:
         launch = (machine.install, machine.launch)
         started, claims, call = len(self._of_token[launch]), self._written.get(launch, {}), self._calls.get(launch)
         if call is not None and started > call.wanted:
-            self._found(NO_SECOND_LAUNCH, f"{call.token} has {started} instances, {call.wanted} were requested")
+            self.found(Promise.NO_SECOND_LAUNCH, f"{call.token} has {started} instances, {call.wanted} were requested")
         elif claims and started > len(claims):
-            self._found(NO_SECOND_LAUNCH, f"{machine.launch} has {started} instances for {len(claims)} claims")
+            self.found(Promise.NO_SECOND_LAUNCH, f"{machine.launch} has {started} instances for {len(claims)} claims")
         late = [name for name, written_at in claims.items() if written_at > machine.launched_at + self._apart_s]
         if late or not claims:
-            self._found(WRITTEN_FIRST, f"{machine.id} was launched before {', '.join(late) or 'any claim'} was written")
+            self.found(
+                Promise.WRITTEN_FIRST, f"{machine.id} was launched before {', '.join(late) or 'any claim'} was written"
+            )
 
     def machine_added(self, body: bytes) -> None:
         """An instance is there that none of the installs has requested in the time that the judge has seen."""
@@ -311,7 +280,8 @@ class Judge:
 
     def machine_ended(self, instance_id: str) -> None:
         """An instance has ended."""
-        self._alive.pop(instance_id, None)
+        if self._alive.pop(instance_id, None) is not None:
+            self._ended_at[instance_id] = self._now()
 
     def termination_requested(self, install: str, instance_ids: Sequence[str]) -> None:
         """TerminateInstances is called."""
@@ -352,18 +322,18 @@ class Judge:
         name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
         claim = self._claim_of_node(install, cluster, node)
         if claim is None:
-            self._found(OWN_PODS, f"{name} was deleted on {node or 'no node'}")
+            self.found(Promise.OWN_PODS, f"{name} was deleted on {node or 'no node'}")
             return
         if self._is_pressed(claim, pod):
             return
         if claim.state not in (_LEAVES if self._sampled else ("Draining", "Terminating")):
-            self._found(OWN_PODS, f"{name} was deleted while {claim.name} was {claim.state}")
+            self.found(Promise.OWN_PODS, f"{name} was deleted while {claim.name} was {claim.state}")
         if forced:
-            self._found(POD_BUDGETS, f"{name} was deleted before its last moment")
+            self.found(Promise.POD_BUDGETS, f"{name} was deleted before its last moment")
         elif not self._sampled and (broken := self._broken_budget(objects, pod)):
-            self._found(POD_BUDGETS, f"{name} was evicted against {broken}")
+            self.found(Promise.POD_BUDGETS, f"{name} was evicted against {broken}")
         if raw_json.is_protected(pod, self._now() - self._apart_s):
-            self._found(DO_NOT_DISRUPT, f"{name} was deleted before its last moment")
+            self.found(Promise.DO_NOT_DISRUPT, f"{name} was deleted before its last moment")
         if not self._sampled:
             self._check_order(objects, pod)
 
@@ -372,10 +342,14 @@ class Judge:
         if body["detail-type"] == "EC2 Spot Instance Interruption Warning":
             self._warned.setdefault(body["detail"]["instance-id"], []).append(raw_json.moment(body["time"]))
 
+    def message_given_up(self, message: str) -> None:
+        """A message is in a dead-letter queue."""
+        self.found(Promise.MESSAGES, message[:300])
+
     def decision_replayed(self, verdict: Json) -> None:
         """A recorded decision was made again: `record` is its id, `recorded` and `again` are digests of both."""
         if not verdict["again"] or verdict["recorded"] != verdict["again"]:
-            self._found(REPEATABLE, f"{verdict['record']} is decided otherwise from its record")
+            self.found(Promise.REPEATABLE, f"{verdict['record']} is decided otherwise from its record")
 
     def tick(self, *, calm: bool) -> None:
         """Time has passed; that of instances without a claim, and of claims without an instance, counts once `calm`."""
@@ -384,7 +358,7 @@ class Judge:
         self._alone_since = {name: self._alone_since.get(name, now) if calm else now for name in sorted(alone)}
         for name, since in self._alone_since.items():
             if now - since > UNCLAIMED_S:
-                self._found(ACCOUNTED_FOR, f"{name} {alone[name]} for {now - since:.0f} s")
+                self.found(Promise.ACCOUNTED_FOR, f"{name} {alone[name]} for {now - since:.0f} s")
                 return
 
     def _without_claim(self) -> dict[str, str]:
@@ -401,33 +375,94 @@ class Judge:
         )
         return {**dict.fromkeys(waiting, "has no instance"), **dict.fromkeys(lost, "has lost its instance")}
 
+    # All comes to rest
+
+    def unfinished(self) -> list[str]:
+        """Everything under way, one line each, without nodes that only wait for pods that must not be disrupted."""
+        open_claims = {key: claim for key, claim in self._claims.items() if claim.state not in _ENDED}
+        held_up = {key for key, claim in open_claims.items() if self._is_held_up(claim)}
+        kept = held_up | {key for key, claim in open_claims.items() if claim.state == "Initialized"}
+        lines = [f"{claim.name} is {claim.state}" for key, claim in open_claims.items() if key not in kept]
+        for key, command in self._commands.items():
+            if not any((*key[:2], name) in held_up for name in command.targets):
+                lines.append(f"command {command.name} is {command.state}")
+        lines += [f"{name} has no claim" for name in sorted(self._alive) if self._holder.get(name) not in kept]
+        return lines
+
+    def _is_held_up(self, claim: ClaimItem) -> bool:
+        """Whether a node that drains has nothing left but pods that must not be disrupted, and no deadline."""
+        if claim.state != "Draining" or claim.deadline_at:
+            return False
+        on_node = self._objects(claim.cluster).on_node.get(claim.node_name, {}).values()
+        left = [pod for pod in on_node if _is_missed(pod)]
+        return bool(left) and all(raw_json.is_protected(pod, self._now()) for pod in left)
+
+    def must_rest(self, pending: Sequence[str]) -> None:
+        """By now nothing may be under way, and no pod may wait; `pending` are those that do."""
+        lines = [*(f"pod {name} is pending" for name in pending), *self.unfinished()]
+        if lines:
+            self.found(Promise.REST, "; ".join(lines[:6]))
+
+    # What is spent
+
+    def spent(self) -> float:
+        """USD that EC2 charged until now."""
+        return sum(self._cost(machine) * self._hours(machine) for machine in self._machines.values())
+
+    def ledger(self) -> tuple[float, float]:
+        """USD that the claims account for, and those of instances that no claim ever had, or that lost it by a restore:
+        an adopted node has no price.
+        """
+        known, unknown = 0.0, 0.0
+        for machine in self._machines.values():
+            key = self._holder.get(machine.id)
+            if key is None or machine.id in self._lost:
+                unknown += self._cost(machine) * self._hours(machine)
+            else:
+                known += self._claims[key].hourly * self._hours(machine)
+        return known, unknown
+
+    def check_ledger(self) -> None:
+        """At the end: what EC2 charged is what claims account for, and instances without one."""
+        spent, (known, unknown) = self.spent(), self.ledger()
+        if abs(spent - known - unknown) > _EXACT_SUM_USD:
+            self.found(Promise.MONEY, f"{spent:.4f} is not {known:.4f} + {unknown:.4f}")
+
+    def _cost(self, machine: LaunchedMachine) -> float:
+        return self._price(machine.instance_type, machine.zone, machine.capacity_type)
+
+    def _hours(self, machine: LaunchedMachine) -> float:
+        return (self._ended_at.get(machine.id, self._now()) - machine.launched_at) / 3600
+
     # The promises
 
     def _check_transition(self, before: ClaimItem, after: ClaimItem) -> None:
         adopted = before.state == "Failed" and after.instance_id in self._lost
         if after.state != before.state and after.state not in _NEXT[before.state] and not adopted:
-            self._found(READ_BEFORE_WRITE, f"{after.name}: {before.state} became {after.state}")
+            self.found(Promise.READ_BEFORE_WRITE, f"{after.name}: {before.state} became {after.state}")
         elif after.version != before.version + 1 and not self._sampled:
-            self._found(READ_BEFORE_WRITE, f"{after.name}: version {after.version} follows {before.version}")
+            self.found(Promise.READ_BEFORE_WRITE, f"{after.name}: version {after.version} follows {before.version}")
         if after.token != before.token:
-            self._found(ONE_TOKEN, f"{after.name} had {before.token} and has {after.token}")
+            self.found(Promise.ONE_TOKEN, f"{after.name} had {before.token} and has {after.token}")
         if before.instance_id and after.instance_id != before.instance_id:
-            self._found(ONE_CLAIM, f"{after.name} had {before.instance_id} and has {after.instance_id}")
+            self.found(Promise.ONE_CLAIM, f"{after.name} had {before.instance_id} and has {after.instance_id}")
         if after.state != before.state and before.state in _ENDED and not adopted:
-            self._found(READ_BEFORE_WRITE, f"{after.name} was {before.state}")
+            self.found(Promise.READ_BEFORE_WRITE, f"{after.name} was {before.state}")
 
     def _check_launched(self, install: str, claim: ClaimItem) -> None:
         machine = self._machines.get(claim.instance_id)
         if machine is None:
-            self._found(INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
+            self.found(Promise.INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
             return
         if machine.instance_type != claim.instance_type:
-            self._found(INSTANCE_EXISTS, f"{machine.id} is a {machine.instance_type}, not a {claim.instance_type}")
+            self.found(
+                Promise.INSTANCE_EXISTS, f"{machine.id} is a {machine.instance_type}, not a {claim.instance_type}"
+            )
         if machine.launch != claim.token:
-            self._found(ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
+            self.found(Promise.ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
         price = self._price(machine.instance_type, machine.zone, machine.capacity_type)
         if abs(claim.hourly - price) > _EXACT_USD:
-            self._found(MONEY, f"{claim.name} costs {price}, not {claim.hourly}")
+            self.found(Promise.MONEY, f"{claim.name} costs {price}, not {claim.hourly}")
         self._check_limits(install, claim)
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
@@ -451,7 +486,7 @@ class Judge:
         used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying])
         for name, most in limits.items():
             if used.get(name, Decimal(0)) > most:
-                self._found(LIMITS, f"pool {launched.node_pool} has {used[name]} of {most} {name}")
+                self.found(Promise.LIMITS, f"pool {launched.node_pool} has {used[name]} of {most} {name}")
 
     def _has(self, claim: ClaimItem) -> dict[str, Decimal]:
         """The least that a claim's machine has; resources that only its Node names as soon as it does."""
@@ -467,20 +502,20 @@ class Judge:
             return
         warned = self._warned[claim.instance_id]
         if not claim.deadline_at or claim.deadline_at > max(warned) + SPOT_WARNING_S + _ROUNDING_S:
-            self._found(DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, warned at {max(warned)}")
+            self.found(Promise.DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, warned at {max(warned)}")
 
     def _check_termination(self, install: str, machine: LaunchedMachine) -> None:
         if machine.install not in ("", install):
-            self._found(OWN_INSTANCES, f"{install} ends {machine.id} of {machine.install}")
+            self.found(Promise.OWN_INSTANCES, f"{install} ends {machine.id} of {machine.install}")
             return
         key = self._holder.get(machine.id)
         if key is None:
             if self._is_awaited(machine):
-                self._found(ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
+                self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
             return
         claim = self._claims[key]
         if claim.state not in ("Terminating", *_ENDED):
-            self._found(ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
+            self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
         self._check_early_end(claim)
 
     def _check_early_end(self, claim: ClaimItem) -> None:
@@ -500,7 +535,7 @@ class Judge:
         left = [pod for pod in objects.on_node.get(node["metadata"]["name"], {}).values() if _is_missed(pod)]
         if left:
             names = ", ".join(sorted(pod["metadata"]["name"] for pod in left)[:3])
-            self._found(PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
+            self.found(Promise.PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
 
     def _is_awaited(self, machine: LaunchedMachine) -> bool:
         """Whether as many claims of its launch wait as there are instances of it that no claim has."""
@@ -517,7 +552,7 @@ class Judge:
         pods = [pod for pod in objects.on_node[name].values() if not raw_json.is_finished(pod)]
         wanted = raw_json.total(objects.requests_of(pod) for pod in pods)
         if short := sorted(kind for kind, more in wanted.items() if more > has.get(kind, Decimal(0))):
-            self._found(NODES_HOLD, f"{name} has too little {', '.join(short)} for its pods")
+            self.found(Promise.NODES_HOLD, f"{name} has too little {', '.join(short)} for its pods")
 
     def _is_pressed(self, claim: ClaimItem, pod: Json) -> bool:
         """Whether a pod has to go now to end in order before its node's deadline."""
@@ -544,7 +579,7 @@ class Judge:
         earlier = [item for item in beside if _is_missed(item) and raw_json.turn(item) < turn]
         if earlier:
             name = pod["metadata"]["name"]
-            self._found(CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
+            self.found(Promise.CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
 
     # What is known
 
@@ -552,7 +587,7 @@ class Judge:
         if install not in self._decisions:
             around = Surroundings(
                 now=self._now,
-                found=self._found,
+                found=self.found,
                 pods_of=lambda claim: tuple(self._objects(claim.cluster).on_node.get(claim.node_name, {})),
                 was_in_service=self._was_in_service,
                 has_ended=lambda machine: machine in self._machines and machine not in self._alive,

@@ -26,7 +26,7 @@ from shiplap.manifests.live.live_manifests import SETTLED_S
 from shiplap.manifests.live.nodeclaim_objects import claim_object_changes
 from shiplap.ports import ClusterApi, FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings
-from shiplap_lab.checks.invariants import Promise
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Fault, Play, ScenarioCluster
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.run import RunOutcome, Simulation
@@ -227,7 +227,7 @@ class LiveSimulation(Simulation):
     def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:
         since = self._suspended_since(instance.cluster)
         if since is not None and self.loop.now() > since + NOTICED_S:
-            self._violated(Promise.EXPECTED, f"{instance.id} was launched although {instance.cluster} is suspended")
+            self.judge.found(Promise.EXPECTED, f"{instance.id} was launched although {instance.cluster} is suspended")
         super()._launched(instance, request, override)
 
     def _judge_commands(self) -> None:
@@ -239,9 +239,9 @@ class LiveSimulation(Simulation):
                     self._judged.add(command.name)
                     since = self._suspended_since(cluster)
                     if since is not None and command.created_at > since + NOTICED_S:
-                        self._violated(Promise.EXPECTED, f"{command.name} was begun although {cluster} is suspended")
+                        self.judge.found(Promise.EXPECTED, f"{command.name} was begun although {cluster} is suspended")
                     if command.reason is Reason.DRIFTED and self._is_wobbling(cluster, command.created_at):
-                        self._violated(Promise.EXPECTED, f"{command.name}: no spec has stood for a minute")
+                        self.judge.found(Promise.EXPECTED, f"{command.name}: no spec has stood for a minute")
 
     def _judge_objects(self) -> None:
         """At the end the objects show the claims; the statuses of the last minute may still be missing."""
@@ -257,7 +257,7 @@ class LiveSimulation(Simulation):
                 changes = claim_object_changes(claims, objects, pools, api.nodes(), settings.install, now, None)
                 wrong = [item["metadata"]["name"] for item in (*changes.created, *changes.deleted)]
                 if wrong:
-                    self._violated(Promise.EXPECTED, f"NodeClaim objects do not show the claims: {wrong}")
+                    self.judge.found(Promise.EXPECTED, f"NodeClaim objects do not show the claims: {wrong}")
 
 
 def run_live_seed(play: Play, seed: int) -> RunOutcome:

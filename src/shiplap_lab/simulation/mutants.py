@@ -71,7 +71,7 @@ def _forgets_conditions() -> list[Patch]:
     advance, advance_all = CheckedState.advance, CheckedState.advance_all
 
     def unread(self: CheckedState, claim: NodeClaim) -> NodeClaim:
-        known = self._checker.claims.get((claim.cluster, claim.name))
+        known = self.written.get((claim.cluster, claim.name))
         return replace(claim, version=known.version if known else 0)
 
     def one(self: CheckedState, claim: NodeClaim, to: ClaimState, **changes: Any) -> NodeClaim:

@@ -132,10 +132,9 @@ class Recording:
         nodes: dict[str, int] = {}
         hourly = listed = 0.0
         paid = (
-            (checker.price(instance), instance)
-            for checker in self._simulation.checkers
-            for instance in checker.instances.values()
-            if instance.id not in checker.ended
+            (self._simulation.price(instance), instance)
+            for instance in self._simulation.instances.values()
+            if instance.id not in self._simulation.ended
         )
         for price, instance in paid:
             pool = _named(instance.cluster, instance.node_pool, many=many)
@@ -177,7 +176,7 @@ class Recording:
         return Frame(self._passed(), pictures[0] if len(pictures) == 1 else merged(pictures))
 
     def _picture(self, cluster: SimulatedCluster[Instance]) -> ClusterPicture:
-        known = (claim for checker in self._simulation.checkers for claim in checker.claims.values())
+        known = (claim for install in self._simulation.installs.values() for claim in install.state.written.values())
         claims = [claim for claim in known if claim.cluster == cluster.name]
         nodes, pods = cluster.informer.nodes, cluster.informer.pods
         return picture_of_cluster(

@@ -24,12 +24,12 @@ from shiplap.kubernetes.objects import Event, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.catalogue import embedded
-from shiplap_lab.checks.invariants import InvariantChecker, Promise, Violation
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.judge.judge import Judge
+from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.scenarios.scenario import (
     Fault,
     InterruptionKind,
@@ -107,7 +107,12 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation:
-    """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds."""
+    """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds.
+
+    Attributes:
+        instances: all that EC2 has started, as they were then, by id.
+        ended: those of them that have ended.
+    """
 
     def __init__(
         self,
@@ -130,25 +135,25 @@ class Simulation:
         self._placement = placement(scenario, seed)
         settings = [self._settings_of(cluster) for cluster in scenario.clusters]
         self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
+        self.instances: dict[str, Instance] = {}
+        self.ended: set[str] = set()
         self.meter = FakeMeter()
         stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter, make_state)
         self.compute = CheckedCompute(
             self.loop.clock,
             self.faults,
             _amis(play),
-            self._new_checker(),
             self._instance_ended,
             scenario.installs[0],
         )
         self.compute.on_launch.append(self._launched)
         self.installs = {
             name: SimulatedInstall(
-                Settings(tuple(replace(cluster, install=name) for cluster in settings)), stage, compute, compute.checker
+                Settings(tuple(replace(cluster, install=name) for cluster in settings)),
+                stage,
+                self.compute if name == self.compute.install else self.compute.beside(name),
             )
             for name in scenario.installs
-            for compute in [
-                self.compute if name == self.compute.install else self.compute.of(name, self._new_checker())
-            ]
         }
         machines = SimulatedMachines(self.faults, self.trace, self.hardware, seed)
         self.clusters = {name: self._cluster(name, machines) for name in scenario.cluster_names}
@@ -156,7 +161,7 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
-        self._judge = self._seated_judge()
+        self.judge = self._seated_judge()
         self._unkind = UnkindFaults(
             UnkindWorld(
                 loop=self.loop,
@@ -193,16 +198,6 @@ class Simulation:
             prefix_delegation=cluster.prefix_delegation,
         )
 
-    def _new_checker(self) -> InvariantChecker:
-        """The invariant checker of one install."""
-        made = InvariantChecker(
-            now=self.loop.now,
-            price=self._price,
-            found=self._stop,
-        )
-        made.pods_of = lambda claim: self.clusters[claim.cluster].kubelets.pods_of(claim.node_name)
-        return made
-
     def _seated_judge(self) -> Judge:
         """The judge, who sees all that crosses the ports from now on."""
         pools = (
@@ -210,7 +205,7 @@ class Simulation:
         )
         judge = Judge(
             self.loop.now,
-            lambda promise, detail: self._violated(Promise(promise), detail),
+            self._stop,
             machine_types=embedded.stated_hardware(self.sold),
             pools={(cluster, pool.metadata.name): msgspec.to_builtins(pool.spec) for cluster, pool in pools},
             most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
@@ -231,20 +226,8 @@ class Simulation:
         return judge
 
     @property
-    def checkers(self) -> tuple[InvariantChecker, ...]:
-        """The invariant checker of each install."""
-        return tuple(install.checker for install in self.installs.values())
-
-    @property
     def _running(self) -> int:
-        return sum(len(checker.instances) - len(checker.ended) for checker in self.checkers)
-
-    def _checker_of(self, instance_id: str) -> InvariantChecker:
-        return next(checker for checker in self.checkers if instance_id in checker.instances)
-
-    def _violated(self, promise: Promise, detail: str) -> None:
-        """Note a violation that belongs to no single install."""
-        self.checkers[0].violated(promise, detail)
+        return len(self.instances) - len(self.ended)
 
     def _expire(self, install: SimulatedInstall) -> None:
         install.state.expire(self.loop.now() - _TTL_LATE_S)
@@ -291,7 +274,7 @@ class Simulation:
         record = partial(self.trace.record, "step")
         for expectation, missing in play_steps(self._play.scenario, region, region.observe, _Steps(record)):
             if missing:
-                self._violated(Promise.EXPECTED, f"{expectation.name}: {'; '.join(missing)}")
+                self.judge.found(Promise.EXPECTED, f"{expectation.name}: {'; '.join(missing)}")
 
     def pending(self) -> list[Pod]:
         """Pods without a node, except those that a step expects to wait."""
@@ -306,27 +289,26 @@ class Simulation:
         ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
         return self._start + 60 * max(ends, default=0.0)
 
-    def _stop(self) -> None:
+    def _stop(self, violation: Violation) -> None:  # noqa: ARG002 - the judge keeps it
         self.loop.stopped = True
 
     def _broke_down(self, traceback: str) -> None:
-        self._violated(Promise.FLOWS, traceback[-1500:])
+        self.judge.found(Promise.FLOWS, traceback[-1500:])
 
     # Periodic checks
 
     def _must_have_settled(self) -> None:
-        for checker in self.checkers:
-            checker.must_rest(self.pending())
-        if not any(checker.violations for checker in self.checkers):
-            self._violated(Promise.REST, "it did, but too late")
+        self.judge.must_rest([pod.key for pod in self.pending()])
+        if not self.judge.violations:
+            self.judge.found(Promise.REST, "it did, but too late")
 
     def _look(self) -> None:
         now = self.loop.now()
         calm = now >= self._calm_from
-        self._judge.tick(calm=calm)
+        self.judge.tick(calm=calm)
         for install in self.installs.values():
             if install.dead_letters.letters:
-                install.checker.message_given_up(str(install.dead_letters.letters[0]))
+                self.judge.message_given_up(str(install.dead_letters.letters[0]))
         if self._may_wait:
             pending = {pod.metadata.uid for pod in self.pending()}
         else:
@@ -335,10 +317,10 @@ class Simulation:
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
             if 0 < self._patience_s < now - since and uid in pending:
-                self._violated(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
+                self.judge.found(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
-        if pending or any(checker.unfinished() for checker in self.checkers):
+        if pending or self.judge.unfinished():
             self._settled_since = None
         elif self._settled_since is None:
             self._settled_since = now
@@ -377,19 +359,18 @@ class Simulation:
         self.trace.record(
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
-        self._judge.machine_started(msgspec.json.encode(instance))
-        self.installs[instance.install].checker.launched(instance)
+        self.judge.machine_started(msgspec.json.encode(instance))
+        self.instances[instance.id] = instance
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
         self._unkind.launched(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
-        checker = self._checker_of(instance_id)
-        if instance_id in checker.ended:
+        if instance_id in self.ended:
             return
-        instance = checker.instances[instance_id]
+        instance = self.instances[instance_id]
         self.trace.record("instance ended", instance=instance_id)
-        self._judge.machine_ended(instance_id)
-        checker.instance_ended(instance_id)
+        self.judge.machine_ended(instance_id)
+        self.ended.add(instance_id)
         self.clusters[instance.cluster].kubelets.end(instance)
         self._unkind.ended(instance)
         self.loop.after(3.0, partial(self._aws_says, _STATE, instance_id, state="terminated"))
@@ -398,17 +379,18 @@ class Simulation:
         """Send an event of EC2 to every install: all share the account's default bus. Without a moment it is now."""
         for install in self.installs.values():
             sent = install.functions.ec2_event(detail_type, instance_id, happened_at or self.loop.now(), **detail)
-            self._judge.event_sent(sent)
+            self.judge.event_sent(sent)
 
     def _aws_warns(self, instance_id: str, happened_at: float) -> None:
         self._aws_says(_SPOT, instance_id, happened_at, **{"instance-action": "terminate"})
 
     def _lose(self, instance_id: str, code: str = "") -> None:
-        if instance_id not in self._checker_of(instance_id).ended:
+        if instance_id not in self.ended:
             self.compute.lose(instance_id, code, "unknown" if code else "")
             self._instance_ended(instance_id)
 
-    def _price(self, instance: Instance) -> float:
+    def price(self, instance: Instance) -> float:
+        """USD per hour."""
         return price(self.sold, instance.instance_type, instance.zone, instance.capacity_type)
 
     # Faults
@@ -528,8 +510,8 @@ class Simulation:
             self.trace.record("stray", instance=instance.id)
             self.faults.effects["stray"] += 1
             self.compute.add(instance)
-            self.compute.checker.launched(instance)
-            self._judge.machine_added(msgspec.json.encode(instance))
+            self.instances[instance.id] = instance
+            self.judge.machine_added(msgspec.json.encode(instance))
             self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     # The end
@@ -543,15 +525,13 @@ class Simulation:
             found = read(documents[name], name)
             again = decided_again(found.record) if found.record is not None else b""
             digests = [hashlib.sha256(made).hexdigest() if made else "" for made in (found.written, again)]
-            self._judge.decision_replayed({"record": name, "recorded": digests[0], "again": digests[1]})
+            self.judge.decision_replayed({"record": name, "recorded": digests[0], "again": digests[1]})
 
     def _outcome(self) -> RunOutcome:
-        if not any(checker.violations for checker in self.checkers):
+        if not self.judge.violations:
             self._replay()
-        spent = sum(checker.spent() for checker in self.checkers)
-        ledger, unclaimed = map(sum, zip(*(checker.ledger() for checker in self.checkers), strict=True))
-        if abs(spent - ledger - unclaimed) > 1e-6:
-            self._violated(Promise.MONEY, f"{spent:.4f} is not {ledger:.4f} + {unclaimed:.4f}")
+        self.judge.check_ledger()
+        ledger, unclaimed = self.judge.ledger()
         now = self.loop.now() - self._start
         settled = self._settled_since - self._start if self._settled_since is not None else -1.0
         return RunOutcome(
@@ -559,16 +539,16 @@ class Simulation:
             seed=self._seed,
             trace=self.trace.digest,
             placement=self._placement,
-            violations=tuple(violation for checker in self.checkers for violation in checker.violations),
+            violations=tuple(self.judge.violations),
             settled_at=settled,
             ended_at=now,
             steps=self.loop.steps,
-            launched=sum(len(checker.instances) for checker in self.checkers),
-            ended=sum(len(checker.ended) for checker in self.checkers),
+            launched=len(self.instances),
+            ended=len(self.ended),
             most_nodes=self._most_nodes,
             pods_bound=self._bound,
             longest_pending=self._longest_pending,
-            spent=round(spent, 6),
+            spent=round(self.judge.spent(), 6),
             ledger=round(ledger, 6),
             unclaimed=round(unclaimed, 6),
             given_up=sum(install.functions.given_up for install in self.installs.values()),
@@ -595,22 +575,22 @@ class SimulatedRegion:
         self._loop.run_until(self._loop.now() + STEP_S)
 
     def observe(self) -> RegionObservation:
-        """Clusters as of the controllers' last look, and what the checkers know."""
+        """Clusters as of the controllers' last look, claims as they were last written, and all instances."""
         learned = tuple(entry for install in self._simulation.installs.values() for entry in install.capacity.all())
         return RegionObservation(tuple(self._cluster(name) for name in self._simulation.clusters), learned)
 
     def _cluster(self, name: str) -> ClusterObservation:
-        cluster, checkers = self._simulation.clusters[name], self._simulation.checkers
+        cluster, ended = self._simulation.clusters[name], self._simulation.ended
+        states = [install.state for install in self._simulation.installs.values()]
         return ClusterObservation(
             name=name,
             pods=tuple(pod for _, pod in sorted(cluster.informer.pods.items())),
             nodes=tuple(node for _, node in sorted(cluster.informer.nodes.items())),
             events=tuple(cluster.server.typed(item, Event) for item in cluster.server.list("events").items),
-            claims=tuple(claim for checker in checkers for claim in checker.claims.values() if claim.cluster == name),
+            claims=tuple(claim for state in states for claim in state.written.values() if claim.cluster == name),
             instances=tuple(
-                replace(instance, state="terminated") if instance.id in checker.ended else instance
-                for checker in checkers
-                for instance in checker.instances.values()
+                replace(instance, state="terminated") if instance.id in ended else instance
+                for instance in self._simulation.instances.values()
                 if instance.cluster == name
             ),
         )

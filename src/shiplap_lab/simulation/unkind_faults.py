@@ -292,7 +292,7 @@ class UnkindFaults:
         self._world.restart()
         for name, backup in self._tables.pop(number).items():
             install = self._world.installs[name]
-            before = len(install.checker.claims)
+            before = len(install.state.written)
             install.state.restore(backup)
             self._faults.effects["restore"] += 1
             self._world.trace.record("restored", install=name, claims=before)

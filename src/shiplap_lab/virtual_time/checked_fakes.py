@@ -1,19 +1,18 @@
-"""Fakes that report their effects to the invariant checker."""
+"""Fakes that report their effects to the judge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from shiplap.disruption.progress import CommandState, DisruptionCommand
+from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import ObjectNotFound, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import BusEvent, Clock, FleetRequest, FleetResult, written_claim, written_command
-from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeState
@@ -28,14 +27,16 @@ class CheckedState(FakeState):
     Attributes:
         on_claim, on_command: called with each item as it is stored.
         on_restore: called with all items after a restore.
+        written: every claim as it was last written, by cluster and name.
     """
 
-    def __init__(self, faults: FaultInjector, checker: InvariantChecker, clock: Clock) -> None:
+    def __init__(self, faults: FaultInjector, clock: Clock) -> None:
         super().__init__(faults)
         self.on_claim: list[Callable[[str | bytes], object]] = []
         self.on_command: list[Callable[[str | bytes], object]] = []
         self.on_restore: list[Callable[[Sequence[str | bytes], Sequence[str | bytes]], object]] = []
-        self._checker, self._injector, self._clock = checker, faults, clock
+        self.written: dict[tuple[str, str], NodeClaim] = {}
+        self._injector, self._clock = faults, clock
         self._indexed_at: dict[str, float] = {}
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
@@ -56,18 +57,19 @@ class CheckedState(FakeState):
         super()._put(claim)
         if claim.instance_id:
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())
-        self._checker.claim_written(claim)
-        self._stored_claim(written_claim(claim))
+        self._stored_claim(claim)
 
     def restore(self, backup: Mapping[str, Any]) -> None:
         """As the fake."""
         super().restore(backup)
         claims, commands = self.contents()
-        self._checker.restored(claims, commands)
+        self.written = {(claim.cluster, claim.name): claim for claim in claims}
         for listener in self.on_restore:
             listener([written_claim(claim) for claim in claims], [written_command(command) for command in commands])
 
-    def _stored_claim(self, stored: str | bytes) -> None:
+    def _stored_claim(self, claim: NodeClaim) -> None:
+        self.written[claim.cluster, claim.name] = claim
+        stored = written_claim(claim)
         for listener in self.on_claim:
             listener(stored)
 
@@ -79,19 +81,6 @@ class CheckedState(FakeState):
         written = as_previous_version(command) if self._injector.active_of("upgrade") else command
         super()._put_command(written)
         self._stored_command(written_command(written))
-
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
-        super()._commit_group(cluster, epoch, items)
-        for item in items:
-            if isinstance(item, DisruptionCommand):
-                self._checker.command_written(item)
-
-    def advance_command(self, command: DisruptionCommand, to: CommandState, **changes: Any) -> DisruptionCommand:
-        """As the fake; a durable write is reported even if its writer gets no answer."""
-        try:
-            return super().advance_command(command, to, **changes)
-        finally:
-            self._checker.command_written(self._commands[command.cluster, command.name])
 
 
 class CheckedCompute(UnsettledCompute):
@@ -107,20 +96,13 @@ class CheckedCompute(UnsettledCompute):
         clock: Clock,
         faults: FaultInjector,
         amis: Mapping[str, tuple[Ami, ...]],
-        checker: InvariantChecker,
         ended: Callable[[str], object],
         install: str,
     ) -> None:
         super().__init__(clock, faults, amis, install)
         self.on_request: list[Callable[[str, bytes], object]] = []
         self.on_terminate: list[Callable[[str, Sequence[str]], object]] = []
-        self.checker, self._on_end = checker, ended
-
-    def of(self, install: str, checker: InvariantChecker) -> Self:
-        """The same account as another install uses it, with that install's checker."""
-        other = self.beside(install)
-        other.checker = checker
-        return other
+        self._on_end = ended
 
     def launch(self, request: FleetRequest) -> FleetResult:
         """As the fake."""
@@ -136,11 +118,11 @@ class CheckedCompute(UnsettledCompute):
             self._terminate(cluster, instance_id)
 
     def _terminate(self, cluster: str, instance_id: str) -> None:
-        instance = self.checker.instances.get(instance_id)
+        before = self.running
         try:
             super().terminate(cluster, instance_id)
         finally:
-            if instance is not None and instance.cluster == cluster and instance_id not in self.running:
+            if instance_id in before - self.running:
                 self._on_end(instance_id)
 
     @property

@@ -1,4 +1,4 @@
-"""One install in the simulation: its functions, its state, its access to the shared account, its invariant checker."""
+"""One install in the simulation: its functions, its state, its access to the shared account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.checks.invariants import InvariantChecker
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
@@ -34,7 +33,7 @@ from shiplap_lab.virtual_time.functions import SimulatedFunctions
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 
-MakeState = Callable[[FaultInjector, InvariantChecker, Clock], CheckedState]
+MakeState = Callable[[FaultInjector, Clock], CheckedState]
 
 
 class SimulationContext(NamedTuple):
@@ -54,16 +53,13 @@ class SimulationContext(NamedTuple):
 class SimulatedInstall:
     """An install with its own tables, queues and functions; clusters and EC2 are shared."""
 
-    def __init__(
-        self, settings: Settings, stage: SimulationContext, compute: CheckedCompute, checker: InvariantChecker
-    ) -> None:
+    def __init__(self, settings: Settings, stage: SimulationContext, compute: CheckedCompute) -> None:
         loop, faults, trace, sold, _, make_state = stage
         self.settings = settings
         self.stage = stage
         self._containers = 0
         self.compute = compute
-        self.checker = checker
-        self.state = make_state(faults, checker, loop.clock)
+        self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)

@@ -11,10 +11,10 @@ from shiplap.kubernetes.objects import Event, Node, ObjectReference, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import Instance
 from shiplap_lab.checks.expectations import unmet
-from shiplap_lab.checks.invariants import Promise
 from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation
 from shiplap_lab.checks.observed_facts import UNSEEN, ObservedFacts
 from shiplap_lab.dev import dev_report
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Expectation, Play, Scenario, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import MUTANTS, planted
@@ -69,7 +69,7 @@ def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), eve
     facts = ObservedFacts(Play("test", Scenario("")), 0.0, lambda kind, *_: prices[kind], {})
     for number, observation in enumerate(seen):
         facts.see(observation, 20.0 + number * every_s)
-    facts.checker.must_rest(seen[-1].pending(may_wait))
+    facts.judge.must_rest([pod.key for pod in seen[-1].pending(may_wait)])
     return facts.verdicts()
 
 
