@@ -486,6 +486,37 @@ def test_an_empty_node_that_goes_counts_for_its_limit_until_it_is_gone(*, with_v
     assert disrupted(large("a"), small("e"), **case, pools=[limited(plain, 2)]).removed == {"e"}
 
 
+@pytest.mark.parametrize(
+    ("limits", "commands"),
+    [
+        ({"nodes": "2"}, [{"empty", "left"}, {"other"}]),
+        ({"nodes": "3"}, [{"empty"}, {"left"}, {"other"}]),
+        ({"cpu": "8"}, [{"empty", "left"}, {"other"}]),
+        ({"cpu": "12"}, [{"empty"}, {"left"}, {"other"}]),
+        ({"cpu": "4"}, [{"empty"}, {"other"}]),
+        ({}, [{"empty"}, {"left"}, {"other"}]),
+    ],
+)
+def test_what_a_limit_allows_only_without_another_node_goes_together_with_that_node(
+    limits: dict[str, str], commands: list[set[str]]
+) -> None:
+    """A replacement of the preferred pool has room only once an empty node of it is gone, which may be kept."""
+    changed = rule("gone", "DoesNotExist")
+    preferred = pool("a", ON_DEMAND, changed, weight=10, limits=limits, after="Never")
+    retired = pool("b", ON_DEMAND, changed, rule("size", "In", "none"), after="Never")
+    outdated = {"labels": {"gone": "x"}}
+    verdict = disrupted(
+        small("kept", pool="a"),
+        small("empty", pool="a", **outdated),
+        small("left", pool="b", **outdated),
+        small("other", pool="b", **outdated),
+        pods=[pod("p", "kept", cpu="3"), pod("q", "left", cpu="3")],
+        pools=[preferred, retired],
+        types=(SMALL,),
+    )
+    assert [set(command.nodes) for command in verdict.commands] == commands
+
+
 @pytest.mark.parametrize("with_volumes", [False, True])
 def test_what_is_on_its_way_counts_for_its_limit(*, with_volumes: bool) -> None:
     """One large node is worth two small ones, for which there is no room beside the one that is being launched."""

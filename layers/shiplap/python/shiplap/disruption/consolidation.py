@@ -147,6 +147,12 @@ class Component(msgspec.Struct, frozen=True, eq=False):
     placements: tuple[Placement, ...]
 
     @property
+    def pools(self) -> frozenset[str]:
+        """The NodePools whose nodes it removes or launches."""
+        removed = (candidate.pool.metadata.name for candidate in self.nodes)
+        return frozenset(removed) | {claim.node_pool for claim in self.claims}
+
+    @property
     def paid(self) -> float:
         """USD per hour of the nodes to remove."""
         return sum(candidate.price for candidate in self.nodes)
@@ -160,7 +166,9 @@ class Component(msgspec.Struct, frozen=True, eq=False):
 def components_of(relocation: Relocation, removed: Collection[Candidate]) -> list[Component]:
     """The components of a relocation, sorted by their first node; nodes with a stuck pod are in none.
 
-    A claim that also serves a stuck node is left to the others it serves: they need it all the same.
+    A claim that also serves a stuck node is left to the others it serves: they need it all the same. Each component
+    becomes a command of its own, so those of which one launches what the limit of a NodePool allows only without
+    another's nodes are one.
     """
     by_name = {candidate.name: candidate for candidate in removed if candidate.name not in relocation.stuck}
     leader: dict[str, str] = {name: name for name in by_name}
@@ -176,10 +184,24 @@ def components_of(relocation: Relocation, removed: Collection[Candidate]) -> lis
         names = sorted(name for name in served if name in by_name)
         if names:
             claims.setdefault(_find(leader, names[0]), []).append(claim)
-    return [
+    components = [
         Component(tuple(members), tuple(claims.get(first, ())), _placements(relocation, members))
         for first, members in sorted(nodes.items())
     ]
+    parts = [([item.name for item in component.nodes], component.claims) for component in components]
+    for pool in sorted(relocation.pools_that_join(parts)):
+        components = _as_one(components, pool, relocation)
+    return components
+
+
+def _as_one(components: Sequence[Component], pool: str, relocation: Relocation) -> list[Component]:
+    """The components with those that remove or launch nodes of a NodePool as one, in the place of the first of them."""
+    touching = [item for item in components if pool in item.pools]
+    nodes = sorted((node for item in touching for node in item.nodes), key=lambda node: node.name)
+    claims = tuple(claim for item in touching for claim in item.claims)
+    one = Component(tuple(nodes), claims, _placements(relocation, nodes))
+    others = [item for item in components if pool not in item.pools]
+    return sorted([one, *others], key=lambda item: item.nodes[0].name)
 
 
 def _placements(relocation: Relocation, members: Iterable[Candidate]) -> tuple[Placement, ...]:

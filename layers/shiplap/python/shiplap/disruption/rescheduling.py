@@ -6,7 +6,7 @@ pods that it moves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.removal import Removals
+from shiplap.scheduling.removal import RemovalPart, Removals
 
 
 class Relocation(msgspec.Struct, frozen=True, eq=False):
@@ -29,6 +29,7 @@ class Relocation(msgspec.Struct, frozen=True, eq=False):
     `claims` would be launched for them; `serves` names, for each claim, the removed nodes its pods come from.
     `received` maps a removed node to the pods that nodes which stay take from it: node name to pods. `stuck` maps a
     removed node to why one of its pods has no place. A simulation that follows this one starts from `packing`.
+    `pools_that_join` says of which NodePools parts of it must come true together, for their limits.
     """
 
     claims: tuple[PlannedClaim, ...]
@@ -36,6 +37,7 @@ class Relocation(msgspec.Struct, frozen=True, eq=False):
     received: dict[str, dict[str, list[PodReference]]]
     stuck: dict[str, str]
     packing: Packing
+    pools_that_join: Callable[[Sequence[RemovalPart]], frozenset[str]]
 
 
 class Simulator:
@@ -120,7 +122,7 @@ class Simulator:
             for pod in place.pods:
                 left = came_from[pod.namespace or "default", pod.name]
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
-        return Relocation(decided.node_claims, serves, housed, stuck, packing)
+        return Relocation(decided.node_claims, serves, housed, stuck, packing, self._removals.pools_that_join)
 
     def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:
         """At most so many further claims of a static pool, to take the place of its nodes; none while it lacks nodes.

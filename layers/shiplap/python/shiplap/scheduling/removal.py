@@ -20,7 +20,8 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model import planned_pods
 from shiplap.scheduling.model import pod_classes as classes
 from shiplap.scheduling.model.claim_nodes import leaving, pair
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.resources import Ints
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import (
     CompiledSnapshot,
@@ -32,11 +33,14 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.supply.charges import charge_claim, charge_node
+from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.node_loads import loads_by_node
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
+
+RemovalPart = tuple[Collection[str], Sequence[PlannedClaim]]
+"""Removed nodes, by name, and the claims launched for their pods."""
 
 
 class Removals:
@@ -98,6 +102,34 @@ class Removals:
         after = self._existing.part(np.arange(len(names)))
         after.free[places] = packing.nodes.free
         self._existing = after
+
+    def pools_that_join(self, parts: Sequence[RemovalPart]) -> frozenset[str]:
+        """NodePools whose limits might be broken if only some of the parts of one answer came true.
+
+        A part may launch what another part's nodes give back. Whatever each takes more than it gives back must fit into
+        what is left while all nodes are there.
+        """
+        if not self._limited or len(parts) < 2:
+            return frozenset()
+        left = self._left(self._base.templates)
+        taken = {pool: np.zeros_like(amounts) for pool, amounts in left.items()}
+        for removed, claims in parts:
+            after = self._left(self._templates(frozenset(removed)))
+            for claim in claims:
+                after[claim.node_pool] -= self._charge_of(claim)
+            for pool, amounts in after.items():
+                taken[pool] += np.maximum(left[pool] - amounts, 0)
+        return frozenset(pool for pool, much in taken.items() if ((much > 0) & (much > left[pool])).any())
+
+    def _left(self, templates: Sequence[NodeClaimTemplate]) -> dict[str, Ints]:
+        """By pool, what its limits leave: the limited resources, then nodes."""
+        limits = {template.pool.metadata.name: template.limits for template in templates}
+        return {name: np.append(item.left[item.columns], item.nodes_left) for name, item in limits.items()}
+
+    def _charge_of(self, claim: PlannedClaim) -> Ints:
+        template = next(item for item in self._base.templates if item.pool.metadata.name == claim.node_pool)
+        most = charge_of_types(claim.instance_types, template.table)
+        return np.append(most[template.limits.columns], 1)
 
     def _compiled_without(self, removed: frozenset[str], moved: list[Pod]) -> CompiledSnapshot:
         if any(map(has_claims, moved)):

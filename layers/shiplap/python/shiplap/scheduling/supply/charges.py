@@ -111,6 +111,12 @@ def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
     return largest
 
 
+def charge_of_types(names: Iterable[str], table: TypeTable) -> Ints:
+    """The most that a node of any of these types takes of its pool's limits."""
+    most: Ints = table.capacity[[table.index[name] for name in names if name in table.index]].max(axis=0)
+    return most
+
+
 def _places(claim: NodeClaim, table: TypeTable) -> list[int]:
     """The types a claim is, or may still be launched as."""
     candidates = (claim.known_instance.type,) if claim.known_instance.type else claim.plan.instance_types
