@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from msgspec import structs
+from msgspec import convert, structs
 
 from shiplap.errors import AwsError, ConditionFailed, NodeClassNotReady
 from shiplap.flows.assign_instances import Attempt, _price, assign_instances
@@ -13,10 +13,12 @@ from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.schedule.launch import LaunchOutcome
 from shiplap.flows.schedule.resume import LAUNCH_TIMEOUT_S, orphans, resume
+from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
 from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState, NodeClaim
 from shiplap.ports import DecisionState
-from tests.integration.flows.stage import Stage
+from tests.integration.flows.stage import ZONES, Stage, pool
 from tests.integration.flows.test_launching_together import assert_each_has_its_own, crowd
 from tests.node_claims import node_claim
 
@@ -51,7 +53,31 @@ def test_a_launch_of_which_one_instance_is_seen_asks_for_as_many_as_before_and_g
     assert_each_has_its_own(stage)
 
 
-def test_an_instance_in_a_zone_that_is_not_selected_any_more_has_a_price() -> None:
+@pytest.mark.parametrize("overlaid", [False, True], ids=["listed", "overlaid"])
+def test_an_instance_in_a_zone_that_is_not_selected_any_more_is_booked_at_the_price_of_that_zone(
+    *, overlaid: bool
+) -> None:
+    """The answer of the launch was lost, and before it was resumed its EC2NodeClass selected other subnets."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("spot",)),), spot=True)
+    sold = stage.context.catalog.load()
+    quotes = tuple(ZonePrice(zone, price) for zone, price in zip(ZONES, (0.020, 0.030, 0.040), strict=True))
+    stage.context.catalog.save(structs.replace(sold, prices={**sold.prices, "m6i.large": TypePrices(0.096, quotes)}))
+    if overlaid:
+        half = {"metadata": {"name": "half"}, "spec": {"priceAdjustment": "-50%"}}
+        manifests = structs.replace(stage.settings.manifests, node_overlays=(convert(half, NodeOverlay),))
+        stage.settings = structs.replace(stage.settings, manifests=manifests)
+    stage.add_pods(1, cpu="1200m", memory="2Gi")
+    stage.faults.on("after", "compute.launch", AwsError("connection reset"))
+    stage.schedule()
+    assert [instance.zone for instance in stage.compute.alive()] == [ZONES[0]]
+    stage.compute.subnets = stage.compute.subnets[1:]
+    stage.schedule()
+    (claim,) = stage.claims()
+    assert claim.state is ClaimState.LAUNCHED
+    assert claim.hourly == pytest.approx(0.010 if overlaid else 0.020)
+
+
+def test_an_instance_whose_type_is_not_sold_in_its_zone_any_more_has_a_price() -> None:
     stage = unanswered(1)
     (claim,), (instance,) = stage.claims(), stage.compute.alive()
     known = stage.types[instance.instance_type]

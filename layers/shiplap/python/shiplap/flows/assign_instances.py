@@ -197,8 +197,7 @@ def _settled_labels(instance: Instance, instance_type: InstanceType) -> dict[str
 def _price(claim: NodeClaim, instance: Instance, instance_type: InstanceType | None) -> float:
     """USD per hour of the offering the instance runs on.
 
-    Where its EC2NodeClass does not select the zone any more, the highest price of its type in other zones, or else what
-    was planned.
+    Where the catalogue knows none, the highest price of its type in other zones, or else what was planned.
     """
     bought = offering_of(instance, instance_type)
     if bought is not None:

@@ -27,7 +27,7 @@ from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
-from shiplap.instances.offerings.offerings import without_zones
+from shiplap.instances.offerings.offerings import with_all_zones, without_zones
 from shiplap.instances.readiness.joins import (
     BlockedLaunches,
     JoinHistory,
@@ -204,15 +204,21 @@ class PricedSnapshot:
         """By name, what the claim's NodeClass sells as the claim's NodePool sees it: the plan's overlays and prices."""
         key = (claim.plan.node_class, claim.plan.node_pool)
         if key not in self._types:
-            self._types[key] = {instance_type.name: instance_type for instance_type in self._seen_by(claim)}
+            self._types[key] = self._seen_by(claim, self._sold.get(claim.plan.node_class, ()))
         return self._types[key]
 
-    def _seen_by(self, claim: NodeClaim) -> Sequence[InstanceType]:
-        sold = self._sold.get(claim.plan.node_class, ())
+    def types_in_all_zones(self, claim: NodeClaim, catalog: Catalog) -> dict[str, InstanceType]:
+        """As `types_for`; types of the launch list have prices in the zones, too, that are not selected any more."""
+        sold, listed = self._sold.get(claim.plan.node_class, ()), frozenset(claim.plan.instance_types)
+        everywhere = with_all_zones((item for item in sold if item.name in listed), catalog)
+        return {**self.types_for(claim), **self._seen_by(claim, everywhere)}
+
+    def _seen_by(self, claim: NodeClaim, sold: Sequence[InstanceType]) -> dict[str, InstanceType]:
         accepted = accepted_overlays(self.snapshot)
         pools = self.snapshot.manifests.node_pools
         pool = next((pool for pool in pools if pool.metadata.name == claim.plan.node_pool), None)
-        return sold if pool is None else as_seen_by(pool, sold, accepted)
+        seen = sold if pool is None else as_seen_by(pool, sold, accepted)
+        return {instance_type.name: instance_type for instance_type in seen}
 
 
 def read_supply(

@@ -542,8 +542,9 @@ class _Run:
     def _resume(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> None:
         if self._results.throttled or self._out_of_time():
             return
-        node_class = self._supply.known().node_classes.get(claims[0].plan.node_class)
-        types, attempt = priced.types_for(claims[0]), self._timed_attempt()
+        supply = self._supply.known()
+        node_class = supply.node_classes.get(claims[0].plan.node_class)
+        types, attempt = priced.types_in_all_zones(claims[0], supply.catalog), self._timed_attempt()
         self._add(claims, resume(claims, node_class, types, attempt, self._market, self._context))
 
     def _add(self, claims: Sequence[NodeClaim], outcome: LaunchOutcome) -> None:

@@ -65,6 +65,23 @@ def offerings(
     return tuple(result)
 
 
+def with_all_zones(types: Iterable[InstanceType], catalog: Catalog) -> tuple[InstanceType, ...]:
+    """The same types with their offerings in the zones that they lack; none of these is available.
+
+    An instance may be in a zone that its EC2NodeClass does not select any more, and has that zone's price.
+    """
+    kinds = {kind.instance_type: kind for kind in catalog.types}
+
+    def complete(item: InstanceType) -> InstanceType:
+        if item.name not in kinds:
+            return item
+        known = {offering.zone for offering in item.offerings}
+        everywhere = offerings(catalog, kinds[item.name], compatible=False, zones=None, unavailable=())
+        return replace(item, offerings=(*item.offerings, *(each for each in everywhere if each.zone not in known)))
+
+    return tuple(complete(item) for item in types)
+
+
 def catalog_prices(catalog: Catalog) -> NodePrices:
     """What nodes cost by the catalogue of a Region alone, without NodePools and their NodeOverlays."""
     return NodePrices(
