@@ -111,22 +111,24 @@ bench-karpenter: setup ## Prices of plans beside Karpenter's own scheduler, comp
 	@$(BIN)/python benchmarks/karpenter_comparison.py --instances $(INSTANCES) --seed $(SEED) || [ $$? = 3 ]
 
 SEEDS ?= 20000
+SCENARIO ?= mixed
 
 # With STORE=dynamodb-local: 50 fresh seeds with the real adapter there and on the fake, which must have the same trace;
 # with SHARE=0.04, faults are injected into this share of its requests, and only the promises count.
 SHARE ?= 0
 
-simulate: setup ## 2,000 seeds of everything going wrong and 500 of an unkind world, in virtual time; or STORE=dynamodb-local
+simulate: setup ## 2,000 seeds of everything going wrong, 500 of an unkind world, 50 each of crowds and of hours of trouble, in virtual time; or STORE=dynamodb-local
 ifeq ($(STORE),dynamodb-local)
 	@$(BIN)/python -m tests.dynamodb_local.server >/dev/null
 	@$(BIN)/python -m tests.dynamodb_local.played mixed --seeds 50 --first $${SEED:-$$(date +%s)} --share $(SHARE)
 else
 	@$(BIN)/shiplap simulate mixed --seeds 2000
 	@$(BIN)/shiplap simulate unkind --seeds 500
+	@for name in crowds long-taints long-refusals; do $(BIN)/shiplap simulate $$name --seeds 50 || exit 1; done
 endif
 
-simulate-long: setup ## The same with SEEDS=20000 seeds, or as many as asked
-	@$(BIN)/shiplap simulate mixed --seeds $(SEEDS)
+simulate-long: setup ## SEEDS=20000 seeds of SCENARIO=mixed, or as asked; may be interrupted and continued
+	@mkdir -p build && $(BIN)/shiplap simulate $(SCENARIO) --seeds $(SEEDS) --results build/$(SCENARIO).jsonl
 
 mutants: setup ## Which defects, planted on purpose, the simulation finds, and after how many seeds
 	@$(BIN)/shiplap simulate mixed --mutant list --seeds 500

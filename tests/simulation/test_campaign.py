@@ -87,6 +87,13 @@ def test_every_promise_is_kept_when_strays_quotas_and_a_late_index_come_on_top(s
     assert outcome.settled_at >= 0
 
 
+def test_pods_whose_nodes_are_lost_twice_get_no_node_too_many() -> None:
+    """Four nodes were launched for two pods: an interruption was not heard of, and then an instance ended."""
+    outcome = run_seed(load("mixed"), 3_000_180)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
 def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:
     """A pod that must not be disrupted came to it before it was cordoned."""
     outcome = run_seed(mixed("none"), 25)

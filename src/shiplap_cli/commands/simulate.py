@@ -22,6 +22,7 @@ from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import (
     MOST_RARE,
     FaultEffect,
+    KeptResults,
     MutantResult,
     compare_manifests,
     differences,
@@ -56,6 +57,10 @@ def simulate(
         Path | None,
         typer.Option("--records", help="Write recorded decisions into a folder, by their ids, for `shiplap replay`."),
     ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", help="Keep outcomes of many seeds in this file; seeds that it has are not replayed."),
+    ] = None,
     html: HtmlFile = None,
     compare: Annotated[
         list[Path] | None, typer.Option("--compare", help="Play it with these manifests too; both side by side.")
@@ -65,7 +70,7 @@ def simulate(
     """Play a scenario with the real flows over in-memory fakes, in virtual time; check every invariant at each step.
 
     Exit code 0 when every invariant held, 1 when one broke, or when a kind of fault took effect in less than 5 % of
-    at least 100 seeds (with `--mutant list`: when a defect was not found), 2 for bad input.
+    at least 50 seeds (with `--mutant list`: when a defect was not found), 2 for bad input.
 
     Example: shiplap simulate spot-storm --seed 7 -o json
     """
@@ -77,11 +82,14 @@ def simulate(
     kept = next((option for option, path in wanted.items() if path is not None), "")
     if kept and (seeds > 1 or mutant == "list"):
         raise InvalidInput(kept, "shows one run: give one --seed, and no --mutant list")
+    if results is not None and (seeds == 1 or mutant == "list"):
+        raise InvalidInput("--results", "keeps the outcomes of many seeds: give --seeds, and no --mutant list")
     if mutant == "list":
         return _hunt_mutants(many, processes or os.cpu_count() or 1, output)
     if seeds > 1:
+        kept_results = KeptResults(results, scenario, mutant, hours) if results is not None else None
         return _run_campaign(
-            play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, shrink=shrink
+            play, scenario, many, processes or os.cpu_count() or 1, hours, mutant, output, kept_results, shrink=shrink
         )
     with planted(mutant):
         outcome = run_seed(play, seed, hours=hours)
@@ -157,10 +165,11 @@ def _run_campaign(
     hours: float | None,
     mutant: str,
     output: Format,
+    results: KeptResults | None,
     *,
     shrink: bool,
 ) -> int:
-    outcomes = list(run_seeds(name, seeds, processes=processes, mutant=mutant))
+    outcomes = list(run_seeds(name, seeds, processes=processes, mutant=mutant, hours=hours, results=results))
     steps, launched = sum(item.steps for item in outcomes), sum(item.launched for item in outcomes)
     failed = [outcome for outcome in outcomes if outcome.violations]
     effects = effects_of_faults(play, outcomes)

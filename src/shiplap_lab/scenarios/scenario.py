@@ -32,6 +32,7 @@ FaultKind = Literal[
     "delay",
     "crash",
     "refuse",
+    "throttle",
     "answer-lost",
     "slow",
     "conflict",
@@ -171,6 +172,7 @@ class Fault(_Part, frozen=True):
     delay: the same, by `amount` seconds at most.
     crash: the next invocation of function `target` dies at its effect number `amount`.
     refuse: effects `target` (glob) fail with probability `amount` before they happen.
+    throttle: the same for requests to EC2, `target` (glob) such as compute.launch.
     answer-lost: the same after they have happened.
     slow: effects `target` take `amount` seconds longer.
     conflict: somebody else has just written to the Node, with probability `amount`.

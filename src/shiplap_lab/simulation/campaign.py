@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from hashlib import sha256
 from itertools import pairwise, repeat
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import astuple, replace
 
+import shiplap
+import shiplap_lab
 from shiplap.manifests.custom_resources import Manifests
 from shiplap_lab.scenarios.scenario import Fault, Play, load
 from shiplap_lab.simulation.chaos import draw_faults
@@ -48,9 +52,30 @@ def with_fewest_faults(play: Play, outcome: RunOutcome, *, hours: float | None =
     return best
 
 
-def run_seeds(name: str, seeds: Iterable[int], *, processes: int, mutant: str = "") -> Iterator[RunOutcome]:
-    """A run per seed, as they end; traces are left out. `mutant` names a defect that is planted first."""
-    one = partial(_one, name, mutant)
+def run_seeds(
+    name: str,
+    seeds: Iterable[int],
+    *,
+    processes: int,
+    mutant: str = "",
+    hours: float | None = None,
+    results: KeptResults | None = None,
+) -> Iterator[RunOutcome]:
+    """A run per seed, as they end; traces are left out. `mutant` names a defect that is planted first.
+
+    Seeds that `results` has come first and are not played again; those that are played are kept there as they end.
+    """
+    known = results.outcomes if results is not None else {}
+    yield from (known[seed] for seed in seeds if seed in known)
+    for outcome in _played(
+        partial(_one, name, mutant, hours), [seed for seed in seeds if seed not in known], processes
+    ):
+        if results is not None:
+            results.keep(outcome)
+        yield outcome
+
+
+def _played(one: Callable[[int], RunOutcome], seeds: Sequence[int], processes: int) -> Iterator[RunOutcome]:
     if processes == 1:
         yield from map(one, seeds)
         return
@@ -58,10 +83,56 @@ def run_seeds(name: str, seeds: Iterable[int], *, processes: int, mutant: str = 
         yield from pool.map(one, seeds, chunksize=4)
 
 
+class _KeptResult(msgspec.Struct, frozen=True):
+    """A line of the file: the outcome of one seed, and a digest of what was played by which code."""
+
+    played: str
+    outcome: RunOutcome
+
+
+class KeptResults:
+    """The outcomes of a campaign in a file of JSON lines, so that it can be interrupted and continued.
+
+    Outcomes of other code, another scenario, planted defect or number of hours are not taken for those of this one.
+
+    Attributes:
+        outcomes: by seed.
+    """
+
+    def __init__(self, path: Path, name: str, mutant: str = "", hours: float | None = None) -> None:
+        self._path = path
+        self._played = sha256(msgspec.json.encode((_digest_of_code(), _loaded(name), mutant, hours))).hexdigest()
+        lines = path.read_bytes().splitlines() if path.exists() else ()
+        kept = (item for item in map(_decoded, lines) if item is not None and item.played == self._played)
+        self.outcomes = {item.outcome.seed: item.outcome for item in kept}
+
+    def keep(self, outcome: RunOutcome) -> None:
+        """Append one."""
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(_KeptResult(self._played, outcome)) + b"\n")
+
+
+def _decoded(line: bytes) -> _KeptResult | None:
+    try:
+        return msgspec.json.decode(line, type=_KeptResult)
+    except msgspec.DecodeError:
+        return None  # whoever wrote it was interrupted
+
+
+@cache
+def _digest_of_code() -> str:
+    """Of all modules that decide what a seed's run is."""
+    digest = sha256()
+    for package in (shiplap, shiplap_lab):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 MOST_RARE = 0.05
 """A kind of fault that takes effect in a smaller share of a campaign's seeds tries out nothing."""
 
-SEEDS_OF_A_CAMPAIGN = 100
+SEEDS_OF_A_CAMPAIGN = 50
 """With fewer seeds chance decides whether a kind is rare."""
 
 
@@ -106,7 +177,7 @@ def first_failure(mutant: str, seeds: Iterable[int]) -> MutantResult:
     """How many seeds it takes, each played with all of the defect's scenarios, until an invariant is broken."""
     for number, seed in enumerate(seeds, start=1):
         for name in MUTANTS[mutant].scenarios:
-            outcome = _one(name, mutant, seed)
+            outcome = _one(name, mutant, None, seed)
             if outcome.violations:
                 return MutantResult(mutant, number, name, outcome.violations[0].promise)
     return MutantResult(mutant)
@@ -118,9 +189,9 @@ def hunt_mutants(mutants: Iterable[str], seeds: Sequence[int], *, processes: int
         yield from pool.map(first_failure, mutants, repeat(seeds))
 
 
-def _one(name: str, mutant: str, seed: int) -> RunOutcome:
+def _one(name: str, mutant: str, hours: float | None, seed: int) -> RunOutcome:
     with planted(mutant):
-        return replace(run_seed(_loaded(name), seed), lines=())
+        return replace(run_seed(_loaded(name), seed, hours=hours), lines=())
 
 
 @cache

@@ -26,6 +26,7 @@ from shiplap_lab.virtual_time.trace import Trace
 _LATENCY_S = {"compute.launch": 1.5, "compute.terminate": 0.4, "cluster.view": 0.3, "compute.resolve": 0.5}
 _USUAL_S = 0.02
 _CLUSTER = "cluster."
+_EC2 = "compute."
 
 
 class Invocation(msgspec.Struct):
@@ -143,7 +144,7 @@ class FaultInjector(Faults):
             raise ClusterUnreachable("the API server does not answer")
         if effect == "cluster.patch_node" and self.hits("conflict"):
             raise ObjectConflict("the object has been modified", status=409)
-        if self.hits("refuse", effect):
+        if self.hits("refuse", effect) or (effect.startswith(_EC2) and self.hits("throttle", effect)):
             self._trace.record("refused", invocation=invocation.name, effect=effect)
             raise _refusal(effect)
 
