@@ -38,8 +38,8 @@ node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/
 	@touch $@
 
 # The downloads of the layers, done once, so that neither demo nor tests wait for them.
-build/.layers: .venv/.ready $(CATALOG) requirements/lambda.txt infra/layers.py infra/service_models.py
-	@$(BIN)/python -m infra.layers
+build/.layers: .venv/.ready $(CATALOG) requirements/lambda.txt $(wildcard src/shiplap_cdk/artifacts/*.py)
+	@$(BIN)/python -m shiplap_cdk.artifacts.layers
 	@touch $@
 
 # A linter with an environment of its own: what it imports would hold back everything else.

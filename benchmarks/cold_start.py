@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import warm_invocation  # noqa: E402
-from infra import layers  # noqa: E402
 from shiplap.settings import ClusterSettings, Settings  # noqa: E402
+from shiplap_cdk.artifacts import layers  # noqa: E402
 
 SAMPLES = 15
 BAR_MS = 350

@@ -304,7 +304,7 @@ def synthesised(*, clusters: int = 1, watch: bool = True, dashboard: bool = True
 
     os.environ.setdefault("JSII_NODE", str(cdk.executable()))
     os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
-    from infra.app import build  # noqa: PLC0415
+    from shiplap_cdk.synthesis import build  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         settings, out = Path(folder) / "shiplap.yaml", Path(folder) / "cdk.out"

@@ -14,7 +14,6 @@ from unittest.mock import patch
 
 import msgspec
 
-from infra.settings import InstallDocument, read
 from shiplap.aws.bucket import (
     BucketCatalog,
     BucketDryRuns,
@@ -34,6 +33,7 @@ from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
+from shiplap_cdk.install_document import InstallDocument, read
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 

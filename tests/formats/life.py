@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from infra.settings import read
 from shiplap.aws.bucket import BucketCatalog
+from shiplap_cdk.install_document import read
 from shiplap_lab.catalogue import embedded
 from tests.infra.synthesised import FUNCTIONS, INSTALL
 from tests.permissions import story as stories

@@ -16,7 +16,7 @@ from tests.infra.synthesised import INSTALL
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra.app import build
+from shiplap_cdk.synthesis import build
 
 Resource = dict[str, Any]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the CDK's binding starts Node.js when it is imported
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> App:
-    from infra.app import build  # noqa: PLC0415 - as above
+    from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
     return build(INSTALL, outdir=str(tmp_path_factory.mktemp("cdk.out")))
 

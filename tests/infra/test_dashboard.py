@@ -18,8 +18,8 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk.assertions import Template
 
-from infra.app import build
-from infra.dashboard import MOST_METRICS
+from shiplap_cdk.constructs.dashboard import MOST_METRICS
+from shiplap_cdk.synthesis import build
 
 ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "tests" / "infra" / "install" / "shiplap.yaml"

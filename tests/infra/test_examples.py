@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from infra.settings import read
 from shiplap.manifests.files.loading import inspect_files
+from shiplap_cdk.install_document import read
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
 from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from infra.settings import ClusterDocument, InstallConfig, read
 from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_cdk.install_document import ClusterDocument, InstallConfig, read
 
 INSTALL = Path(__file__).parent / "install"
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import botocore
 import pytest
 
-from infra import layers
-from infra.service_models import SERVICES
 from shiplap.errors import ShiplapError
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_cdk.artifacts import layers
+from shiplap_cdk.artifacts.service_models import SERVICES
 
 MIB = 2**20
 ENDPOINTS = Path(botocore.__file__).parent / "data" / "endpoints.json"

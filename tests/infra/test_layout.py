@@ -13,9 +13,9 @@ import yaml
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra import quotas
-from infra.app import build
 from shiplap.flows.claim_events import DISRUPTION_DUE
+from shiplap_cdk import quotas
+from shiplap_cdk.synthesis import build
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import INSTALL
 from tests.permissions.authorizations import ACCOUNT, arn, pass_role

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import infra
+import shiplap_cdk
 from shiplap.errors import ShiplapError
 from shiplap_lab.emulated_aws import cdk
 
@@ -53,9 +53,9 @@ def test_the_documented_app_synthesises(tmp_path: Path) -> None:
 
 
 def test_the_package_names_what_it_offers() -> None:
-    assert all(hasattr(infra, name) for name in infra.__all__)
+    assert all(hasattr(shiplap_cdk, name) for name in shiplap_cdk.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
-        _ = infra.Nonsense
+        _ = shiplap_cdk.Nonsense
 
 
 def test_a_mistake_stops_the_apps_own_command_with_one_line_for_each(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.settings import read
+from shiplap_cdk.install_document import read
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra.access import CLUSTER_FUNCTIONS
-from infra.cluster_stack import KUBERNETES_GROUP
+from shiplap_cdk.constructs.cluster_stack import KUBERNETES_GROUP
+from shiplap_cdk.constructs.function_roles import CLUSTER_FUNCTIONS
 from tests.aws_rules.cloud_assembly import Template
 from tests.infra.synthesised import FUNCTIONS, INSTALL
 from tests.permissions.authorizations import ACCOUNT, SHARER, arn, pass_role

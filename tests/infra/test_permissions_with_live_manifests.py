@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.settings import read
+from shiplap_cdk.install_document import read
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra.app import build
+from shiplap_cdk.synthesis import build
 from tests.aws_rules import cloud_assembly
 from tests.infra.synthesised import FUNCTIONS
 from tests.permissions.evaluator import allowed

@@ -13,7 +13,7 @@ from tests.infra.synthesised import INSTALL
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra import app, quotas
+from shiplap_cdk import quotas, synthesis
 
 
 def resource(kind: str, **properties: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_a_stack_beyond_a_quota_is_refused_with_file_line_and_field(
     monkeypatch.setattr(quotas, "RESOURCES", 100)
 
     with pytest.raises(InvalidManifests) as refused:
-        app.synthesise(INSTALL, local=True, outdir=str(tmp_path / "cdk.out"))
+        synthesis.synthesise(INSTALL, local=True, outdir=str(tmp_path / "cdk.out"))
 
     (problem,) = refused.value.problems
     assert str(problem).startswith(f"{INSTALL}:6: clusters: resources in the template of Shiplap would be ")
@@ -147,7 +147,7 @@ def test_too_many_networks_are_refused_before_the_cdk_reports_on_its_templates(
     (tmp_path / "shiplap.yaml").write_text(json.dumps({"region": "eu-west-1", "clusters": clusters}))
 
     with pytest.raises(InvalidManifests) as refused:
-        app.synthesise(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out"))
+        synthesis.synthesise(tmp_path / "shiplap.yaml", local=True, outdir=str(tmp_path / "cdk.out"))
 
     problems = [str(problem) for problem in refused.value.problems]
     assert all(problem.startswith(f"{tmp_path / 'shiplap.yaml'}:1: clusters: ") for problem in problems)
@@ -160,4 +160,4 @@ def test_what_the_cdk_itself_refuses_is_one_line(tmp_path: Path) -> None:
     not_a_folder.write_text("")
 
     with pytest.raises(ShiplapError, match=r"^the CDK refuses the stack: [^\n]+$"):
-        app.synthesise(INSTALL, local=True, outdir=str(not_a_folder))
+        synthesis.synthesise(INSTALL, local=True, outdir=str(not_a_folder))

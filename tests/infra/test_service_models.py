@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 from botocore.model import OperationModel, ServiceModel, Shape
 from botocore.session import Session
 
-from infra.service_models import SERVICES, called, trim
+from shiplap_cdk.artifacts.service_models import SERVICES, called, trim
 
 DATA = Path(botocore.__file__).parent / "data"
 

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.spread import spread
+from shiplap_cdk.constructs.spread import spread
 
 NAMES = st.lists(st.text(min_size=1, max_size=12), unique=True, min_size=1, max_size=60)
 

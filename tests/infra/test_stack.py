@@ -31,9 +31,9 @@ from aws_cdk import aws_scheduler_targets as scheduler_targets
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Match, Template
 
-from infra.app import build
-from infra.audit import PATTERN
-from infra.service_models import called
+from shiplap_cdk.artifacts.service_models import called
+from shiplap_cdk.constructs.audit_subscription import PATTERN
+from shiplap_cdk.synthesis import build
 from tests import audit_log
 from tests.aws_rules.cloud_assembly import Resource as Made
 from tests.aws_rules.cloud_assembly import Template as Assembled

@@ -26,7 +26,7 @@ clusters:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Template:
     from aws_cdk.assertions import Template  # noqa: PLC0415 - as above
 
-    from infra.app import build  # noqa: PLC0415 - as above
+    from shiplap_cdk.synthesis import build  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("live")
     (folder / "shiplap.yaml").write_text(WRITTEN)

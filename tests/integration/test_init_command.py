@@ -18,9 +18,9 @@ from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.eks.models import eks_backends
 from msgspec.structs import replace
 
-from infra.settings import read
 from shiplap.aws import session
 from shiplap.manifests.files.loading import inspect_files
+from shiplap_cdk.install_document import read
 from shiplap_cli.first_install import init as module
 from shiplap_cli.first_install.install_files import Choices, FirstInstall, first_install
 from shiplap_cli.first_install.surroundings import (

@@ -13,7 +13,6 @@ import msgspec
 import yaml
 from moto.moto_api._internal.models import moto_api_backend
 
-from infra.settings import InstallConfig
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.instances.capacity.described_capacity import nominal_memory
 from shiplap.manifests.custom_resources import Manifests
@@ -21,6 +20,7 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.nodeclaim import FINAL
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import ClusterSettings, Settings
+from shiplap_cdk.install_document import InstallConfig
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer

@@ -17,7 +17,7 @@ from tests.rendering.test_pages import shades
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from infra.app import build
+from shiplap_cdk.synthesis import build
 from tests.infra.synthesised import INSTALL
 
 

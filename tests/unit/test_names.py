@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("layers/shiplap/python/shiplap", "src/shiplap_lab", "src/shiplap_cli")
+PACKAGES = ("layers/shiplap/python/shiplap", "src/shiplap_lab", "src/shiplap_cli", "src/shiplap_cdk")
 
 # A fake has the name of the port or the adapter that it stands in for, and a flow's entry that of all entries.
 PARALLEL = ("ports", "aws", "fakes")
@@ -52,7 +52,7 @@ def test_folders_have_at_most_fifteen_modules() -> None:
 
 def test_names_of_public_classes_are_unique() -> None:
     places = defaultdict(list)
-    for path in (*_modules(), *sorted((ROOT / "infra").glob("*.py"))):
+    for path in _modules():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))

@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from shiplap.errors import AwsError, ClusterGone, InvalidInput
+from shiplap_cdk.shipped_files import shipped
 from shiplap_cli.installs.find_install import aws_client
 from shiplap_cli.output import Format, Output, emit, plain_table
 
-_RBAC = Path(__file__).resolve().parents[3] / "docs" / "rbac.yaml"
-"""In a checkout; an installed package has none and needs --rbac."""
+_RBAC = shipped("docs/rbac.yaml")
 
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from shiplap.errors import InvalidInput
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
+from shiplap_cdk.install_document import InstallConfig, ServedCluster, read
 from shiplap_cli.doctor import account_checks, cluster_checks
 from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client, answer_or_none
-
-if TYPE_CHECKING:
-    from infra.settings import InstallConfig, ServedCluster
-
-
-_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class NodeRole(msgspec.Struct, frozen=True, order=True):
@@ -62,15 +55,9 @@ def read_planned_install(path: Path) -> PlannedInstall:
     """Read shiplap.yaml and its manifests, as the CDK app reads them.
 
     Raises:
-        InvalidInput: this is not a checkout of Shiplap, or the file cannot be read.
+        InvalidInput: the file cannot be read.
         InvalidManifests: the file, or a manifest, says something wrong.
     """
-    if not (_CHECKOUT / "infra" / "settings.py").exists():
-        raise InvalidInput("--before-deploy", "run this from the checkout that the stack is deployed from")
-    if str(_CHECKOUT) not in sys.path:
-        sys.path.append(str(_CHECKOUT))
-    from infra.settings import read  # noqa: PLC0415 - the CDK app is beside the package, not within it
-
     return planned_install_of(read(path))
 
 

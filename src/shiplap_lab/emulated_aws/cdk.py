@@ -61,7 +61,7 @@ class Cdk:
         context = {"settings": str(settings), "stage": "local", "endpoints": json.dumps(dict(endpoints))}
         return self._start(
             "synth",
-            [sys.executable, "-m", "infra.app"],
+            [sys.executable, "-m", "shiplap_cdk"],
             ROOT,
             CDK_OUTDIR=str(self._assembly),
             CDK_CONTEXT_JSON=json.dumps(context),

@@ -45,7 +45,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", [ROOT / "layers", ROOT / "functions", ROOT / "infra"], ids=name)
+@pytest.mark.parametrize("page", [ROOT / "layers", ROOT / "functions", ROOT / "src" / "shiplap_cdk"], ids=name)
 def test_pages_that_the_code_names_are_there(page: Path) -> None:
     for module in sorted(page.rglob("*.py")):
         for named in re.findall(r"docs/[\w-]+\.(?:md|yaml)(?:#[\w-]+)?", module.read_text()):

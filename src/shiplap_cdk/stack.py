@@ -11,18 +11,19 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra import functions as specifications
-from infra.access import FunctionRoles
-from infra.alarms import Alarms
-from infra.audit import let_deliver
-from infra.cluster_stack import ClusterStack, needs_stack
-from infra.dashboard import Dashboard
-from infra.events import Events, WorkQueue, inspect_on_demand
-from infra.functions import Artifacts, LambdaFunctions, Layers, QueueTrigger
-from infra.network_group import Common, NetworkGroup
-from infra.schedules import Schedules
-from infra.settings import InstallConfig, in_group
-from infra.storage import InstallStorage
+from shiplap_cdk.artifacts.layers import Artifacts
+from shiplap_cdk.constructs import lambda_functions as specifications
+from shiplap_cdk.constructs.alarms import Alarms
+from shiplap_cdk.constructs.audit_subscription import let_deliver
+from shiplap_cdk.constructs.cluster_stack import ClusterStack, needs_stack
+from shiplap_cdk.constructs.dashboard import Dashboard
+from shiplap_cdk.constructs.events import Events, WorkQueue, inspect_on_demand
+from shiplap_cdk.constructs.function_roles import FunctionRoles
+from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, Layers, QueueTrigger
+from shiplap_cdk.constructs.network_group import Common, NetworkGroup
+from shiplap_cdk.constructs.schedules import Schedules
+from shiplap_cdk.constructs.storage import InstallStorage
+from shiplap_cdk.install_document import InstallConfig, in_group
 
 
 class Shiplap(Construct):
@@ -37,10 +38,13 @@ class Shiplap(Construct):
         id_: str,
         *,
         install: InstallConfig,
-        artifacts: Artifacts,
+        artifacts: Artifacts | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to every function's own."""
+        """`environment` is added to every function's own. Without `artifacts`, layers that are missing are built.
+
+        Raises ShiplapError when a layer cannot be built.
+        """
         super().__init__(scope, id_)
         document = install.document
         self.storage = InstallStorage(self, "Storage", record_retention_days=document.record_retention_days)
@@ -51,7 +55,7 @@ class Shiplap(Construct):
             document,
             self.storage,
             self.events,
-            Layers(self, "Layers", artifacts).versions,
+            Layers(self, "Layers", artifacts or Artifacts.built(install.settings())).versions,
             scheduler.CfnScheduleGroup(self, "ScheduleGroup", name=document.name),
             environment or {},
         )
@@ -148,7 +152,7 @@ class ShiplapStack(Stack):
         id_: str,
         *,
         install: InstallConfig,
-        artifacts: Artifacts,
+        artifacts: Artifacts | None = None,
         environment: Mapping[str, str] | None = None,
         **stack: Any,
     ) -> None:

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 
-from infra.events import WorkQueue
-from infra.storage import InstallStorage
 from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
@@ -26,6 +24,8 @@ from shiplap.aws.bucket import (
     STATUS_KEY,
 )
 from shiplap.aws.dynamodb import tables
+from shiplap_cdk.constructs.events import WorkQueue
+from shiplap_cdk.constructs.storage import InstallStorage
 
 _EC2 = f"arn:{Aws.PARTITION}:ec2:{Aws.REGION}"
 _OURS = f"{_EC2}:{Aws.ACCOUNT_ID}"

@@ -2,7 +2,7 @@
 
 Three layers, by how often they change: third-party packages for the function's platform, installed by uv from the
 locked hashes; the library; the settings. Each is a zip made here rather than by the CDK, so that order, dates and modes
-are ours, and is kept under `build/layers` by a hash of its inputs: an unchanged layer costs nothing.
+are ours, and is kept in a cache (`BUILD`) by a hash of its inputs: an unchanged layer costs nothing.
 
 Bytecode is shipped because it halves a cold start. It is marked `unchecked-hash`: unpacking changes the dates of source
 files, and bytecode checked by date would be compiled anew in every cold start.
@@ -27,14 +27,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from infra import service_models
+import shiplap
 from shiplap.errors import ShiplapError
 from shiplap.settings import Settings
+from shiplap_cdk.artifacts import service_models
+from shiplap_cdk.shipped_files import CHECKOUT, is_installed, shipped
 
-ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "layers"
-REQUIREMENTS = ROOT / "requirements" / "lambda.txt"
-LIBRARY = ROOT / "layers" / "shiplap" / "python" / "shiplap"
+
+def _cache() -> Path:
+    """Where layers are kept: below the checkout, or else in the user's folder for caches."""
+    if not is_installed():
+        return CHECKOUT / "build" / "layers"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shiplap" / "layers"
+
+
+BUILD = _cache()
+REQUIREMENTS = shipped("requirements/lambda.txt")
+LIBRARY = Path(shiplap.__file__).resolve().parent
 
 # Zip knows no earlier date.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -74,6 +83,19 @@ class Layer(NamedTuple):
 
     path: Path
     digest: str
+
+
+class Artifacts(NamedTuple):
+    """The layers as built."""
+
+    dependencies: Layer
+    library: Layer
+    settings: Layer
+
+    @classmethod
+    def built(cls, compiled: Settings, target: Target = LAMBDA) -> Artifacts:
+        """Build what is not built yet. Raises ShiplapError when a layer cannot be built."""
+        return cls(dependencies(target), library(target), settings(compiled))
 
 
 def dependencies(target: Target, build: Path = BUILD) -> Layer:

@@ -17,8 +17,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.spread import spread
 from shiplap.flows.claim_events import DISRUPTION_DUE, INSPECTION_DUE
+from shiplap_cdk.constructs.spread import spread
 
 PATTERN_CHARACTERS = 2048
 """What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""

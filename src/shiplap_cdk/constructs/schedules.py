@@ -13,8 +13,8 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.settings import ServedCluster
-from infra.spread import spread
+from shiplap_cdk.constructs.spread import spread
+from shiplap_cdk.install_document import ServedCluster
 
 SWEEP = "rate(1 minute)"
 CATALOG = "rate(1 hour)"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from infra.access import MANAGED_POLICY_CHARACTERS
-from infra.events import PATTERN_CHARACTERS
+from shiplap_cdk.constructs.events import PATTERN_CHARACTERS
+from shiplap_cdk.constructs.function_roles import MANAGED_POLICY_CHARACTERS
 
 Template = Mapping[str, Any]
 Templates = Mapping[str, Template]

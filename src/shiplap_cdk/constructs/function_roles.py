@@ -10,9 +10,9 @@ from aws_cdk import Names, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra import permissions
-from infra.acknowledged import acknowledge
-from infra.spread import spread
+from shiplap_cdk.constructs import permissions
+from shiplap_cdk.constructs.acknowledged import acknowledge
+from shiplap_cdk.constructs.spread import spread
 
 # Functions that talk to the Kubernetes API.
 CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "disrupt", "watch")

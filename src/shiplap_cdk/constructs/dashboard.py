@@ -16,8 +16,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.events import WorkQueue
 from shiplap.ports import INSTALL_DIMENSION, METRICS_NAMESPACE
+from shiplap_cdk.constructs.events import WorkQueue
 
 _WIDTH = 24
 _HEIGHT = 6

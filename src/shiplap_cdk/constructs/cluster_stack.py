@@ -15,10 +15,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.acknowledged import acknowledge
-from infra.audit import subscribe
-from infra.settings import ServedCluster
 from shiplap.aws.instance_profiles import profile_name, role_name
+from shiplap_cdk.constructs.acknowledged import acknowledge
+from shiplap_cdk.constructs.audit_subscription import subscribe
+from shiplap_cdk.install_document import ServedCluster
 
 # The Kubernetes group that docs/rbac.yaml binds.
 KUBERNETES_GROUP = "shiplap"

@@ -13,15 +13,15 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra import functions as specifications
-from infra import permissions
-from infra.access import FunctionRoles
-from infra.cluster_stack import node_roles
-from infra.events import ClusterEvents, Events, Queues, WorkQueue, hand_on_disruption
-from infra.functions import LambdaFunctions, QueueTrigger, RuntimeSettings
-from infra.schedules import Schedules
-from infra.settings import InstallDocument, ServedCluster, in_group, node_role_path
-from infra.storage import InstallStorage
+from shiplap_cdk.constructs import lambda_functions as specifications
+from shiplap_cdk.constructs import permissions
+from shiplap_cdk.constructs.cluster_stack import node_roles
+from shiplap_cdk.constructs.events import ClusterEvents, Events, Queues, WorkQueue, hand_on_disruption
+from shiplap_cdk.constructs.function_roles import FunctionRoles
+from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, QueueTrigger, RuntimeSettings
+from shiplap_cdk.constructs.schedules import Schedules
+from shiplap_cdk.constructs.storage import InstallStorage
+from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group, node_role_path
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
 _LARGEST_BATCH = 1000

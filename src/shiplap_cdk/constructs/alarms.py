@@ -16,8 +16,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.dashboard import own
-from infra.events import WorkQueue
+from shiplap_cdk.constructs.dashboard import own
+from shiplap_cdk.constructs.events import WorkQueue
 
 RUNBOOK = "docs/operations.md"
 

@@ -1,6 +1,6 @@
 """The Lambda functions: code, layers, limits, and what feeds them.
 
-A function's own package is its folder under `functions/` and nothing else; everything shared comes from the layers.
+A function's own package is its folder under `functions/`, and nothing else; everything shared comes from the layers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 import shiplap
-from infra import layers
-from infra.acknowledged import acknowledge
-from infra.events import WorkQueue
-from infra.settings import WATCH_MEMORY_MIB, VpcConfig, in_group
 from shiplap.manifests.nodeclaim import SCHEMA
-from shiplap.settings import Settings
+from shiplap_cdk.artifacts import layers
+from shiplap_cdk.constructs.acknowledged import acknowledge
+from shiplap_cdk.constructs.events import WorkQueue
+from shiplap_cdk.install_document import WATCH_MEMORY_MIB, VpcConfig, in_group
+from shiplap_cdk.shipped_files import shipped
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
-CODE = layers.ROOT / "functions"
+CODE = shipped("functions")
 
 ALIAS = "live"
 """Names the version of each function that is in service."""
@@ -98,23 +98,10 @@ LIBRARY_DESCRIPTION = f"The package shiplap {shiplap.__version__}, reads items u
 """`shiplap rollback` reads it, to know which stored items the code of an earlier version reads."""
 
 
-class Artifacts(NamedTuple):
-    """The layers as built."""
-
-    dependencies: layers.Layer
-    library: layers.Layer
-    settings: layers.Layer
-
-    @classmethod
-    def built(cls, settings: Settings, target: layers.Target = layers.LAMBDA) -> Artifacts:
-        """Build what is not built yet. Raises ShiplapError when a layer cannot be built."""
-        return cls(layers.dependencies(target), layers.library(target), layers.settings(settings))
-
-
 class Layers(Construct):
     """The layers of all functions, in `versions`."""
 
-    def __init__(self, scope: Construct, id_: str, artifacts: Artifacts) -> None:
+    def __init__(self, scope: Construct, id_: str, artifacts: layers.Artifacts) -> None:
         super().__init__(scope, id_)
         self.versions = [
             self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),

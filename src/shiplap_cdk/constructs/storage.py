@@ -7,9 +7,9 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.acknowledged import acknowledge
 from shiplap.aws.bucket import CATALOG_PREFIX, CLUSTERS_PREFIX, MEMORY_PREFIX, RECORDS_PREFIX
 from shiplap.aws.dynamodb import tables
+from shiplap_cdk.constructs.acknowledged import acknowledge
 
 
 class InstallStorage(Construct):
