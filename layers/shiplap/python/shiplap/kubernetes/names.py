@@ -26,8 +26,12 @@ def label_value_of(name: str) -> str:
 
 def claim_name(pool: str, suffix: str) -> str:
     """`<pool>-<suffix>` as a DNS label, the pool's name cut where that would be too long."""
-    stem = pool.replace(".", "-")[: LABEL_VALUE_MAX - len(suffix) - 1].rstrip("-")
-    return f"{stem}-{suffix}"
+    return claim_name_stem(pool, len(suffix)) + suffix
+
+
+def claim_name_stem(pool: str, digits: int) -> str:
+    """What stands before a suffix of so many digits in `claim_name`."""
+    return pool.replace(".", "-")[: LABEL_VALUE_MAX - digits - 1].rstrip("-") + "-"
 
 
 def namespaced_name(namespace: str, name: str) -> str:

@@ -233,6 +233,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
     most = max(snapshot.settings.max_instance_types, 1)
     origin = "/".join(filter(None, (snapshot.install, snapshot.cluster)))
     writer = ClaimWriter(origin, snapshot.epoch, most, compiled.taken, virtual)
+    writer.prepare(packing.claims, packing.used)
     planned: list[PlannedClaim] = []
     unschedulable = []
     for claim, used in zip(packing.claims, packing.used, strict=True):
@@ -248,6 +249,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
                 if pod_class.index not in virtual
             ]
     if compiled.static is not None:
+        writer.prepare(compiled.static.claims, compiled.static.used)
         for claim, used in zip(compiled.static.claims, compiled.static.used, strict=True):
             written = writer.write(claim, used, ("static pool",))
             planned += [written] if written is not None else []

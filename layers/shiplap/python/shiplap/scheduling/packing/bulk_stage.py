@@ -7,7 +7,7 @@ packer opens; pods of claims that fail stay waiting. Pods that the stage does no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
@@ -18,7 +18,6 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import Axis, Bools, Ints
-from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
@@ -50,24 +49,44 @@ class _UnclaimedPods:
     """
 
     def __init__(self, starts: Ints, indexes: Ints, counts: Ints) -> None:
-        self._cursor: list[int] = starts[:-1].tolist()
-        self._left: list[int] = counts.tolist()
-        self._indexes: list[int] = indexes.tolist()
+        self._indexes = indexes
+        self._ends: Ints = np.cumsum(counts)
+        self._starts: Ints = self._ends - counts
+        self._next: Ints = self._starts[starts[:-1]]
 
-    def index(self, item: int) -> int:
-        """The index of the class that the next pod of an item belongs to."""
-        return self._indexes[self._cursor[item]]
+    def index(self, item: int, after: int = 0) -> int:
+        """The index of the class of an item's next pod, or of that `after` so many others."""
+        return int(self._indexes[self._part_of(self._next[item] + after)])
 
-    def take(self, item: int, number: int) -> Iterator[tuple[int, int]]:
-        """The indexes of the classes of the next pods of an item, with the number of pods."""
-        while number:
-            at = self._cursor[item]
-            taken = min(number, self._left[at])
-            self._left[at] -= taken
-            if not self._left[at]:
-                self._cursor[item] = at + 1
-            number -= taken
-            yield self._indexes[at], taken
+    def take(self, items: Ints, numbers: Ints) -> tuple[Ints, Ints, Ints]:
+        """Take the next `numbers` [n] of pods of `items` [n], in this order.
+
+        Returns the pods by class: which of the `n` they are taken for [m], the index of their class [m] and their
+        number [m].
+        """
+        start = self._next[items] + taken_before(items, numbers)
+        np.add.at(self._next, items, numbers)
+        end = start + numbers
+        first, last = self._part_of(start), self._part_of(end - 1)
+        parts = last - first + 1
+        turn = np.repeat(np.arange(len(items)), parts)
+        part = np.repeat(first - np.cumsum(parts) + parts, parts) + np.arange(len(turn))
+        number = np.minimum(end[turn], self._ends[part]) - np.maximum(start[turn], self._starts[part])
+        return turn, self._indexes[part], number
+
+    def _part_of(self, pod: Ints) -> Ints:
+        """Where in `indexes` pods are, by their place among all pods."""
+        return np.searchsorted(self._starts, pod, side="right") - 1
+
+
+def taken_before(keys: Ints, numbers: Ints) -> Ints:
+    """The sum of the numbers [n] before each that have the same key [n]."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    before = np.cumsum(numbers[order]) - numbers[order]
+    result = np.empty_like(before)
+    result[order] = before - before[np.searchsorted(ordered, ordered)]
+    return result
 
 
 class _TierProblem(msgspec.Struct, frozen=True, eq=False):
@@ -222,12 +241,13 @@ class ClaimBuilder:
         self._topology_counts = topology_counts
         self._waiting = waiting
         self._refusals = refusals
-        self._placed = [0] * len(waiting)
-        self._on_claim: dict[int, list[int]] = {}
+        self._placed: Ints = np.zeros(len(waiting), np.int64)
+        self._on_claims: list[Ints] = []
+        """Of pods that stand on claims: the indexes of their classes, the claims and the numbers [3, n]."""
 
     def placed_count(self, index: int) -> int:
         """How many pods of a class have a place: the first ones."""
-        return self._placed[index]
+        return int(self._placed[index])
 
     def record_placed(self, index: int, number: int) -> None:
         """Note that the next pods of a class got a place elsewhere."""
@@ -253,21 +273,29 @@ class ClaimBuilder:
         )
         for item in np.flatnonzero(~ruled).tolist():
             size, attempt = tier_problem.problem.sizes[item], tier_problem.attempts[item]
+            filled: list[tuple[int, int, ClaimGroup]] = []
+            taken = 0
             for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
                 claim = open_claims.claims[claims[spot]]
                 target = self._openings.merge(claim.group, attempt)
                 if target is None or rows[spot] not in target.rows:
                     continue
-                if claim.pods[0][0].index > self._waiting[unclaimed.index(item)][0].index:
+                if claim.pods[0][0].index > self._waiting[unclaimed.index(item, taken)][0].index:
                     continue
-                number = min(int(left[item]), int((free[spot] // np.maximum(size, 1))[size > 0].min()))
+                number = min(int(left[item]) - taken, int((free[spot] // np.maximum(size, 1))[size > 0].min()))
                 free[spot] -= number * size
-                left[item] -= number
-                for pod_class, pods in self._hand_out(unclaimed, item, number, claims[spot]):
-                    own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=size)
-                    open_claims.add(claims[spot], target, own, pods)
-                if not left[item]:
+                taken += number
+                filled.append((claims[spot], number, target))
+                if taken == left[item]:
                     break
+            if filled:
+                left[item] -= taken
+                places, numbers = np.array([entry[:2] for entry in filled], np.int64).T
+                turns, _, parts = self._hand_out(unclaimed, np.full(len(filled), item), numbers, places)
+                for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
+                    place, _, target = filled[turn]
+                    own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=size)
+                    open_claims.add(place, target, own, pods)
         return msgspec.structs.replace(tier_problem.problem, counts=left)
 
     def open_claims(
@@ -344,19 +372,31 @@ class ClaimBuilder:
 
     def finish(self) -> list[tuple[PodClass, list[Pod]]]:
         """Record the placements for topology counts; returns the pods that no claim holds."""
-        alike: dict[tuple[frozenset[int], Constraints], tuple[PodClass, list[int]]] = {}
-        for index, pairs in self._on_claim.items():
-            pod_class = self._waiting[index][0]
-            if pod_class.topological:
-                alike.setdefault((pod_class.selected, pod_class.constraints), (pod_class, []))[1].extend(pairs)
-        for pod_class, pairs in alike.values():
-            flat = np.array(pairs, np.int64).reshape(-1, 2)
-            self._topology_counts.record_claims(pod_class, flat[:, 0], flat[:, 1])
+        if self._on_claims:
+            self._record_on_claims(*np.concatenate(self._on_claims, axis=1))
         return [
             (item, pods[placed_count:])
-            for (item, pods), placed_count in zip(self._waiting, self._placed, strict=True)
+            for (item, pods), placed_count in zip(self._waiting, self._placed.tolist(), strict=True)
             if placed_count < len(pods)
         ]
+
+    def _record_on_claims(self, index: Ints, claim: Ints, number: Ints) -> None:
+        """Record that pods of the classes at `index` [n] stand on claims [n]; topology tells few classes apart."""
+        known: dict[tuple[int, int], int] = {}
+        alike: Ints = np.full(len(self._waiting), -1, np.int64)
+        first: list[PodClass] = []
+        for place in dict.fromkeys(index.tolist()):
+            pod_class = self._waiting[place][0]
+            if pod_class.topological:
+                seen = alike[place] = known.setdefault((id(pod_class.selected), id(pod_class.constraints)), len(known))
+                if seen == len(first):
+                    first.append(pod_class)
+        group = alike[index]
+        order = np.argsort(group, kind="stable")
+        edges = np.searchsorted(group[order], np.arange(len(first) + 1))
+        for pod_class, start, stop in zip(first, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            some = order[start:stop]
+            self._topology_counts.record_claims(pod_class, claim[some], number[some])
 
     def _groups(self, tier_problem: _TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
         """The group of each node with all its pods; None when their requirements exclude each other."""
@@ -383,28 +423,33 @@ class ClaimBuilder:
         return result
 
     def _open(self, nodes: _FilledNodes, kept: Ints) -> None:
-        unclaimed = nodes.tier_problem.unclaimed
-        items, numbers = nodes.filling.item.tolist(), nodes.filling.number.tolist()
-        edges = nodes.edges.tolist()
-        for claim, node in enumerate(kept.tolist(), len(self._openings.open)):
-            entries = range(edges[node], edges[node + 1])
-            group = nodes.groups[node]
-            if group is None:
-                continue
-            skipped = self._refusals.get(unclaimed.index(items[entries[0]]), ())
-            attempts = (
-                [nodes.tier_problem.attempts[items[entry]] for entry in entries]
-                if group.template.table.explores
-                else ()
-            )
-            group, charge = self._widened(group, nodes.charges[node], nodes.used[node], attempts)
-            opened = self._openings.open.install(group, charge, nodes.used[node], skipped)
-            self._openings.take_estimates(group, claim)
-            for entry in entries:
-                for pod_class, pods in self._hand_out(unclaimed, items[entry], numbers[entry], claim):
-                    opened.pods.append((pod_class, pods))
-                    if pod_class.ports:
-                        opened.ports |= pod_class.ports
+        """Open claims for the nodes `kept`, whose rows hold them."""
+        first = len(self._openings.open)
+        groups = [group for node in kept.tolist() if (group := nodes.groups[node]) is not None]
+        charges = nodes.charges[kept]
+        if nodes.tier_problem.template.table.explores:
+            for turn, node in enumerate(kept.tolist()):
+                items = nodes.filling.item[nodes.edges[node] : nodes.edges[node + 1]].tolist()
+                attempts = [nodes.tier_problem.attempts[item] for item in items]
+                groups[turn], charges[turn] = self._widened(groups[turn], charges[turn], nodes.used[node], attempts)
+                self._openings.take_estimates(groups[turn], first + turn)
+        opened = self._openings.open.install(groups, charges, nodes.used[kept])
+        claim_of = np.full(len(nodes.groups), -1, np.int64)
+        claim_of[kept] = np.arange(len(kept))
+        entries = np.flatnonzero(claim_of[nodes.filling.node] >= 0)
+        claims = claim_of[nodes.filling.node[entries]]
+        turns, index, parts = self._hand_out(
+            nodes.tier_problem.unclaimed, nodes.filling.item[entries], nodes.filling.number[entries], first + claims
+        )
+        edges = np.searchsorted(claims[turns], np.arange(len(kept) + 1))
+        refused = index[edges[:-1]].tolist() if self._refusals else ()
+        with_ports = any(self._waiting[place][0].ports for place in set(index.tolist()))
+        for number, (claim, start, stop) in enumerate(zip(opened, edges.tolist(), edges[1:].tolist(), strict=False)):
+            claim.pods = parts[start:stop]
+            if refused:
+                claim.skipped = self._refusals.get(refused[number], ())
+            if with_ports:
+                claim.ports.update(*(pod_class.ports for pod_class, _ in claim.pods))
 
     def _widened(
         self, group: ClaimGroup, charge: Ints, used: Ints, attempts: Sequence[PlacementAttempt]
@@ -426,15 +471,19 @@ class ClaimBuilder:
         return wider, np.maximum(larger, charge)
 
     def _hand_out(
-        self, unclaimed: _UnclaimedPods, item: int, number: int, claim: int
-    ) -> Iterator[tuple[PodClass, list[Pod]]]:
-        """The next pods of an item, oldest first within each class."""
-        for index, some in unclaimed.take(item, number):
-            pod_class, pods = self._waiting[index]
-            start = self._placed[index]
-            self._placed[index] = start + some
-            self._on_claim.setdefault(index, []).extend((claim, some))
-            yield pod_class, pods[start : start + some]
+        self, unclaimed: _UnclaimedPods, items: Ints, numbers: Ints, claims: Ints
+    ) -> tuple[Ints, Ints, list[tuple[PodClass, Sequence[Pod]]]]:
+        """The next `numbers` [n] of pods of `items` [n] for `claims` [n]: oldest first within each class.
+
+        Returns which of the `n` they are for [m], the indexes of their classes [m], and these classes with the pods.
+        """
+        turn, index, number = unclaimed.take(items, numbers)
+        start = self._placed[index] + taken_before(index, number)
+        np.add.at(self._placed, index, number)
+        self._on_claims.append(np.stack([index, claims[turn], number]))
+        waiting = self._waiting
+        parts = zip(index.tolist(), start.tolist(), (start + number).tolist(), strict=True)
+        return turn, index, [(waiting[place][0], waiting[place][1][first:last]) for place, first, last in parts]
 
 
 def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Ints]]:

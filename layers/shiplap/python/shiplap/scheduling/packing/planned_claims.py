@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import starmap
+from operator import itemgetter
 
 import msgspec
 import numpy as np
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.names import claim_name
+from shiplap.kubernetes.names import claim_name_stem
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement_lines
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.template_hash import marks_of
+from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
-from shiplap.scheduling.model.resources import Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
+from shiplap.scheduling.search.pod_kinds import rows_holding
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.open_claims import OpenClaim
@@ -26,6 +29,8 @@ from shiplap.scheduling.supply.open_claims import OpenClaim
 _MARKS = (labels.REGISTERED, labels.INITIALIZED)
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
+_PAIRS = len(_NAME_PAIRS)
+_QUADS = _PAIRS**2
 _SUFFIX = 8
 
 
@@ -46,9 +51,9 @@ PodName = tuple[str, str, str]
 """Namespace, name and uid."""
 
 
-def _sorted_names(pods: Iterable[Pod]) -> list[PodName]:
+def _sorted_names(parts: Iterable[tuple[PodClass, Sequence[Pod]]]) -> list[PodName]:
     """These pods as plans refer to them, sorted. Tuples sort and join much faster than structs."""
-    named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for pod in pods]
+    named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for _, pods in parts for pod in pods]
     named.sort()
     return named
 
@@ -93,30 +98,48 @@ class ClaimWriter:
         self._seed = f"{origin}\0{epoch}"
         self._max_types = max_instance_types
         self._taken = set(taken)
-        self._marks: dict[str, dict[str, str]] = {}
+        self._annotations: dict[str, dict[str, str]] = {}
+        self._stems: dict[str, str] = {}
         self._forms: dict[tuple[int, bytes], _ClaimForm | None] = {}
-        self._alike: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]] | None] = {}
+        self._loaded: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]]] = {}
+        """The form and the requests, daemons included, by the group and the load; many claims have the same."""
+
+    def prepare(self, claims: Sequence[OpenClaim], used: Ints) -> None:
+        """Work out the forms of claims with loads of `used` [claims, resources], for all that have one at once."""
+        members: dict[int, list[int]] = {}
+        for place, claim in enumerate(claims):
+            members.setdefault(claim.group.index, []).append(place)
+        for places in members.values():
+            group = claims[places[0]].group
+            loads = np.unique(used[places], axis=0)
+            names = group.template.table.axis.names
+            for load, holds in zip(loads, rows_holding(group.net, loads), strict=True):
+                form = self._form(group, holds)
+                if form is not None:
+                    amounts = zip(names, (load + form.daemons).tolist(), strict=True)
+                    self._loaded[group.index, load.tobytes()] = form, _kubelet_resources(amounts)
 
     def write(
         self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
     ) -> PlannedClaim | None:
-        """The planned claim for a load of `used` [resources]; None when no list short enough keeps minValues."""
-        loaded = self._loaded(claim.group, used)
+        """The planned claim for a load of `used` [resources], which was prepared.
+
+        None when no list short enough keeps minValues.
+        """
+        loaded = self._loaded.get((claim.group.index, used.tobytes()))
         if loaded is None:
             return None
         form, requests = loaded
         template, node_template = claim.group.template, claim.group.template.pool.spec.template
-        pods = _sorted_names(
-            pod for pod_class, some in claim.pods if pod_class.index not in self._virtual for pod in some
-        )
-        virtual = (
-            _sorted_names(pod for pod_class, some in claim.pods if pod_class.index in self._virtual for pod in some)
-            if self._virtual
-            else []
-        )
-        annotations = {**node_template.metadata.annotations, **self._marks_of(template.pool)}
+        virtual: list[PodName] = []
+        if self._virtual:
+            virtual = _sorted_names(part for part in claim.pods if part[0].index in self._virtual)
+            pods = _sorted_names(part for part in claim.pods if part[0].index not in self._virtual)
+        else:
+            pods = _sorted_names(claim.pods)
+        annotations = self._annotations_of(template.pool)
         if claim.relaxed:
-            annotations[labels.MIN_VALUES_RELAXED] = "true"
+            annotations = {**annotations, labels.MIN_VALUES_RELAXED: "true"}
         return PlannedClaim(
             name=self._name(template.pool.metadata.name, pods or virtual),
             node_pool=template.pool.metadata.name,
@@ -138,34 +161,28 @@ class ClaimWriter:
             gave_up=tuple(gave_up),
         )
 
-    def _marks_of(self, pool: NodePool) -> dict[str, str]:
-        marks = self._marks.get(pool.metadata.name)
-        if marks is None:
-            marks = self._marks[pool.metadata.name] = marks_of(pool)
-        return marks
+    def _annotations_of(self, pool: NodePool) -> dict[str, str]:
+        known = self._annotations.get(pool.metadata.name)
+        if known is None:
+            known = {**pool.spec.template.metadata.annotations, **marks_of(pool)}
+            self._annotations[pool.metadata.name] = known
+        return known
 
     def _name(self, pool: str, pods: Sequence[PodName]) -> str:
         """`<pool>-<digest>`: a DNS label that depends on origin, epoch and content only."""
+        stem = self._stems.get(pool)
+        if stem is None:
+            stem = self._stems[pool] = claim_name_stem(pool, _SUFFIX)
         content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
-        for attempt in range(len(self._taken) + 1):
-            digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16])
-            name = claim_name(pool, _suffix(digest))
-            if name not in self._taken:
-                break
+        name, attempt = _named(stem, content, 0), 0
+        while name in self._taken:
+            attempt += 1
+            name = _named(stem, content, attempt)
         self._taken.add(name)
         return name
 
-    def _loaded(self, group: ClaimGroup, used: Ints) -> tuple[_ClaimForm, dict[str, int]] | None:
-        """The form and the requests, daemons included, of a claim; many claims have the same load."""
-        key = (group.index, used.tobytes())
-        if key not in self._alike:
-            form = self._form(group, used)
-            amounts = group.template.table.axis.amounts(used + form.daemons) if form is not None else {}
-            self._alike[key] = None if form is None else (form, _kubelet_resources(amounts))
-        return self._alike[key]
-
-    def _form(self, group: ClaimGroup, used: Ints) -> _ClaimForm | None:
-        holds = group.holding(used)
+    def _form(self, group: ClaimGroup, holds: Bools) -> _ClaimForm | None:
+        """The form of claims of a group that these of its rows [rows] hold."""
         key = (group.index, holds.tobytes())
         if key not in self._forms:
             types = _choose_types(group, np.flatnonzero(holds), self._max_types)
@@ -188,24 +205,22 @@ def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:
     """The smallest allocatable amount of each resource over the list."""
     lists = [table.allocatable_amounts(row) for row in types.rows.tolist()]
     # A resource that some type lacks cannot be counted on.
-    common = sorted(set(lists[0]).intersection(*lists[1:]))
-    smallest = {resource: min(amounts[resource] for amounts in lists) for resource in common}
+    common = sorted(lists[0].keys() & set.intersection(*map(set, lists)))
+    smallest = {resource: min(map(itemgetter(resource), lists)) for resource in common}
     return {resource: amount for resource, amount in smallest.items() if amount > 0}
 
 
-def _suffix(digest: int) -> str:
-    """The last digits of a number in the alphabet of names, the last first, two at a time."""
-    digest %= len(_NAME_PAIRS) ** (_SUFFIX // 2)
-    suffix = ""
-    for _ in range(_SUFFIX // 2):
-        digest, pair = divmod(digest, len(_NAME_PAIRS))
-        suffix += _NAME_PAIRS[pair]
-    return suffix
+def _named(stem: str, content: str, attempt: int) -> str:
+    """A name with a digest of the content, of which the last digits stand in the alphabet of names, the last first."""
+    digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16]) % _QUADS**2
+    high, low = divmod(digest, _QUADS)
+    pairs = _NAME_PAIRS
+    return f"{stem}{pairs[low % _PAIRS]}{pairs[low // _PAIRS]}{pairs[high % _PAIRS]}{pairs[high // _PAIRS]}"
 
 
-def _kubelet_resources(amounts: Mapping[str, int]) -> dict[str, int]:
-    """The resources that a kubelet counts; CSI drivers count volumes."""
-    return {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHED)}
+def _kubelet_resources(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The resources that a kubelet counts, as far as there is any of them; CSI drivers count volumes."""
+    return {name: amount for name, amount in amounts if amount and not name.startswith(ATTACHED)}
 
 
 def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
@@ -214,18 +229,13 @@ def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | Non
     Exotic types are left out while there are plain ones, unless minValues asks for variety.
     """
     table = group.template.table
-    place_of: list[int] = table.row_type[group.rows].tolist()
-    guess: list[bool] = table.row_estimate[group.rows].tolist()
-    best: dict[int, int] = {}
-    for column in columns.tolist():
-        known = best.get(place_of[column])
+    kinds, guess = table.row_type[group.rows], table.row_estimate[group.rows]
+    if guess.any():
         # Of a type's two rows the careful one is preferred: the list then relies on no estimate.
-        if known is None or guess[known]:
-            best[place_of[column]] = column
-    chosen = sorted(best.values())
-    plain = [column for column in chosen if not table.exotic[place_of[column]]]
-    if plain and not group.minimums:
-        chosen = plain
+        columns = columns[np.argsort(guess[columns], kind="stable")]
+        columns = np.sort(columns[np.unique(kinds[columns], return_index=True)[1]])
+    plain = columns[~table.exotic[kinds[columns]]]
+    chosen: list[int] = (plain if len(plain) and not group.minimums else columns).tolist()
     if len(chosen) > most:
         needed = _needed_for_minimums(group, chosen)
         needed += [column for column in chosen if column not in set(needed)]
@@ -233,11 +243,9 @@ def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | Non
     for key, least in group.minimums.items():
         if int(group.values(key)[:, chosen].any(axis=1).sum()) < least:
             return None
-    price: list[float] = group.price.tolist()
-    chosen.sort(key=lambda column: (price[column], table.names[place_of[column]]))
-    names = tuple(table.names[place_of[column]] for column in chosen)
-    estimated = tuple(table.names[place_of[column]] for column in chosen if guess[column])
-    return TypeList(group.rows[chosen], names, estimated)
+    names = [table.names[kind] for kind in kinds[chosen].tolist()]
+    estimated = tuple(name for name, guessed in zip(names, guess[chosen].tolist(), strict=True) if guessed)
+    return TypeList(group.rows[chosen], tuple(names), estimated)
 
 
 def _needed_for_minimums(group: ClaimGroup, columns: Sequence[int]) -> list[int]:

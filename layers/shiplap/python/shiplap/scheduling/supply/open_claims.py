@@ -114,26 +114,39 @@ class OpenClaims:
             self._reach = np.concatenate([self._reach, np.array(fresh, np.int64)])
         return np.flatnonzero((self.used + requests <= self._reach[self.group_of]).all(axis=1))
 
-    def install(self, group: ClaimGroup, charge: Ints, load: Ints, skipped: tuple[Refusal, ...]) -> OpenClaim:
-        """Open a claim with a load [resources] decided elsewhere; its pods and their ports are the caller's to add."""
-        place = self.open(group, charge, skipped)
-        self._used[place] = load
-        return self.claims[place]
+    def install(self, groups: Sequence[ClaimGroup], charges: Ints, loads: Ints) -> list[OpenClaim]:
+        """Open claims with loads decided elsewhere; their pods and what goes with these are the caller's to add.
+
+        `charges` and `loads` are [claims, resources].
+        """
+        start, end = len(self.claims), len(self.claims) + len(groups)
+        while end > len(self._used):
+            self._grow()
+        opened = [OpenClaim(group, relaxed=group.relaxed) for group in groups]
+        self.claims += opened
+        self._used[start:end], self._charges[start:end] = loads, charges
+        self._group_of[start:end] = [group.index for group in groups]
+        self.changes += len(groups)
+        return opened
 
     def open(self, group: ClaimGroup, charge: Ints, skipped: tuple[Refusal, ...]) -> int:
         """Open an empty claim and return its place."""
         place = len(self.claims)
         if place == len(self._used):
-            self._used = np.concatenate([self._used, np.zeros_like(self._used)])
-            self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
-            self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
+            self._grow()
         self.claims.append(OpenClaim(group, skipped=skipped, relaxed=group.relaxed))
         self._charges[place] = charge
         self._group_of[place] = group.index
         self.changes += 1
         return place
 
-    def add(self, place: int, group: ClaimGroup, attempt: PlacementAttempt, pods: list[Pod]) -> None:
+    def _grow(self) -> None:
+        """Make room for twice as many claims."""
+        self._used = np.concatenate([self._used, np.zeros_like(self._used)])
+        self._charges = np.concatenate([self._charges, np.zeros_like(self._charges)])
+        self._group_of = np.concatenate([self._group_of, np.zeros_like(self._group_of)])
+
+    def add(self, place: int, group: ClaimGroup, attempt: PlacementAttempt, pods: Sequence[Pod]) -> None:
         """Put pods of a class on a claim, which comes into `group` by it."""
         claim = self.claims[place]
         claim.group = group
