@@ -38,6 +38,7 @@ padding:6px 8px;min-width:0;min-height:0}
 .names{display:flex;flex-wrap:wrap;gap:0 10px;max-height:34px;overflow:hidden;font-size:11px}
 .names i{display:inline-block;width:9px;height:9px;margin-right:4px;border-radius:2px}
 .custom{overflow:auto;flex:1}
+.big{font-size:34px;line-height:1.2;text-align:center}.big small{display:block;font-size:12px;color:#687078}
 @media (max-width:700px){.board{display:block}.widget{margin-bottom:6px}.plot{flex:none;height:160px}}
 @media (prefers-color-scheme:dark){body{background:#0f1b2a;color:#d5dbdb}
 .widget{background:#192534;border-color:#414d5c}}
@@ -64,8 +65,18 @@ def _widget(place: int, widget: dict[str, Any], drawn: str) -> str:
         f"min-height:{widget['height'] * _ROW_PX // 2}px"
     )
     title = text(widget["properties"]["title"])
-    inner = f'<div class="custom">{drawn}</div>' if widget["type"] == "custom" else _graph(place, widget["properties"])
+    if widget["type"] == "custom":
+        inner = f'<div class="custom">{drawn}</div>'
+    elif widget["properties"]["view"] == "singleValue":
+        inner = _big_number(place, widget["properties"])
+    else:
+        inner = _graph(place, widget["properties"])
     return f'<div class="widget" style="{at}"><h4>{title}</h4>{inner}</div>'
+
+
+def _big_number(place: int, properties: dict[str, Any]) -> str:
+    (series,) = _series(properties["metrics"])
+    return f'<div class="big">{number(_values(100 * place, right=False)[-1])}<small>{text(series.label)}</small></div>'
 
 
 def _graph(place: int, properties: dict[str, Any]) -> str:

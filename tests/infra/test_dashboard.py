@@ -18,7 +18,7 @@ pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
 from aws_cdk.assertions import Template
 
-from shiplap_cdk.constructs.dashboard import MOST_METRICS
+from shiplap_cdk.constructs.dashboard import LABELS, MOST_LINES, MOST_METRICS
 from shiplap_cdk.synthesis import build
 
 ROOT = Path(__file__).parents[2]
@@ -64,15 +64,53 @@ def shown(widgets: list[dict[str, Any]]) -> Iterator[str]:
 def test_every_metric_of_ours_on_the_dashboard_is_written_by_the_code(widgets: list[dict[str, Any]]) -> None:
     names = set(shown(widgets))
 
-    assert names >= {"Nodes", "Pods", "HourlyCost", "PodAge", "EventToReady", "FailedForCapacity", "CatalogAge"}
+    assert names >= {"Nodes", "Pods", "HourlyCost", "EventToReady", "FailedForCapacity", "CatalogAge"}
     assert names <= written()
+    assert LABELS.keys() <= written()
+
+
+def test_a_row_of_big_numbers_comes_first(widgets: list[dict[str, Any]]) -> None:
+    first = [widget for widget in widgets if widget["y"] == 0]
+
+    assert [widget["properties"]["view"] for widget in first] == ["singleValue"] * 4
+    assert sum(widget["width"] for widget in first) == 24
+    assert [widget["properties"]["title"] for widget in first] == [
+        "Nodes",
+        "Pods that wait for a node",
+        "USD per hour",
+        "USD per hour below on-demand list prices",
+    ]
+
+
+def test_people_read_words_and_at_most_six_lines_a_graph(widgets: list[dict[str, Any]]) -> None:
+    for widget in widgets:
+        visible = [
+            metric[-1]
+            for metric in widget["properties"].get("metrics", ())
+            if not isinstance(metric[-1], dict) or metric[-1].get("visible", True)
+        ]
+        assert len(visible) <= MOST_LINES == 6, widget["properties"]["title"]
+        labels = [options["label"] for options in visible]
+        assert len(set(labels)) == len(labels)
+        assert not set(labels) & written()
+
+
+def test_what_was_saved_is_shown_over_weeks_in_dollars_per_day(widgets: list[dict[str, Any]]) -> None:
+    (weeks,) = (widget for widget in widgets if "start" in widget["properties"])
+
+    assert weeks["properties"]["start"] == "-P4W"
+    drawn = [metric[0] for metric in weeks["properties"]["metrics"] if isinstance(metric[0], dict)]
+    assert [(item["expression"], item["label"], item["period"]) for item in drawn] == [
+        ("hourlycost / 60", "paid", 86400),
+        ("hourlylistprice / 60", "on-demand list price", 86400),
+    ]
 
 
 def test_the_map_of_the_clusters_is_drawn_by_the_version_in_service(
     template: Template, widgets: list[dict[str, Any]]
 ) -> None:
     (drawn,) = (widget for widget in widgets if widget["type"] == "custom")
-    assert (drawn["x"], drawn["y"], drawn["width"]) == (0, 0, 24)
+    assert (drawn["x"], drawn["width"]) == (0, 24)
     assert drawn["properties"]["updateOn"] == {"refresh": True, "resize": True, "timeRange": False}
     (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
     references = [
@@ -113,7 +151,7 @@ def test_it_costs_nothing_within_the_free_tier_and_searches_nothing(widgets: lis
     listed = [metric for widget in widgets for metric in widget["properties"].get("metrics", ())]
     expressions = [metric[0]["expression"] for metric in listed if isinstance(metric[0], dict)]
 
-    assert all(re.fullmatch(r"[a-z]+ / 5", expression) for expression in expressions)
+    assert all(re.fullmatch(r"([a-z]+|\(listed - paid\)) / (5|60)", expression) for expression in expressions)
     assert len(listed) - len(expressions) <= MOST_METRICS == 50
 
 

@@ -48,7 +48,7 @@ def widgets(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> list[
 def test_everything_stands_in_its_place(
     browser: Browser, widgets: list[dict[str, Any]], tmp_path: Path, dark: bool
 ) -> None:
-    drawn = widget_html([WidgetCluster(cluster(60))], WidgetLooks("dark" if dark else "light", 1380))
+    drawn = widget_html([WidgetCluster(cluster(60))], WidgetLooks("dark" if dark else "light", 1380, 560))
     (tmp_path / "dashboard.html").write_text(page(widgets, drawn))
     seen = browser.see((tmp_path / "dashboard.html").as_uri(), width=1440, dark=dark)
     assert shades(seen.png) > 40
@@ -62,7 +62,13 @@ def test_everything_stands_in_its_place(
     sizes = browser.evaluate(
         "[...document.querySelectorAll('.widget')].map(w => Math.round(w.getBoundingClientRect().height))"
     )
-    assert min(sizes) >= 250
+    assert sizes[:4] == [sizes[0]] * 4
+    assert sizes[0] >= 100, "big numbers"
+    assert min(sizes[4:]) >= 250
+    drawn_px, given_px = browser.evaluate(
+        "(() => { const box = document.querySelector('.custom'); return [box.scrollHeight, box.clientHeight]; })()"
+    )
+    assert drawn_px <= given_px, "the map is cut off"
 
 
 @pytest.mark.parametrize("width", [360, 588, 1380])

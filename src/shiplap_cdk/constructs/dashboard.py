@@ -23,27 +23,55 @@ _WIDTH = 24
 _HEIGHT = 6
 _MINUTE = Duration.minutes(1)
 _FIVE_MINUTES = Duration.minutes(5)
+_DAY = Duration.days(1)
 
-COMMANDS = ("CommandsBegun", "CommandsDone", "CommandsUndone")
-FAILURES = (
-    "FailedForCapacity",
-    "FailedForConfiguration",
-    "FailedForQuota",
-    "FailedForAddresses",
-    "FailedForThrottling",
-    "FailedForUnknown",
-)
-LATENCIES = (
-    ("EventToLaunch", "p50"),
-    ("EventToLaunch", "p99"),
-    ("LaunchToJoined", "p50"),
-    ("JoinedToReady", "p50"),
-    ("EventToReady", "p50"),
-    ("EventToReady", "p99"),
-)
+LABELS = {
+    "CatalogAge": "catalogue",
+    "ClaimsFailed": "launches failed",
+    "CommandsBegun": "begun",
+    "CommandsDone": "done",
+    "CommandsUndone": "taken back",
+    "EventToLaunch": "event to launch",
+    "EventToReady": "event to ready",
+    "FailedForAddresses": "no free addresses",
+    "FailedForCapacity": "sold out",
+    "FailedForConfiguration": "configuration",
+    "FailedForQuota": "quota",
+    "FailedForThrottling": "throttled",
+    "FailedForUnknown": "other",
+    "HourlyCost": "paid",
+    "HourlyListPrice": "on-demand list price",
+    "NodeClaimsMissed": "smaller than planned",
+    "NodeClassNotReady": "EC2NodeClass not ready",
+    "Nodes": "nodes",
+    "NodesInitialized": "ready",
+    "NodesInterrupted": "taken by AWS",
+    "NodesLaunched": "launched",
+    "NodesNotJoined": "did not join",
+    "NodesRegistered": "joined",
+    "NodesTerminated": "ended",
+    "OldestPodWaiting": "the oldest waits (s)",
+    "Pods": "pods",
+    "PodsUnschedulable": "pods that fit nothing",
+    "PodsWaiting": "pods that wait",
+    "SavingsHourly": "saved (USD/h)",
+}
+"""What people read in place of the names of metrics."""
+
+_PERCENTILES = {"p50": "median", "p99": "slowest of 100"}
+_COMMANDS = ("CommandsBegun", "CommandsDone", "CommandsUndone")
+_FAILURES = tuple(name for name in LABELS if name.startswith("FailedFor"))
+_LIFE = ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted")
+_BROKEN = ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed")
 
 MOST_METRICS = 50
 """Metrics on a dashboard that costs nothing, as AWS's free tier has it."""
+
+MOST_LINES = 6
+"""Lines of one graph that can be told apart."""
+
+_UNSEEN = ("audit", "widget")
+"""Functions whose errors leave no node and no pod behind."""
 
 
 class _Graph(NamedTuple):
@@ -53,6 +81,8 @@ class _Graph(NamedTuple):
     left: Sequence[cloudwatch.IMetric]
     right: Sequence[cloudwatch.IMetric] = ()
     stacked: bool = False
+    weeks: int = 0
+    """The range that it shows, whatever range the dashboard shows; 0: the dashboard's."""
 
 
 def own(install: str, name: str, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
@@ -67,8 +97,8 @@ def own(install: str, name: str, statistic: str = "Sum", **dimensions: str) -> c
 
 
 def _labelled(install: str, name: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    percentile = [statistic] if statistic.startswith("p") else []
-    return own(install, name, statistic).with_(label=" ".join([name, *percentile]))
+    percentile = [_PERCENTILES[statistic]] if statistic in _PERCENTILES else []
+    return own(install, name, statistic).with_(label=", ".join([LABELS[name], *percentile]))
 
 
 class Dashboard(Construct):
@@ -90,60 +120,71 @@ class Dashboard(Construct):
         """
         super().__init__(scope, id_)
         self._install = install
-        rows = [
-            [*self._waiting()],
-            [*self._nodes()],
-            [*self._money()],
-            [*self._trouble()],
-        ]
-        known = sum(len(graph.left) + len(graph.right) for row in rows for graph in row)
-        rows.append([*_health(functions, queues, self._own("CatalogAge", statistic="Maximum"), MOST_METRICS - known)])
+        rows = [[*self._waiting()], [*self._nodes()], [*self._money()], [*self._trouble()]]
+        rows.append([*_health(functions, queues, self._own("CatalogAge", statistic="Maximum"))])
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
             dashboard_name=f"{install}-{Aws.REGION}",
             default_interval=Duration.hours(3),
-            widgets=[[_map(widget)], *(_row(row) for row in rows)],
+            widgets=[[*self._big_numbers()], [_map(widget)], *(_row(row) for row in rows)],
         )
 
     def _own(self, *names: str, statistic: str = "Sum") -> list[cloudwatch.IMetric]:
         return [_labelled(self._install, name, statistic) for name in names]
 
-    def _totals(self, *names: str) -> list[cloudwatch.IMetric]:
-        """What every cluster writes once a minute, of all clusters together: sums of five minutes, divided by five."""
-        return [
-            cloudwatch.MathExpression(
-                expression=f"{name.lower()} / 5",
-                using_metrics={name.lower(): own(self._install, name).with_(period=_FIVE_MINUTES)},
-                label=name,
-                period=_FIVE_MINUTES,
+    def _summed(
+        self, expression: str, label: str, names: Mapping[str, str], period: Duration = _FIVE_MINUTES
+    ) -> cloudwatch.MathExpression:
+        """Of metrics that every cluster writes once a minute; `names` by their variables in the expression."""
+        used = {key: own(self._install, name).with_(period=period) for key, name in names.items()}
+        return cloudwatch.MathExpression(expression=expression, using_metrics=used, label=label, period=period)
+
+    def _total(self, name: str, label: str = "") -> cloudwatch.MathExpression:
+        """Of all clusters together: a sum of five minutes, divided by five."""
+        return self._summed(f"{name.lower()} / 5", label or LABELS[name], {name.lower(): name})
+
+    def _big_numbers(self) -> Iterator[cloudwatch.IWidget]:
+        saved = self._summed("(listed - paid) / 5", "saved", {"listed": "HourlyListPrice", "paid": "HourlyCost"})
+        shown = (
+            ("Nodes", self._total("Nodes")),
+            ("Pods that wait for a node", self._total("PodsWaiting", "waiting")),
+            ("USD per hour", self._total("HourlyCost")),
+            ("USD per hour below on-demand list prices", saved),
+        )
+        for title, metric in shown:
+            yield cloudwatch.SingleValueWidget(
+                title=title, metrics=[metric], width=_WIDTH // len(shown), height=_HEIGHT // 2
             )
-            for name in names
-        ]
 
     def _waiting(self) -> Iterator[_Graph]:
         oldest = self._own("OldestPodWaiting", statistic="Maximum")
-        yield _Graph("Pods that wait | seconds the oldest has", self._totals("PodsWaiting"), oldest)
-        ages = [_labelled(self._install, "PodAge", statistic) for statistic in ("p50", "p99")]
-        yield _Graph("Age of pods when a node is decided (s)", ages)
-        latencies = [_labelled(self._install, name, statistic) for name, statistic in LATENCIES]
-        yield _Graph("Event, launch, joined, ready (s)", latencies)
+        yield _Graph("Pods that wait | seconds the oldest has", [self._total("PodsWaiting")], oldest)
+        latencies = [
+            _labelled(self._install, name, statistic)
+            for name in ("EventToLaunch", "EventToReady")
+            for statistic in _PERCENTILES
+        ]
+        yield _Graph("From a pod's event to its node (s)", latencies)
 
     def _nodes(self) -> Iterator[_Graph]:
-        yield _Graph("Nodes | pods on them", self._totals("Nodes"), self._totals("Pods"))
-        life = ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted")
-        yield _Graph("Nodes launched, joined, ready, ended, taken away", self._own(*life))
+        yield _Graph("Nodes | pods on them", [self._total("Nodes")], [self._total("Pods")])
+        yield _Graph("Steps of nodes", self._own(*_LIFE))
 
     def _money(self) -> Iterator[_Graph]:
-        yield _Graph("USD per hour, and at on-demand list price", self._totals("HourlyCost", "HourlyListPrice"))
-        savings = self._own("SavingsHourly")
-        yield _Graph("Disruption commands | USD per hour saved by them", self._own(*COMMANDS), savings)
-        yield _Graph("Nodes that must not be disrupted", self._totals("NodesNotDisruptable"))
+        hourly = [self._total(name) for name in ("HourlyCost", "HourlyListPrice")]
+        yield _Graph("USD per hour", hourly)
+        yield _Graph("Disruption commands | USD per hour", self._own(*_COMMANDS), self._own("SavingsHourly"))
+        # A value a minute, in USD per hour: a sixtieth of a day's sum is what the day costs.
+        daily = [
+            self._summed(f"{name.lower()} / 60", LABELS[name], {name.lower(): name}, _DAY)
+            for name in ("HourlyCost", "HourlyListPrice")
+        ]
+        yield _Graph("USD per day, four weeks", daily, weeks=4)
 
     def _trouble(self) -> Iterator[_Graph]:
-        yield _Graph("Offerings refused, by cause", self._own(*FAILURES), stacked=True)
-        broken = ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed")
-        yield _Graph("Failed launches, joins, classes; pods that fit nothing; misses", self._own(*broken))
+        yield _Graph("Offerings that EC2 refused, by cause", self._own(*_FAILURES), stacked=True)
+        yield _Graph("What went wrong", self._own(*_BROKEN))
 
 
 def _map(widget: lambda_.IFunction) -> cloudwatch.IWidget:
@@ -171,6 +212,7 @@ def _row(graphs: Sequence[_Graph]) -> list[cloudwatch.IWidget]:
             right_y_axis=axis,
             width=_WIDTH // len(graphs),
             height=_HEIGHT,
+            start=f"-P{graph.weeks}W" if graph.weeks else None,
         )
         for graph in graphs
     ]
@@ -180,20 +222,21 @@ def _health(
     functions: Mapping[str, lambda_.Function],
     queues: Mapping[str, WorkQueue],
     catalog_age: Sequence[cloudwatch.IMetric],
-    most: int,
 ) -> list[_Graph]:
-    """Queues, errors and the catalogue's age, in at most so many metrics."""
+    """Queues, errors and the catalogue's age. Dead letters are half as many lines, because several queues have few."""
     ages = [_of_queue(item.queue, "ApproximateAgeOfOldestMessage", name) for name, item in queues.items()]
     letters = [
-        _of_queue(item.dead_letters, "ApproximateNumberOfMessagesVisible", f"{name} dead letters")
-        for name, item in queues.items()
+        _of_queue(item.dead_letters, "ApproximateNumberOfMessagesVisible", name) for name, item in queues.items()
     ]
-    errors = [function.metric_errors(label=name, period=_FIVE_MINUTES) for name, function in functions.items()]
-    each = (most - len(catalog_age)) // 3
+    errors = [
+        function.metric_errors(label=name, period=_FIVE_MINUTES)
+        for name, function in functions.items()
+        if not name.startswith(_UNSEEN)
+    ]
     return [
-        _Graph("Age of the oldest message (s)", ages[:each]),
-        _Graph("Dead letters", letters[:each]),
-        _Graph("Errors of functions", errors[: most - len(catalog_age) - len(ages[:each]) - len(letters[:each])]),
+        _Graph("Age of the oldest message (s)", ages[: MOST_LINES // 2]),
+        _Graph("Dead letters", letters[: MOST_LINES // 2]),
+        _Graph("Errors of functions", errors[:MOST_LINES]),
         _Graph("Age of the catalogue (s)", catalog_age),
     ]
 

@@ -19,7 +19,7 @@ from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
-from shiplap_cli.render.html import disrupt_report
+from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
 
 
@@ -53,6 +53,10 @@ def disrupt(
             show_default=False,
         ),
     ] = None,
+    cost_label: Annotated[
+        str,
+        typer.Option(help="A label of pods: the page of --html shares out costs by its values, too.", metavar="KEY"),
+    ] = "",
     html: HtmlFile = None,
     output: Output = Format.TABLE,
 ) -> int:
@@ -73,7 +77,8 @@ def disrupt(
     decided = decide(snapshot)
     took_s = time.perf_counter() - started
     if html is not None:
-        write_page(html, disrupt_report(snapshot.scheduling, decided, caveat_texts(inputs)))
+        notes = PageNotes(inputs.region, caveat_texts(inputs), cost_label)
+        write_page(html, disrupt_report(snapshot.scheduling, decided, notes))
     money = Money(snapshot.scheduling)
     emit(
         disruption_document(decided, money) | caveats_document(inputs),

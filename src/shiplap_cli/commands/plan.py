@@ -25,7 +25,7 @@ from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, grouped, progress, summary, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
-from shiplap_cli.render.html import diff_report, plan_report
+from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
@@ -49,6 +49,10 @@ def plan(
     details: Annotated[
         bool, typer.Option("--details", help="Account for the pods, types and price of each launch in the table.")
     ] = False,
+    cost_label: Annotated[
+        str,
+        typer.Option(help="A label of pods: the page of --html shares out costs by its values, too.", metavar="KEY"),
+    ] = "",
     which: InstallOptions,
     html: HtmlFile = None,
     output: Output = Format.TABLE,
@@ -82,7 +86,8 @@ def plan(
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
     if html is not None:
-        write_page(html, plan_report(snapshot, decided, inputs.snapshot, caveat_texts(inputs)))
+        notes = PageNotes(inputs.region, caveat_texts(inputs), cost_label)
+        write_page(html, plan_report(snapshot, decided, inputs.snapshot, notes))
 
     def page() -> RenderableType:
         return _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected, details=details), totals)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.current_prices import node_prices
 from shiplap.drawing import markup
 from shiplap.drawing.capture import picture_after_plan, picture_of_snapshot
+from shiplap.drawing.cost_shares import cost_table, share_costs
 from shiplap.drawing.packing_map import (
     MOST_PODS,
+    bound_note,
     detail_level,
     legend,
     missing_list,
@@ -27,11 +30,13 @@ from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.quantity import PODS, add_resources
+from shiplap.kubernetes.quantity import PODS, add_resources, format_amount
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.scheduling.model.planned_pods import owner_kind
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
+from shiplap.scheduling.supply.limits import NODES
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
@@ -41,45 +46,66 @@ from shiplap_lab.simulation.packing_bounds import hourly_bound, offers_of
 _MOST_ROWS = 200
 
 
-def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None, missing: tuple[str, ...] = ()) -> str:
+class PageNotes(msgspec.Struct, frozen=True):
+    """What a page says beside its subject: the Region of its prices, what could not be seen (a line each), and the
+    label by whose values costs are shared out; each may be empty.
+    """
+
+    region: str = ""
+    missing: tuple[str, ...] = ()
+    cost_label: str = ""
+
+
+_NO_NOTES = PageNotes()
+
+
+def plan_report(snapshot: Snapshot, plan: Plan, present: Snapshot | None = None, notes: PageNotes = _NO_NOTES) -> str:
     """The cluster once the plan has come true, what is new in it standing out, and what changes.
 
     Args:
         snapshot: what the plan was made on.
         plan: made on it.
         present: the cluster as it is, where the plan was made on another, as with `--from-scratch`.
-        missing: what could not be seen, a line each.
+        notes: what else is said.
     """
     money = Money(snapshot)
     before = picture_of_snapshot(present or snapshot, money.prices)
-    after = replace(picture_after_plan(snapshot, plan, money.prices), bound_hourly=_lower_bound(snapshot, plan))
+    after = replace(
+        picture_after_plan(snapshot, plan, money.prices),
+        bound_hourly=_lower_bound(snapshot, plan),
+        limits=limits_after(snapshot, plan.node_claims),
+    )
     reused = sum(len(node.pods) for node in plan.existing_nodes)
     placed = sum(len(claim.pods) for claim in plan.node_claims)
     lead = (
         f"{markup.counted(len(plan.node_claims), 'node')} to launch for {markup.counted(placed, 'pod')}, "
         f"{markup.counted(reused, 'pod')} on nodes that exist, {len(plan.unschedulable)} without a place; "
-        f"{rfc3339(snapshot.now)}"
+        f"{_where_and_when(snapshot, notes)}"
     )
     body = [
-        missing_list(missing),
+        missing_list(notes.missing),
         totals(after, before),
+        bound_note(after),
         "<h2>The nodes once it is done</h2>",
         packing_map(after),
         _launches(plan.node_claims, money),
         pending_table(after),
+        *_cost_tables(after, snapshot, notes.cost_label),
         node_table(after),
     ]
     return page(f"Plan for {_title(snapshot)}", lead, "".join(body))
 
 
-def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, ...] = ()) -> str:
+def disrupt_report(snapshot: Snapshot, decision: Decision, notes: PageNotes = _NO_NOTES) -> str:
     """The cluster as it is, and as it would be when every command is done, side by side."""
     money = Money(snapshot)
     before = picture_of_snapshot(snapshot, money.prices)
     after = after_commands(snapshot, decision, money.prices)
     gone = {name for command in decision.commands for name in command.nodes}
+    claims = [claim for command in decision.commands for claim in command.replacements]
     marked = replace(
         before,
+        limits=limits_after(snapshot, claims),
         nodes=tuple(
             replace(node, state=NodePictureState.LEAVING) if node.name in gone else node for node in before.nodes
         ),
@@ -90,10 +116,10 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
     new = sum(len(command.replacements) for command in decision.commands)
     lead = (
         f"{markup.counted(len(gone), 'node')} to remove, {new} to launch for them, {len(decision.blocked)} stay; "
-        f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {rfc3339(snapshot.now)}"
+        f"{markup.dollars(saved.hourly, estimated=saved.estimated)} per hour saved; {_where_and_when(snapshot, notes)}"
     )
     body = [
-        missing_list(missing),
+        missing_list(notes.missing),
         totals(after, before),
         _commands(decision, money),
         legend((*marked.nodes, *after.nodes)),
@@ -105,9 +131,49 @@ def disrupt_report(snapshot: Snapshot, decision: Decision, missing: tuple[str, .
             ((entry.reason, entry.node) for entry in decision.blocked),
         ),
         pending_table(after),
+        *_cost_tables(after, snapshot, notes.cost_label),
         node_table(after),
     ]
     return page(f"Disruption of {_title(snapshot)}", lead, "".join(body))
+
+
+def _where_and_when(snapshot: Snapshot, notes: PageNotes) -> str:
+    return ", ".join(filter(None, (notes.region, rfc3339(snapshot.now))))
+
+
+def limits_after(snapshot: Snapshot, claims: Iterable[PlannedClaim]) -> dict[str, str]:
+    """How much of each pool's limits its nodes and these claims use, in words, by pool; pools without limits are not
+    in it.
+    """
+    by_pool: dict[str, list[PlannedClaim]] = {}
+    for claim in claims:
+        by_pool.setdefault(claim.node_pool, []).append(claim)
+    words: dict[str, str] = {}
+    for template in compile_snapshot(snapshot).templates:
+        pool = template.pool.metadata.name
+        if pool in words or not template.pool.spec.limits:
+            continue
+        limits, table = template.limits.copy(), template.table
+        for claim in by_pool.get(pool, ()):
+            if claim.launch.instance_type in table.index:
+                limits.charge(table.capacity[table.index[claim.launch.instance_type]])
+        left = {**limits.axis.amounts(limits.left), NODES: limits.nodes_left}
+        words[pool] = ", ".join(
+            f"{name} {format_amount(name, max(limits.amounts[name] - left.get(name, 0), 0))}"
+            f" of {format_amount(name, limits.amounts[name])}"
+            for name in sorted(template.pool.spec.limits)
+        )
+    return words
+
+
+def _cost_tables(picture: ClusterPicture, snapshot: Snapshot, label: str) -> Iterator[str]:
+    """What nodes cost by namespace, and by a label's values where one is asked for."""
+    by_namespace = share_costs(picture.nodes, lambda pod: pod.namespace)
+    yield cost_table("Cost by namespace", "namespace", by_namespace, estimated=picture.estimated)
+    if label:
+        values = {pod.key: pod.metadata.labels.get(label, "") for pod in snapshot.view.pods}
+        by_label = share_costs(picture.nodes, lambda pod: values.get(pod.key, ""))
+        yield cost_table(f"Cost by label {label}", label, by_label, estimated=picture.estimated)
 
 
 def after_commands(snapshot: Snapshot, decision: Decision, prices: NodePrices) -> ClusterPicture:

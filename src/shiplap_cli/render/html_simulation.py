@@ -135,7 +135,7 @@ def moments(frames: Sequence[Frame], ends_s: float, most_bytes: int = MOST_BYTES
         "<div class=moment><label for=moment>at</label><output id=when for=moment></output>"
         f'<input id=moment type=range min=0 max={len(kept) - 1} value={len(kept) - 1} aria-label="Moment"></div>'
         f"<noscript><p>The last moment, {when} after the start.</p></noscript>"
-        f"<div id=totals>{totals(last)}</div>"
+        f"<div id=totals>{totals(last)}</div>{packing_map.bound_note(last)}"
         f'<div class=map id=map data-list="{list_class(chosen)}">{sections(last, chosen, colours)}</div>'
         f"<div id=waiting>{pending_table(last)}</div>"
         f"<template id=pieces>{''.join(pieces.numbers)}</template>"

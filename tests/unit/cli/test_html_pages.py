@@ -20,7 +20,7 @@ from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan as decide
 from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.options import Sources
-from shiplap_cli.render.html import after_commands, disrupt_report, plan_report
+from shiplap_cli.render.html import PageNotes, after_commands, disrupt_report, limits_after, plan_report
 from shiplap_lab.simulation.packing_bounds import Offers, hourly_bound, offers_of
 from tests.commands import Shiplap, listed
 from tests.kubernetes_objects import node_object
@@ -78,6 +78,37 @@ def test_a_disruption_as_a_page(files: Path, shiplap: Shiplap) -> None:
     assert "$0.10" in words(before + after) or "$0.100" in words(before + after)
 
 
+def test_costs_limits_and_the_region_are_on_the_page_of_a_plan(files: Path, shiplap: Shiplap) -> None:
+    limited = json.loads(json.dumps(POOL))
+    limited["spec"]["limits"] = {"cpu": "100", "nodes": "7"}
+    (files / "pool.json").write_text(json.dumps(limited))
+    web = pod("api", "1500m")
+    web["metadata"]["labels"] = {"team": "checkout"}
+    given = asked("plan", files, web, node("idle"))
+    launched = shiplap.json(*given, "--cost-label", "team", "--region", "eu-west-1")["nodeClaims"]
+
+    shown = words((files / "page.html").read_text())
+    assert "Cost by namespace" in shown
+    assert "Cost by label team" in shown
+    assert "checkout" in shown
+    assert "requested by no pod" in shown
+    assert f"nodes {len(launched) + 1} of 7" in shown
+
+
+def test_limits_count_what_a_plan_adds(files: Path) -> None:
+    limited = json.loads(json.dumps(POOL))
+    limited["spec"]["limits"] = {"cpu": "100"}
+    (files / "pool.json").write_text(json.dumps(limited))
+    looked_at = snapshot(files, *(pod(f"p{place}", "1900m") for place in range(4)))
+    decided = decide(looked_at)
+
+    before, after = limits_after(looked_at, ()), limits_after(looked_at, decided.node_claims)
+
+    assert list(before.values()) == ["cpu 0 of 100"]
+    (used,) = after.values()
+    assert 7.6 <= float(used.split()[1]) <= 100
+
+
 def test_a_page_that_cannot_be_written_is_named(files: Path, shiplap: Shiplap) -> None:
     assert "nowhere/page.html" in shiplap.error(*asked("plan", files, page="nowhere/page.html"))
 
@@ -85,7 +116,10 @@ def test_a_page_that_cannot_be_written_is_named(files: Path, shiplap: Shiplap) -
 def test_what_could_not_be_seen_is_on_the_page(files: Path) -> None:
     looked_at = snapshot(files, node("a"))
     lines = ("list of poddisruptionbudgets is not permitted <here>",)
-    for made in (plan_report(looked_at, Plan(), None, lines), disrupt_report(looked_at, Decision(), lines)):
+    for made in (
+        plan_report(looked_at, Plan(), None, PageNotes(missing=lines)),
+        disrupt_report(looked_at, Decision(), PageNotes(missing=lines)),
+    ):
         assert "list of poddisruptionbudgets is not permitted &lt;here&gt;" in made
 
 

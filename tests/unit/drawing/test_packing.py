@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shiplap.drawing.packing_map import box, detail_level, node_table, packing_map, pending_table, side, totals
+from shiplap.drawing.packing_map import (
+    bound_note,
+    box,
+    detail_level,
+    node_table,
+    packing_map,
+    pending_table,
+    side,
+    totals,
+)
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
 from shiplap_cli.render.page import page
 from tests.pictures import GIB, HOSTILE, cluster
@@ -39,7 +48,7 @@ class Reader(HTMLParser):
 
 
 def whole(picture: ClusterPicture) -> str:
-    parts = [totals(picture), packing_map(picture), pending_table(picture), node_table(picture)]
+    parts = [totals(picture), bound_note(picture), packing_map(picture), pending_table(picture), node_table(picture)]
     return page(f"Cluster {picture.cluster}", "as it is", "".join(parts))
 
 
@@ -67,6 +76,51 @@ def test_equal_areas_are_equal_amounts() -> None:
         assert abs(left - right) < 0.03 * left
     assert abs(side(small, chosen) ** 2 / side(large, chosen) ** 2 - 16 / 48) < 1e-9
     assert of_small[0] / of_small[1] > 1.8  # two processors are twice what four GiB are
+
+
+def columns(markup: str, kind: str) -> list[list[tuple[float, float]]]:
+    """Of each piece of a kind its columns, from the left: height and width, px."""
+    return [
+        [(float(high), float(wide)) for high, wide in re.findall(r"v-([\d.]+)h([\d.]+)", path)]
+        for path in re.findall(rf'<path class={kind} d="([^"]*)"', markup)
+    ]
+
+
+def test_accelerators_are_a_third_column_filled_by_the_pods_that_ask_for_them() -> None:
+    train = PodPicture("ml", "train", 4000, 16 * GIB, accelerators=3)
+    web = PodPicture("ml", "web", 1000, GIB)
+    room = Amounts(48_000, 192 * GIB, 58, accelerators=4)
+    gpu = node(0, 0, train, web, allocatable=room, used=train.amounts + web.amounts)
+    plain = node(48_000, 192, web)
+    chosen = detail_level([gpu, plain], most_pods=100)
+
+    drawn = box(gpu, chosen)
+    first, second = columns(drawn, "pod")
+    assert len(columns(drawn, "room")[0]) == len(first) == 3
+    assert len(second) == 2, "a pod without accelerators has no piece in their column"
+    assert abs(first[2][0] - 0.75 * side(gpu, chosen)) < 0.1
+    assert "accelerators 3 of 4" in drawn
+    assert "3 accelerators" in drawn
+    assert len(columns(box(plain, chosen), "room")[0]) == 2
+    assert side(gpu, chosen) == side(plain, chosen), "the square stays to scale"
+    seen = " ".join(Reader(whole(ClusterPicture(cluster="c", taken_at=0, nodes=(gpu,)))).words)
+    assert "accelerators used" in seen
+    assert "GPUs and other accelerators" in seen
+    assert "GPUs" not in whole(ClusterPicture(cluster="c", taken_at=0, nodes=(plain,)))
+
+
+def test_limits_estimates_and_the_bound_are_explained() -> None:
+    one = node(8000, 32, hourly=0.4, estimated=True)
+    picture = ClusterPicture(cluster="c", taken_at=0, nodes=(one,), limits={"web": "cpu 8 of 100"}, bound_hourly=0.3)
+    seen = " ".join(Reader(whole(picture)).words)
+    assert "limits: cpu 8 of 100" in seen
+    assert "per hour, estimated" in seen
+    assert "No packing costs less" in seen
+    known = replace(picture, nodes=(replace(one, estimated=False),), limits={}, bound_hourly=None)
+    seen = " ".join(Reader(whole(known)).words)
+    assert "limits:" not in seen
+    assert "estimated" not in seen
+    assert "No packing costs less" not in seen
 
 
 def test_what_is_used_and_not_listed_is_drawn_in_one_piece() -> None:

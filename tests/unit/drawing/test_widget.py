@@ -60,6 +60,23 @@ def test_it_has_the_theme_of_the_dashboard() -> None:
     assert "prefers-color-scheme" not in light + dark
 
 
+def boxes(made: str) -> list[float]:
+    return [float(high) for high in re.findall(r'<svg width="[\d.]+" height="([\d.]+)" viewBox', made)]
+
+
+def test_boxes_shrink_and_lose_their_labels_before_anything_is_cut_off() -> None:
+    """A legend, a heading, and four pools of at most a row each have to fit."""
+    few, many = WidgetCluster(cluster(6)), WidgetCluster(cluster(60))
+    high, low = (widget_html([many], WidgetLooks("light", 1380, height)) for height in (4000, 450))
+    roomy = widget_html([few], WidgetLooks("light", 1380, 900))
+
+    assert "class=l>" in roomy
+    assert "class=l>" in high
+    assert "class=l>" not in low
+    assert max(boxes(low)) < max(boxes(high))
+    assert len(boxes(low)) == len(boxes(high))
+
+
 def test_a_cluster_that_cannot_be_read_says_why_and_the_others_are_drawn() -> None:
     failed = WidgetCluster(ClusterPicture(cluster="west", taken_at=0.0), failure="It cannot be read: AccessDenied <x>")
     made = widget_html([WidgetCluster(cluster(3)), failed], WidgetLooks())

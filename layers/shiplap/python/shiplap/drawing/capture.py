@@ -11,7 +11,7 @@ from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_amount
+from shiplap.kubernetes.quantity import ACCELERATOR_DEVICES, CPU, MEMORY, PODS, parse_amount
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.scheduling.model.claim_nodes import leaving, pair
@@ -23,7 +23,7 @@ _NO_PRICES = NodePrices()
 
 def picture_amounts(resources: Mapping[str, int]) -> Amounts:
     """Canonical resources as a picture shows them."""
-    return Amounts(resources.get(CPU, 0), resources.get(MEMORY, 0), resources.get(PODS, 0))
+    return Amounts(resources.get(CPU, 0), resources.get(MEMORY, 0), resources.get(PODS, 0), _accelerators(resources))
 
 
 def picture_of_cluster(
@@ -121,7 +121,7 @@ def picture_of_claims(
 
 def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
     drawn = tuple(sorted((_pod(pod) for pod in pods), key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key)))
-    used = sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in drawn), Amounts())
+    used = sum((pod.amounts for pod in drawn), Amounts())
     return msgspec.structs.replace(node, used=used, pods=drawn)
 
 
@@ -142,7 +142,7 @@ def claim_picture(claim: NodeClaim, pods: Sequence[PodPicture] = (), prices: Nod
         state=NodePictureState.LEAVING if claim.state in LEAVING else NodePictureState.STARTING,
         note=claim.failure or str(claim.state),
         allocatable=allocatable,
-        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.plan.pods)),
+        used=msgspec.structs.replace(requested, pods=requested.pods or len(claim.plan.pods)),
         pods=tuple(pods),
         created_at=claim.created_at,
     )
@@ -172,8 +172,8 @@ def _node(
         list_hourly=prices.listed(kind) if price.known else 0.0,
         state=state,
         note=note,
-        allocatable=Amounts(*(_amount(node, name) for name in (CPU, MEMORY, PODS))),
-        used=sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in drawn), Amounts()),
+        allocatable=picture_amounts({name: _amount(node, name) for name in (CPU, MEMORY, PODS, *ACCELERATOR_DEVICES)}),
+        used=sum((pod.amounts for pod in drawn), Amounts()),
         pods=drawn,
         created_at=epoch(born) if born else 0.0,
     )
@@ -212,7 +212,7 @@ def _planned(claim: PlannedClaim, pods: Mapping[str, Pod], prices: NodePrices) -
         state=NodePictureState.PLANNED,
         note="; ".join(claim.reasons),
         allocatable=picture_amounts(claim.allocatable),
-        used=Amounts(requested.millicores, requested.memory_bytes, requested.pods or len(claim.pods)),
+        used=msgspec.structs.replace(requested, pods=requested.pods or len(claim.pods)),
         pods=tuple(sorted(drawn, key=lambda pod: (-pod.millicores, -pod.memory_bytes, pod.key))),
     )
 
@@ -223,14 +223,21 @@ def _filled(node: NodePicture, fresh: Sequence[PodPicture]) -> NodePicture:
     more = [pod for pod in fresh if pod.key not in there]
     if not more:
         return node
-    used = sum((Amounts(pod.millicores, pod.memory_bytes, 1) for pod in more), node.used)
+    used = sum((pod.amounts for pod in more), node.used)
     return msgspec.structs.replace(node, used=used, pods=(*node.pods, *more))
 
 
 def _pod(pod: Pod, *, fresh: bool = False) -> PodPicture:
     requests = pod_requests(pod)
     namespace = pod.metadata.namespace or "default"
-    return PodPicture(namespace, pod.metadata.name, requests.get(CPU, 0), requests.get(MEMORY, 0), fresh)
+    amounts = picture_amounts(requests)
+    return PodPicture(
+        namespace, pod.metadata.name, amounts.millicores, amounts.memory_bytes, fresh, amounts.accelerators
+    )
+
+
+def _accelerators(resources: Mapping[str, int]) -> int:
+    return sum(resources.get(name, 0) for name in ACCELERATOR_DEVICES)
 
 
 def _pending(pod: Pod, now: float) -> PendingPicture:

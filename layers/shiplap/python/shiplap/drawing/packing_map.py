@@ -2,7 +2,8 @@
 
 The area of a box is the capacity of its node, its left part CPU, its right part memory, each filled by its pods. One
 vCPU counts as much as 4 GiB. So everywhere in a picture the same area is the same amount, a memory-optimised type shows
-by its wide right part, and what is empty is what is paid for and not used.
+by its wide right part, and what is empty is what is paid for and not used. A node with accelerators has a third column
+beside its square, which is not to scale.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from shiplap.drawing.style import NEUTRAL, colour_numbers
 
 _BYTES_PER_UNIT = 4 * 2**30
 _GAP = 1.0
+_ACCELERATOR_SHARE = 0.28
+"""The width of the column of accelerators, as a part of the square's side."""
 _SMALLEST, _LARGEST = 12.0, 260.0
 _STATES = {NodePictureState.PLANNED: "+", NodePictureState.LEAVING: "−"}  # noqa: RUF001 - a minus sign
 
@@ -87,23 +90,26 @@ def box(node: NodePicture, chosen: DetailLevel) -> str:
     length = side(node, chosen)
     cpu, memory = units(node.allocatable)
     share = cpu / (cpu + memory) if cpu + memory else 0.5
-    box_parts = _BoxParts(length, (length - _GAP) * min(max(share, 0.15), 0.85))
+    strip = length * _ACCELERATOR_SHARE if node.allocatable.accelerators or node.used.accelerators else 0.0
+    box_parts = _BoxParts(length, (length - _GAP) * min(max(share, 0.15), 0.85), strip)
+    wide = length + (strip + _GAP if strip else 0.0)
     classes = ["n", *_classes(node)]
-    drawn = [f'<path class=room d="{box_parts.path(0, 0, length, length)}"/>', *_pods(node, chosen, box_parts)]
+    full = (length, length, length)
+    drawn = [f'<path class=room d="{box_parts.path(_FLOOR, full)}"/>', *_pods(node, chosen, box_parts)]
     if node.tier:
         fill = "url(#sl-hatch)" if node.tier == 1 else "url(#sl-dots)"
-        drawn.append(f'<path d="{box_parts.path(*box_parts.filled(node))}" fill="{fill}" class=tier />')
-    drawn.append(f'<rect class=frame x=".5" y=".5" width="{_px(length - 1)}" height="{_px(length - 1)}" rx="2"/>')
+        drawn.append(f'<path d="{box_parts.path(_FLOOR, box_parts.filled(node))}" fill="{fill}" class=tier />')
+    drawn.append(f'<rect class=frame x=".5" y=".5" width="{_px(wide - 1)}" height="{_px(length - 1)}" rx="2"/>')
     if node.state is NodePictureState.LEAVING:
-        drawn.append(f'<path class=cross d="M1 1L{_px(length - 1)} {_px(length - 1)}"/>')
-    size, line = _px(length), text(summary(node))
+        drawn.append(f'<path class=cross d="M1 1L{_px(wide - 1)} {_px(length - 1)}"/>')
+    width, size, line = _px(wide), _px(length), text(summary(node))
     title = f' title="{line}"' if chosen.listed < 0 else ""  # without a card, a tooltip
     label = _label(node) if chosen.labels else ""
     card = _card(node, chosen.listed) if chosen.listed >= 0 else ""
     return (
         f'<li class="{" ".join(classes)}"><div class=b role=img tabindex=0 aria-label="{line}"{title}>'
-        f'<svg width="{size}" height="{size}" viewBox="0 0 {size} {size}" aria-hidden=true>{"".join(drawn)}</svg></div>'
-        f"{label}{card}</li>"
+        f'<svg width="{width}" height="{size}" viewBox="0 0 {width} {size}" aria-hidden=true>{"".join(drawn)}</svg>'
+        f"</div>{label}{card}</li>"
     )
 
 
@@ -117,6 +123,7 @@ def summary(node: NodePicture) -> str:
         node.zone,
         f"CPU {percent(used.millicores, room.millicores)}",
         f"memory {percent(used.memory_bytes, room.memory_bytes)}",
+        f"accelerators {used.accelerators} of {room.accelerators}" if room.accelerators else "",
         counted(used.pods, "pod"),
         f"{dollars(node.hourly, estimated=node.estimated)} per hour" if node.hourly else "",
         str(node.state),
@@ -129,29 +136,43 @@ def _classes(node: NodePicture) -> list[str]:
     return [] if node.state is NodePictureState.READY else [str(node.state).lower()]
 
 
+_Heights = tuple[float, float, float]
+"""Of CPU, memory and accelerators, px."""
+
+_FLOOR: _Heights = (0.0, 0.0, 0.0)
+
+
 class _BoxParts(msgspec.Struct, frozen=True):
-    """The two parts of a box: `cpu` px of its side are the left one's."""
+    """The parts of a box: `cpu` px of its side are the left one's; `strip` px beside it stand for accelerators."""
 
     side: float
     cpu: float
+    strip: float
 
-    def path(self, cpu_from: float, memory_from: float, cpu_high: float, memory_high: float) -> str:
-        """A piece of each part, from so many px above the floor and so high."""
+    def path(self, above: _Heights, high: _Heights) -> str:
+        """A piece of each part, from so many px above the floor and so high; parts of no height have none."""
         right = self.cpu + _GAP
-        return _rect(0, self.side - cpu_from, self.cpu, cpu_high) + _rect(
-            right, self.side - memory_from, self.side - right, memory_high
+        columns = ((0.0, self.cpu), (right, self.side - right), (self.side + _GAP, self.strip))
+        return "".join(
+            _rect(left, self.side - floor, width, height)
+            for (left, width), floor, height in zip(columns, above, high, strict=True)
+            if width and height
         )
 
-    def heights(self, millicores: int, memory_bytes: int, node: NodePicture) -> tuple[float, float]:
+    def heights(self, amounts: Amounts, node: NodePicture) -> _Heights:
         """How high so much stands; where more is used than there is, all of it together fills the box."""
         room, used = node.allocatable, node.used
-        cpu = max(room.millicores, used.millicores, 1)
-        memory = max(room.memory_bytes, used.memory_bytes, 1)
-        return self.side * max(millicores, 0) / cpu, self.side * max(memory_bytes, 0) / memory
+        pairs = (
+            (amounts.millicores, max(room.millicores, used.millicores)),
+            (amounts.memory_bytes, max(room.memory_bytes, used.memory_bytes)),
+            (amounts.accelerators, max(room.accelerators, used.accelerators)),
+        )
+        cpu, memory, accelerators = (self.side * max(part, 0) / max(whole, 1) for part, whole in pairs)
+        return cpu, memory, accelerators
 
-    def filled(self, node: NodePicture) -> tuple[float, float, float, float]:
-        """All that is used, as arguments of `path`."""
-        return 0, 0, *self.heights(node.used.millicores, node.used.memory_bytes, node)
+    def filled(self, node: NodePicture) -> _Heights:
+        """All that is used."""
+        return self.heights(node.used, node)
 
 
 def _rect(left: float, bottom: float, width: float, height: float) -> str:
@@ -165,34 +186,39 @@ def _px(value: float) -> str:
 def _pods(node: NodePicture, chosen: DetailLevel, box_parts: _BoxParts) -> list[str]:
     """The pods from the floor up, those that a plan adds on top; those beyond what is drawn are one piece."""
     ordered = sorted(node.pods, key=lambda pod: (pod.fresh, -max(_fractions(pod, node)), pod.key))
-    drawn, cpu, memory = [], 0.0, 0.0
+    drawn, above = [], _FLOOR
     # Of many, the largest are drawn, wherever they stand.
     kept = set(sorted(range(len(ordered)), key=lambda place: -max(_fractions(ordered[place], node)))[: chosen.pods])
     rest = msgspec.structs.replace(node.used, pods=len(ordered) - len(kept))
     for place, pod in enumerate(ordered):
         if place not in kept:
             continue
-        high = box_parts.heights(pod.millicores, pod.memory_bytes, node)
-        rest = Amounts(rest.millicores - pod.millicores, rest.memory_bytes - pod.memory_bytes, rest.pods)
-        title = text(f"{markup.short(pod.key, 120)}\n{_asks(pod.millicores, pod.memory_bytes)}")
+        high = box_parts.heights(pod.amounts, node)
+        rest = msgspec.structs.replace(rest - pod.amounts, pods=rest.pods)
+        title = text(f"{markup.short(pod.key, 120)}\n{_asks(pod.amounts)}")
         kind = "fresh" if pod.fresh else "pod"
-        drawn.append(f'<path class={kind} d="{box_parts.path(cpu, memory, *high)}"><title>{title}</title></path>')
-        cpu, memory = cpu + high[0], memory + high[1]
-    high = box_parts.heights(rest.millicores, rest.memory_bytes, node)
+        drawn.append(f'<path class={kind} d="{box_parts.path(above, high)}"><title>{title}</title></path>')
+        above = (above[0] + high[0], above[1] + high[1], above[2] + high[2])
+    high = box_parts.heights(rest, node)
     if max(high) >= 0.1:
         what = counted(rest.pods, "further pod") if rest.pods else "DaemonSets, and pods that are not listed"
-        title = f"{what}\n{_asks(rest.millicores, rest.memory_bytes)}"
-        drawn.append(f'<path class=rest d="{box_parts.path(cpu, memory, *high)}"><title>{title}</title></path>')
+        title = f"{what}\n{_asks(rest)}"
+        drawn.append(f'<path class=rest d="{box_parts.path(above, high)}"><title>{title}</title></path>')
     return drawn
 
 
-def _fractions(pod: PodPicture, node: NodePicture) -> tuple[float, float]:
+def _fractions(pod: PodPicture, node: NodePicture) -> _Heights:
     room = node.allocatable
-    return pod.millicores / max(room.millicores, 1), pod.memory_bytes / max(room.memory_bytes, 1)
+    return (
+        pod.millicores / max(room.millicores, 1),
+        pod.memory_bytes / max(room.memory_bytes, 1),
+        pod.accelerators / max(room.accelerators, 1),
+    )
 
 
-def _asks(millicores: int, memory_bytes: int) -> str:
-    return f"{markup.cores(max(millicores, 0))} CPU, {markup.memory(max(memory_bytes, 0))}"
+def _asks(amounts: Amounts) -> str:
+    asked = f"{markup.cores(max(amounts.millicores, 0))} CPU, {markup.memory(max(amounts.memory_bytes, 0))}"
+    return f"{asked}, {counted(amounts.accelerators, 'accelerator')}" if amounts.accelerators > 0 else asked
 
 
 def _label(node: NodePicture) -> str:
@@ -218,13 +244,14 @@ def _card(node: NodePicture, listed: int) -> str:
         f"{dollars(node.hourly, estimated=node.estimated)} per hour{listed_at}" if node.hourly else "price not known",
         f"CPU {markup.cores(used.millicores)} of {markup.cores(room.millicores)}, "
         f"memory {markup.memory(used.memory_bytes)} of {markup.memory(room.memory_bytes)}, "
-        f"pods {used.pods} of {room.pods or '?'}",
+        f"pods {used.pods} of {room.pods or '?'}"
+        + (f", accelerators {used.accelerators} of {room.accelerators}" if room.accelerators else ""),
     ]
     lines = "".join(f"<div>{text(fact)}</div>" for fact in facts if fact)
     largest = sorted(node.pods, key=lambda pod: (-max(_fractions(pod, node)), pod.key))[:listed]
     pods = "".join(
         f"<li{' class=new' if pod.fresh else ''}>{text(markup.short(pod.key, 120))} "
-        f"<span>{_asks(pod.millicores, pod.memory_bytes)}</span></li>"
+        f"<span>{_asks(pod.amounts)}</span></li>"
         for pod in largest
     )
     more = len(node.pods) - len(largest)
@@ -258,7 +285,10 @@ def sections(
     """All pools, of each at most so many boxes; empty clusters say so."""
     if not picture.nodes:
         return "<p class=empty>No nodes.</p>"
-    return "".join(section(pool, nodes, chosen, colours, most_nodes) for pool, nodes in by_pool(picture))
+    return "".join(
+        section(pool, nodes, chosen, colours, most_nodes, picture.limits.get(pool, ""))
+        for pool, nodes in by_pool(picture)
+    )
 
 
 def by_pool(picture: ClusterPicture) -> Iterator[tuple[str, Sequence[NodePicture]]]:
@@ -270,14 +300,19 @@ def by_pool(picture: ClusterPicture) -> Iterator[tuple[str, Sequence[NodePicture
 
 
 def section(
-    pool: str, nodes: Sequence[NodePicture], chosen: DetailLevel, colours: Mapping[str, int], most: int = MOST_NODES
+    pool: str,
+    nodes: Sequence[NodePicture],
+    chosen: DetailLevel,
+    colours: Mapping[str, int],
+    most: int = MOST_NODES,
+    limits: str = "",
 ) -> str:
-    """One pool: what it comes to, and its boxes."""
+    """One pool: what it comes to, the use of its limits, and its boxes."""
     items = "".join(box(node, chosen) for node in nodes[:most])
     more = len(nodes) - most
     rest = f"<p>{counted(more, 'further node')} not drawn.</p>" if more > 0 else ""
     return (
-        f'<section class="pool p{colours.get(pool, NEUTRAL)}{fading(nodes)}">{heading(pool, nodes)}'
+        f'<section class="pool p{colours.get(pool, NEUTRAL)}{fading(nodes)}">{heading(pool, nodes, limits)}'
         f'<ul class="{list_class(chosen)}">{items}</ul>{rest}</section>'
     )
 
@@ -296,8 +331,8 @@ def _has_fresh(node: NodePicture) -> bool:
     return node.state is not NodePictureState.STARTING and any(pod.fresh for pod in node.pods)
 
 
-def heading(pool: str, nodes: Sequence[NodePicture]) -> str:
-    """A pool's name and sums."""
+def heading(pool: str, nodes: Sequence[NodePicture], limits: str = "") -> str:
+    """A pool's name, sums and limits."""
     room = sum((node.allocatable for node in nodes), Amounts())
     used = sum((node.used for node in nodes), Amounts())
     tiers = Counter(node.tier for node in nodes)
@@ -307,10 +342,13 @@ def heading(pool: str, nodes: Sequence[NodePicture]) -> str:
         counted(used.pods, "pod"),
         f"CPU {percent(used.millicores, room.millicores)}",
         f"memory {percent(used.memory_bytes, room.memory_bytes)}",
+        f"accelerators {used.accelerators} of {room.accelerators}" if room.accelerators else "",
         f"{dollars(hourly, estimated=any(node.estimated for node in nodes))}/h" if hourly else "",
     ]
     if any(tiers):
         facts.append(", ".join(f"{tiers[tier]} on {_tier(tier)}" for tier in sorted(tiers)))
+    if limits:
+        facts.append(f"limits: {limits}")
     name = text(pool) if pool else "Nodes of others"
     return f"<h3><i class=swatch></i>{name} <small>{text(' · '.join(fact for fact in facts if fact))}</small></h3>"
 
@@ -330,6 +368,13 @@ def legend(nodes: Sequence[NodePicture]) -> str:
             '<rect class=frame x=".5" y=".5" width="23" height="23"/>',
             "a node: CPU left, memory right, filled by its pods; light is unused; equal areas are equal amounts",
             True,
+        ),
+        (
+            '<path class=room d="M0 24v-24h16v24zM17 24v-24h7v24z"/>'
+            '<path class=pod d="M0 24v-12h16v12zM17 24v-18h7v18z"/>'
+            '<rect class=frame x=".5" y=".5" width="23" height="23"/>',
+            "the column at the right: GPUs and other accelerators, not to scale",
+            any(node.allocatable.accelerators for node in nodes),
         ),
         (_sample("pod") + '<path d="M0 24v-24h24v24z" fill="url(#sl-hatch)"/>', "fallback tier", 1 in tiers),
         (
@@ -371,8 +416,11 @@ def totals(picture: ClusterPicture, before: ClusterPicture | None = None) -> str
         ("pods that wait", f"{len(picture.pending):,}", f"{len(before.pending):,}" if before else ""),
         ("CPU used", percent(used.millicores, room.millicores), _cpu(before)),
         ("memory used", percent(used.memory_bytes, room.memory_bytes), _memory(before)),
-        ("per hour", _cost(picture), _cost(before) if before else ""),
+        ("per hour, estimated" if picture.estimated else "per hour", _cost(picture), _cost(before) if before else ""),
     ]
+    if room.accelerators:
+        had = _accelerators(before) if before else ""
+        facts.insert(5, ("accelerators used", _accelerators(picture), had))
     if picture.unpriced:
         facts.append(("of unknown price", counted(picture.unpriced, "node"), ""))
     if picture.list_hourly > picture.hourly + 1e-9:
@@ -389,6 +437,22 @@ def totals(picture: ClusterPicture, before: ClusterPicture | None = None) -> str
         )
     shown = "".join(f"<div><dt>{name}</dt><dd>{text(value)}{_was(was, value)}</dd></div>" for name, value, was in facts)
     return f"<dl class=totals>{shown}</dl>"
+
+
+def bound_note(picture: ClusterPicture) -> str:
+    """What the lower bound means, if there is one."""
+    return _BOUND if picture.bound_hourly is not None else ""
+
+
+_BOUND = (
+    "<p><small>Lower bound: what the pods would cost if pods and nodes could be divided freely and bought in the "
+    "cheapest mixture that any NodePool may launch. No packing costs less. Zones, taints, spreads and weights are not "
+    "in it.</small></p>"
+)
+
+
+def _accelerators(picture: ClusterPicture) -> str:
+    return f"{picture.used.accelerators} of {picture.allocatable.accelerators}"
 
 
 def _cost(picture: ClusterPicture) -> str:

@@ -23,15 +23,27 @@ class NodePictureState(StrEnum):
 
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Resources that pictures show: millicores, bytes of memory, number of pods."""
+    """Resources that pictures show: millicores, bytes of memory, number of pods, devices like GPUs."""
 
     millicores: int = 0
     memory_bytes: int = 0
     pods: int = 0
+    accelerators: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
         return Amounts(
-            self.millicores + other.millicores, self.memory_bytes + other.memory_bytes, self.pods + other.pods
+            self.millicores + other.millicores,
+            self.memory_bytes + other.memory_bytes,
+            self.pods + other.pods,
+            self.accelerators + other.accelerators,
+        )
+
+    def __sub__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.millicores - other.millicores,
+            self.memory_bytes - other.memory_bytes,
+            self.pods - other.pods,
+            self.accelerators - other.accelerators,
         )
 
 
@@ -43,11 +55,17 @@ class PodPicture(msgspec.Struct, frozen=True, omit_defaults=True):
     millicores: int = 0
     memory_bytes: int = 0
     fresh: bool = False
+    accelerators: int = 0
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return namespaced_name(self.namespace, self.name)
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it requests, itself counted as one pod."""
+        return Amounts(self.millicores, self.memory_bytes, 1, self.accelerators)
 
 
 class NodePicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,11 +115,13 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """A cluster at a moment (`taken_at`, epoch seconds); nodes by name, pending pods the oldest first.
 
     `bound_hourly` is what no packing of the pods on nodes with a pool could undercut, USD per hour, if it is known.
-    `missing` says in words what could not be seen, a line each.
+    `missing` says in words what could not be seen, a line each. `limits` are words about the use of each pool's
+    limits, by pool.
     """
 
     cluster: str
     taken_at: float
+    limits: dict[str, str] = {}
     nodes: tuple[NodePicture, ...] = ()
     pending: tuple[PendingPicture, ...] = ()
     bound_hourly: float | None = None

@@ -23,6 +23,8 @@ NVIDIA_GPU, AMD_GPU, GAUDI = "nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi"
 NEURON, NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 ACCELERATORS = (NVIDIA_GPU, AMD_GPU, GAUDI, NEURON, NEURON_CORE)
 """Extended resources of accelerators, as their device plugins call them."""
+ACCELERATOR_DEVICES = tuple(name for name in ACCELERATORS if name != NEURON_CORE)
+"""Those that count devices: a Neuron device offers its cores as well, which would count it twice."""
 
 LARGEST = 2**57
 """No amount counts as more: 128 PiB is beyond any node, and dozens of them still add up within 64 bits."""

@@ -73,7 +73,8 @@ def widget(
     if asked.describe:
         return DESCRIPTION
     widget_context = asked.widget_context
-    looks = WidgetLooks("dark" if widget_context.theme == "dark" else "light", widget_context.width)
+    theme = "dark" if widget_context.theme == "dark" else "light"
+    looks = WidgetLooks(theme, widget_context.width, widget_context.height)
     try:
         clusters: Sequence[ClusterSettings] = (settings.cluster(asked.cluster),) if asked.cluster else settings.clusters
     except UnknownCluster as error:
