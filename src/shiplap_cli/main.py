@@ -43,6 +43,11 @@ COMMANDS = {
         "app",
         "Why a pod, claim, node or pool is as it is, and what would change it.",
     ),
+    "fleet": (
+        "shiplap_cli.fleet.fleet",
+        "fleet",
+        "All clusters of all installs on one screen: nodes, dollars, versions, problems.",
+    ),
     "handover": (
         "shiplap_cli.commands.handover",
         "handover",

@@ -14,7 +14,7 @@ from rich.text import Text
 from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import ClusterPicture, NodePicture, NodePictureState, PendingPicture
 from shiplap_cli.output import counted
-from shiplap_cli.top.saving import least_hourly
+from shiplap_cli.render.saving import least_hourly
 from shiplap_cli.top.stream import StreamLine
 from shiplap_cli.top.view import View, share, shown_nodes
 

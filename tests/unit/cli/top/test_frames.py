@@ -10,9 +10,9 @@ from rich.cells import cell_len
 
 from shiplap.disruption.record import Headline
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
+from shiplap_cli.render.saving import least_hourly
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.keyboard import parse
-from shiplap_cli.top.saving import least_hourly
 from shiplap_cli.top.stream import StreamLine, changes_between, extended
 from shiplap_cli.top.view import SORTS, View, pressed, shown_nodes
 
