@@ -32,6 +32,7 @@ from tests.conformance.disruptions import (
 )
 from tests.conformance.given import NOW, claim_volumes, pv, pvc, rule
 from tests.conformance.given import node as foreign_node
+from tests.node_claims import node_claim
 
 MIRROR = {"ownerReferences": [{"kind": "Node", "name": "a", "uid": "node-a", "controller": True}]}
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
@@ -665,3 +666,67 @@ def test_a_node_whose_claim_is_behind_it_is_no_candidate(state: ClaimState) -> N
     verdict = disrupted(small("a", state=state), types=BOTH)
     assert verdict.commands == ()
     assert verdict.blocked("a") == "is not initialized"
+
+
+# Which nodes are looked at
+
+
+def test_a_node_of_somebody_else_hides_none_of_ours() -> None:
+    others = Standing(foreign_node("a"), None)
+    verdict = disrupted(others, small("b"), pools=[pool("default", ON_DEMAND)], types=BOTH)
+    assert verdict.removed == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [(ClaimState.PLANNED, ""), (ClaimState.LAUNCHING, "has no Node yet"), (ClaimState.LAUNCHED, "has no Node yet")],
+)
+def test_what_has_been_asked_for_and_has_no_node_is_said(state: ClaimState, said: str) -> None:
+    coming = node_claim(name="new", node_pool="default", state=state, created_at=NOW - 5)
+    assert disrupted(small("b"), pools=[pool("default", ON_DEMAND)], types=BOTH, coming=[coming]).blocked("new") == said
+
+
+def test_a_node_is_as_old_as_its_claim_or_else_as_its_object() -> None:
+    wanted = pool("default", ON_DEMAND, expire_after="1h")
+    assert wanted.spec.template.spec.expire_after == "1h"
+    hour = {"pools": [wanted], "types": BOTH, "pods": [pod("p", "a")]}
+    young = {"created_at": NOW - 3599, "born": rfc3339(NOW - 7200)}
+    assert disrupted(small("a", **young), **hour).removed == set()
+    unknown = {"created_at": 0.0, "born": rfc3339(NOW - 3601)}
+    assert disrupted(small("a", **unknown), **hour).command.reason is Reason.EXPIRED
+    assert disrupted(small("a", **unknown | {"born": rfc3339(NOW - 3599)}), **hour).removed == set()
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("node.kubernetes.io/instance-type", "lacks the label node.kubernetes.io/instance-type"),
+        ("karpenter.sh/capacity-type", "lacks the label karpenter.sh/capacity-type"),
+        ("topology.kubernetes.io/zone", "lacks the label topology.kubernetes.io/zone"),
+    ],
+)
+def test_a_node_whose_label_is_lacking_is_not_consolidated(label: str, words: str) -> None:
+    node = large("a", labels={label: ""}, created_at=NOW - 1800)  # too young to drift for it
+    verdict = disrupted(node, pods=[pod("p", "a")], types=BOTH)
+    assert words in verdict.blocked("a")
+
+
+@pytest.mark.parametrize(("ago_s", "stays"), [(599.0, True), (600.0, False), (601.0, False)])
+def test_moved_pods_stay_until_they_have_settled(ago_s: float, stays: bool) -> None:
+    verdict = disrupted(
+        large("a"),
+        pods=[pod("p", "a")],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH,
+        histories=[NodeHistory("a", moved_in_at=NOW - ago_s)],
+        settings=DisruptionSettings(settle_s=600),
+    )
+    assert (verdict.removed == set()) is stays
+
+
+@pytest.mark.parametrize(("ago_s", "stays"), [(59.0, True), (60.0, False)])
+def test_consolidate_after_is_over_when_as_many_seconds_have_passed(ago_s: float, stays: bool) -> None:
+    history = NodeHistory("a", last_pod_event_at=NOW - ago_s)
+    wanted = pool("default", ON_DEMAND, after="60s")
+    verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[wanted], types=BOTH, histories=[history])
+    assert (verdict.removed == set()) is stays

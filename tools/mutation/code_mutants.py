@@ -178,12 +178,14 @@ class _Module:
                 yield from self._removed(keyword, "argument")
 
     def elements(self, node: ast.Tuple | ast.List | ast.Set) -> Iterator[_Edit]:
-        whole = self._text(node)
-        if len(node.elts) < 2 or isinstance(getattr(node, "ctx", None), ast.Store) or whole[0] not in "([{":
+        if len(node.elts) < 2 or isinstance(getattr(node, "ctx", None), ast.Store):
             return
+        whole = self._text(node)
         for left_out in node.elts:
             others = ", ".join(self._text(element) for element in node.elts if element is not left_out)
-            yield (*self._span(node), f"{whole[0]}{others},{whole[-1]}", "element")
+            fewer = f"{whole[0]}{others},{whole[-1]}"
+            if whole[0] in "([{" and _is_collection(fewer):  # not a tuple without brackets
+                yield (*self._span(node), fewer, "element")
 
     def dictionary(self, node: ast.Dict) -> Iterator[_Edit]:
         for key, value in zip(node.keys, node.values, strict=True):
@@ -320,6 +322,13 @@ def _is_log(node: ast.expr) -> bool:
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id in _LOGGERS
     )
+
+
+def _is_collection(text: str) -> bool:
+    try:
+        return isinstance(ast.parse(text, mode="eval").body, ast.Tuple | ast.List | ast.Set)
+    except SyntaxError:
+        return False
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -23,7 +23,7 @@ from tools.mutation.exchanged_code import LiveFunctions, NotExchangeableError
 from tools.mutation.mutant_runs import LOGS, OPTIONS, SEARCHED, Outcome, Verdict
 from tools.mutation.mutant_verdicts import VerdictStore
 
-_PATIENCE, _LEAST_S = 5.0, 10.0
+_PATIENCE, _LEAST_S = 3.0, 5.0
 """A run may take so many times as long as its tests took when they were recorded, and so long at least."""
 
 _WAITING = 4.0

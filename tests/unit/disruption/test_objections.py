@@ -11,6 +11,7 @@ from shiplap.disruption.candidates import disruption_cost, eviction_cost, object
 from shiplap.disruption.commands import Reason
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
 
 NOW = 1_700_000_000.0
@@ -115,3 +116,72 @@ def test_pods_that_cost_less_than_nothing_make_their_node_no_cheaper() -> None:
     cheap = pod(annotations={COST: str(-(2**31))})
     assert disruption_cost([]) == disruption_cost([cheap]) == 1.0
     assert disruption_cost([cheap, pod()]) == 2.0
+
+
+def test_an_ended_pod_hides_no_objection_behind_it() -> None:
+    assert against(Reason.EMPTY, pod(ending=True), pod(annotations=PROTECTED)) != ""
+    assert against(Reason.EMPTY, pod(phase="Succeeded"), pod()) == "pod d/p has come to node n"
+
+
+@pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("truex", False)])
+def test_a_node_that_says_so_itself_stays(value: str, stays: bool) -> None:
+    node = msgspec.structs.replace(
+        NODE, metadata=msgspec.structs.replace(NODE.metadata, annotations={labels.DO_NOT_DISRUPT: value})
+    )
+    words = objection(Reason.UNDERUTILIZED, node, (), NOW, has_deadline=True)
+    assert bool(words) is stays
+    assert objection(Reason.SCALED_DOWN, node, (), NOW, has_deadline=False) == ""
+
+
+def budget(**spec: Any) -> PodDisruptionBudget:
+    body = {"metadata": {"name": "b", "namespace": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, **spec}}
+    return msgspec.convert(body, PodDisruptionBudget)
+
+
+def covered(name: str, *, namespace: str = "d", phase: str = "Running", ready: bool = True) -> Pod:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    body = {
+        "metadata": {"name": name, "namespace": namespace, "labels": {"a": "b"}},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+    return msgspec.convert(body, Pod)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_are_not_counted_by_a_budget(phase: str) -> None:
+    """Of two pods one may be missing: with a pod that has ended the other must stay."""
+    both = [covered("p"), covered("q", phase=phase)]
+    limits = pdb_limits_of([budget(minAvailable=1)], both)
+    assert list(limits.by_pod) == ["d/p"]
+    assert "pdb d/b" in protected_by(both[0], limits, NOW)
+    assert protected_by(covered("p"), pdb_limits_of([budget(minAvailable=1)], [covered("p"), covered("q")]), NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "ready", "stays"),
+    [
+        ("AlwaysAllow", False, False),
+        ("AlwaysAllow", True, True),
+        ("IfHealthyBudget", False, True),
+        ("Other", False, True),
+    ],
+)
+def test_a_budget_may_let_pods_go_that_are_not_ready(policy: str, ready: bool, stays: bool) -> None:
+    """As the eviction API does, with `unhealthyPodEvictionPolicy: AlwaysAllow`."""
+    limits = pdb_limits_of([budget(maxUnavailable=0, unhealthyPodEvictionPolicy=policy)], [covered("p", ready=ready)])
+    assert bool(protected_by(covered("p", ready=ready), limits, NOW)) is stays
+
+
+def test_a_budget_that_cannot_be_read_protects_all_pods_of_its_namespace_and_no_others() -> None:
+    pods = [covered("p"), covered("q", namespace="e"), covered("r", phase="Succeeded")]
+    limits = pdb_limits_of([budget(minAvailable="half")], pods)
+    assert "prevents the eviction" in protected_by(pods[0], limits, NOW)
+    assert protected_by(pods[1], limits, NOW) == ""
+
+
+def test_a_pod_without_a_namespace_is_in_the_default_one() -> None:
+    bare = msgspec.convert({"metadata": {"name": "p"}}, Pod)
+    unreadable = msgspec.convert(
+        {"metadata": {"name": "b", "namespace": "default"}, "spec": {"minAvailable": "half"}}, PodDisruptionBudget
+    )
+    assert list(pdb_limits_of([unreadable], [bare, covered("q")]).by_pod) == [bare.key]

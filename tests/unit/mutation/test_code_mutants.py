@@ -44,6 +44,7 @@ def lines(source: str) -> set[str]:
         ("x = any(a)", {"x = all(a)"}),
         ("x = a[:b]", {"x = a"}),
         ("x = (a, b, c)", {"x = (b, c,)", "x = (a, c,)", "x = (a, b,)"}),
+        ("x = [a], (b)", set()),
         ("x = frozenset({a, b})", {"x = frozenset({b,})", "x = frozenset({a,})"}),
         ("x = {a: b, c: d}", {"x = { c: d}", "x = {a: b}"}),
         ("x = [a for a in b if a.c]", {"x = [a for a in b if True]"}),
