@@ -33,9 +33,15 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
 from shiplap.scheduling.packing.pack import Packing
+from shiplap.scheduling.removal import RemovalPart
 from tests.conformance.disruptions import NOW, pool, standing
 
 NO_PACKING: Packing = None  # type: ignore[assignment] # nothing goes on from these relocations
+
+
+def no_pool(_: Sequence[RemovalPart]) -> frozenset[str]:
+    """No limit makes parts of a relocation depend on each other."""
+    return frozenset()
 
 
 class Shelf(PoolMarket, frozen=True):
@@ -240,6 +246,7 @@ def test_nodes_whose_pods_share_a_replacement_go_together_and_the_others_alone()
         },
         {"stuck": "a pod of it has no place"},
         NO_PACKING,
+        no_pool,
     )
     found = components_of(relocation, removed)
     assert [[node.name for node in part.nodes] for part in found] == [["a", "c", "e"], ["b"], ["d"]]
@@ -250,6 +257,38 @@ def test_nodes_whose_pods_share_a_replacement_go_together_and_the_others_alone()
         (),
     ]
     assert [part.paid for part in found] == [3.0, 1.0, 1.0]
+
+
+def test_parts_that_a_limit_makes_depend_on_each_other_are_one() -> None:
+    """A claim of pool p fits into its limit only without a node of it that goes for another claim, of pool q."""
+    removed = [
+        going("a", pool_name="q"),
+        going("b", pool_name="p"),
+        going("c", pool_name="q"),
+        going("d", pool_name="r"),
+    ]
+    first = structs.replace(claim("t", name="one"), node_pool="p")
+    second = structs.replace(claim("t", name="two"), node_pool="q")
+    asked: list[list[list[str]]] = []
+
+    def join(parts: Sequence[RemovalPart]) -> frozenset[str]:
+        asked.append([list(names) for names, _ in parts])
+        return frozenset({"p"})
+
+    relocation = Relocation(
+        (first, second),
+        (frozenset("c"), frozenset("b")),
+        {"b": {"x": pods("b1")}, "c": {"x": pods("c1")}},
+        {},
+        NO_PACKING,
+        join,
+    )
+    found = components_of(relocation, removed)
+    assert asked == [[["a"], ["b"], ["c"], ["d"]]]
+    assert [[node.name for node in part.nodes] for part in found] == [["a"], ["b", "c"], ["d"]]
+    assert [item.name for item in found[1].claims] == ["two", "one"]
+    assert found[1].placements == (Placement("x", tuple(pods("b1", "c1"))),)
+    assert found[1].pools == {"p", "q"}
 
 
 def proposal(
@@ -422,7 +461,7 @@ def joint(names: Sequence[str]) -> Rehearsal:
 
     def without(removed: Sequence[str], moving: Sequence[str], *, improve_s: float) -> Relocation:
         rehearsal.asked.append((tuple(removed), tuple(moving), improve_s))
-        return Relocation((claim("t"),), (frozenset(moving),), {}, {}, NO_PACKING)
+        return Relocation((claim("t"),), (frozenset(moving),), {}, {}, NO_PACKING, no_pool)
 
     rehearsal.without = without  # type: ignore[method-assign]
     return rehearsal
