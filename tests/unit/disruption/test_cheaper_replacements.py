@@ -361,7 +361,7 @@ class Rehearsal(Simulator):
         planned = [(self._claims[name], frozenset({name})) for name in moving if name in self._claims]
         stuck = {name: f"{name} is stuck" for name in moving if name in self._stuck}
         return Relocation(
-            tuple(claim for claim, _ in planned), tuple(served for _, served in planned), {}, stuck, NO_PACKING
+            tuple(claim for claim, _ in planned), tuple(served for _, served in planned), {}, stuck, NO_PACKING, no_pool
         )
 
     def follow(self, relocation: Relocation) -> bool:
