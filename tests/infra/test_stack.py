@@ -20,7 +20,7 @@ from shiplap.flows.messages import Sweep, decode
 from shiplap.manifests.nodeclaim import SCHEMA
 from shiplap.settings import ResourceNames
 from shiplap_cli.installs.releases import LibraryLayer, library_layer
-from shiplap_lab.virtual_time.functions import FEEDS, SCHEDULES
+from shiplap_lab.virtual_time.functions import FEEDS, SCHEDULES, WATCH_EVERY_S
 from shiplap_lab.virtual_time.functions import FUNCTIONS as FUNCTIONS_SIMULATED
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
@@ -187,7 +187,7 @@ def test_the_simulation_has_the_limits_the_queues_and_the_schedules_of_the_stack
         )
         assert feed.max_concurrency == mapping["ScalingConfig"]["MaximumConcurrency"]
     assert sorted(starts, key=str) == sorted(
-        [({"clusters": ["edge", "production"]}, 13 * 60), *((item.message, item.every_s) for item in SCHEDULES)],
+        [({"clusters": ["edge", "production"]}, WATCH_EVERY_S), *((item.message, item.every_s) for item in SCHEDULES)],
         key=str,
     )
 

@@ -14,9 +14,10 @@ from shiplap_lab.simulation.campaign import run_seed
 
 
 def mixed(placement: str, *, kinds: tuple[FaultKind, ...] = ()) -> Play:
-    """The campaign's scenario, its pods steered in one way whatever the seed."""
+    """The campaign's scenario, its pods steered in one way and the watch imitated, whatever the seed."""
     play = load("mixed")
-    changed = replace(play.scenario, placement=placement, chaos_kinds=kinds or play.scenario.chaos_kinds)
+    kinds = kinds or play.scenario.chaos_kinds
+    changed = replace(play.scenario, placement=placement, watched=0.0, chaos_kinds=kinds)
     return replace(play, scenario=changed)
 
 

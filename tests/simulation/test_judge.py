@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -502,3 +504,47 @@ def test_limits_of_memory_and_of_nodes_are_judged_in_a_simulated_run(limits: dic
     with planted("charges no limits"):
         broken = [violation.promise for seed in range(3) for violation in run_seed(play, seed).violations[:1]]
     assert set(broken) == {Promise.LIMITS}
+
+
+def placed(name: str, node_name: str, version: int) -> dict[str, Any]:
+    item = pod(name, node=node_name)
+    return {**item, "metadata": {**item["metadata"], "resourceVersion": str(version)}}
+
+
+@pytest.mark.parametrize(
+    ("version", "pods", "broken"),
+    [
+        ("10", [("default/web-1", "node-a")], False),
+        ("12", [], False),
+        ("10", [], True),
+        ("11", [("default/web-1", "node-a")], True),
+        ("11", [("default/web-1", "node-a"), ("default/web-2", "node-b")], False),
+        ("11", [("default/web-1", "node-a"), ("default/web-2", "node-a")], True),
+        ("12", [("default/web-1", "node-a")], True),
+    ],
+)
+def test_a_snapshot_shows_the_pods_of_its_version(version: str, pods: list[tuple[str, str]], broken: bool) -> None:
+    region = Region()
+    first, second = placed("web-1", "node-a", 10), placed("web-2", "node-b", 11)
+    region.has("pods", first, second)
+    for item, gone_at in ((second, "12"), (first, "12")):
+        gone = {**item, "metadata": {**item["metadata"], "resourceVersion": gone_at}}
+        region.judge.object_written("demo", "DELETED", "pods", gone)
+    rows = [[0, 0, number, key.partition("/")[2], b"uid"] for number, (key, _) in enumerate(pods)]
+    header = {"cluster": "demo", "version": version, "complete": True}
+    document = [header, [None], [["default", {}, []]], [name for _, name in pods], rows]
+    region.judge.snapshot_written("demo", zlib.compress(msgspec.msgpack.encode(document)))
+    assert region.told == ([Promise.SNAPSHOTS] if broken else [])
+    header["complete"] = False
+    region.judge.snapshot_written("demo", zlib.compress(msgspec.msgpack.encode(document)))
+    assert len(region.told) == broken
+
+
+def test_what_a_decision_knows_is_as_of_some_version_that_is_not_too_old() -> None:
+    region = Region()
+    region.has("pods", placed("web-1", "node-a", 10), placed("web-2", "node-b", 11))
+    region.judge.pods_known("demo", "10", [("default/web-1", "node-a")])
+    assert region.told == []
+    region.judge.pods_known("demo", "11", [("default/web-1", "node-a")])
+    region.judge.pods_known("demo", "10", [("default/web-1", "node-a"), ("default/web-1", "node-a")])
+    assert region.told == [Promise.SNAPSHOTS] * 2

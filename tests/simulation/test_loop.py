@@ -143,3 +143,33 @@ def test_all_tasks_run_in_the_thread_of_the_loop() -> None:
     told.run(9)
     told.loop.close()
     assert used == {threading.current_thread()}
+
+
+def test_a_task_stays_in_its_place_until_it_is_released_or_its_time_is_over() -> None:
+    told = Told()
+
+    def act() -> None:
+        for seconds in (10, 3):
+            place = told.loop.park(seconds)
+            told.loop.after(2 if seconds == 10 else 99, lambda place=place: told.loop.release(place))  # type: ignore[misc]
+            told.loop.stay(place)
+            told.say("goes on")
+
+    told.loop.after(1, lambda: told.loop.begin(act))
+    told.run(200)
+    assert told.lines == [("goes on", 3), ("goes on", 6)]
+
+
+def test_what_stays_in_a_place_ends_with_the_loop_and_only_a_task_may_stay() -> None:
+    told = Told()
+
+    def act() -> None:
+        told.loop.stay(told.loop.park(50))
+        told.say("goes on")
+
+    told.loop.after(1, lambda: told.loop.begin(act))
+    told.run(5)
+    told.loop.close()
+    assert told.lines == [("goes on", 5)]
+    with pytest.raises(RuntimeError, match="task"):
+        told.loop.park(1)

@@ -81,7 +81,7 @@ _MIRRORED = (EVERYTHING, _PENDING, _BOUND, _SCALE_UPS)
 """Lists that come again and again; a mirror is kept of each."""
 
 _PAGE = 500
-_WATCHED: dict[str, tuple[str, type[Pod | Node | CustomObject], ListOptions]] = {
+WATCHED: dict[str, tuple[str, type[Pod | Node | CustomObject], ListOptions]] = {
     "pods": ("pods", Pod, _PENDING),
     "bound": ("pods", Pod, _BOUND),
     "nodes": ("nodes", Node, EVERYTHING),
@@ -155,7 +155,7 @@ class FakeCluster:
     def watch(self, kind: str, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:  # noqa: ARG002 - time does not pass
         """Changes since a version, and a bookmark if time went on after them. Raises ResourceVersionGone."""
         self._faults.before("cluster.watch")
-        plural, typed, selection = _WATCHED[kind]
+        plural, typed, selection = WATCHED[kind]
         changes, newest = self.server.changes(plural, resource_version, selection)
         seen = resource_version
         for change in changes:

@@ -6,6 +6,8 @@ mistake in a rule of Shiplap is not made here a second time.
 
 from __future__ import annotations
 
+import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import inf
@@ -58,6 +60,11 @@ _EXACT_USD = 1e-9
 _EXACT_SUM_USD = 1e-6
 """How exact the sums of a run are, in USD."""
 
+_REMEMBERED = 20_000
+"""Changes of where pods are that are remembered, for snapshots as of earlier versions."""
+
+_NEWEST = 2**63
+
 _ENDED = ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
 _BEFORE_LAUNCH = ("Planned", "Launching")
@@ -80,10 +87,13 @@ class ClusterObjects:
         self.requests: dict[str, dict[str, Decimal]] = {}
         self.in_service: dict[str, float] = {}
         self.allocatable: dict[str, dict[str, Decimal]] = {}
+        self.placed: dict[str, str] = {}
+        self._placed_before: deque[tuple[int, str, str]] = deque(maxlen=_REMEMBERED)
 
     def put_pod(self, pod: Json, *, gone: bool) -> None:
         """A pod was written or removed."""
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
+        self._place(pod, "" if gone or raw_json.is_finished(pod) else node)
         if gone:
             self.pods.pop(uid, None)
             self.requests.pop(uid, None)
@@ -92,6 +102,28 @@ class ClusterObjects:
         self.pods[uid] = pod
         if node:
             self.on_node.setdefault(node, {})[uid] = pod
+
+    def _place(self, pod: Json, node: str) -> None:
+        """Keep where unfinished pods are, and where they were before each change."""
+        metadata = pod["metadata"]
+        key = f"{metadata.get('namespace')}/{metadata['name']}"
+        before = self.placed.get(key, "")
+        if before == node:
+            return
+        self._placed_before.append((int(metadata.get("resourceVersion", 0)), key, before))
+        if node:
+            self.placed[key] = node
+        else:
+            del self.placed[key]
+
+    def was_so(self, placed: Mapping[str, str], oldest: int, newest: int) -> bool:
+        """Whether pods were on these nodes, and no others on any, at one of these versions."""
+        then, newer = dict(self.placed), list(self._placed_before)
+        while newer and newer[-1][0] > newest:
+            _undo(then, newer.pop())
+        while then != placed and newer and newer[-1][0] > oldest:
+            _undo(then, newer.pop())
+        return then == placed
 
     def put_node(self, node: Json, now: float, *, gone: bool) -> None:
         """A Node was written or removed. What it had at first counts."""
@@ -375,6 +407,26 @@ class Judge:
         )
         return {**dict.fromkeys(waiting, "has no instance"), **dict.fromkeys(lost, "has lost its instance")}
 
+    def snapshot_written(self, cluster: str, document: bytes) -> None:
+        """The pods of a cluster as they were at a version, in an object of the bucket."""
+        header, _, shared, nodes, rows = msgspec.msgpack.decode(zlib.decompress(document))
+        if header["complete"]:
+            shown = [(f"{shared[row[1]][0]}/{row[3]}", nodes[row[2]]) for row in rows]
+            self._check_snapshot(cluster, shown, int(header["version"]), int(header["version"]))
+
+    def pods_known(self, cluster: str, version: str, pods: Sequence[tuple[str, str]]) -> None:
+        """A decision knows pods and their nodes without a list, as of a version or a later one."""
+        self._check_snapshot(cluster, pods, int(version), _NEWEST)
+
+    def _check_snapshot(self, cluster: str, shown: Sequence[tuple[str, str]], oldest: int, newest: int) -> None:
+        objects, placed = self._objects(cluster), dict(shown)
+        if len(placed) == len(shown) and objects.was_so(placed, oldest, newest):
+            return
+        other = sorted(key for key, _ in placed.items() ^ objects.placed.items())
+        self.found(
+            Promise.SNAPSHOTS, f"{len(shown)} pods as of {oldest}, now {len(objects.placed)}; other: {other[:5]}"
+        )
+
     # All comes to rest
 
     def unfinished(self) -> list[str]:
@@ -627,6 +679,14 @@ class Judge:
         if key is None:  # the Node is gone, or does not say which instance it is
             key = self._of_node.get((install, cluster, name))
         return self._claims.get(key) if key is not None and key[0] == install else None
+
+
+def _undo(placed: dict[str, str], change: tuple[int, str, str]) -> None:
+    _, key, before = change
+    if before:
+        placed[key] = before
+    else:
+        del placed[key]
 
 
 def _is_missed(pod: Json) -> bool:

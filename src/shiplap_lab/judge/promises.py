@@ -33,6 +33,7 @@ class Promise(StrEnum):
     CRITICAL_LAST = "critical pods leave last"
     DEADLINES = "deadlines count from the event"
     REPEATABLE = "recorded decisions can be repeated"
+    SNAPSHOTS = "snapshots show what is there"
     MESSAGES = "every message can be read"
     REST = "all comes to rest"
     PATIENCE = "no pod waits longer than stated"

@@ -65,6 +65,10 @@ FaultKind = Literal[
     "pdb-zero",
     "daemon-set",
     "restore",
+    "watch-closed",
+    "watch-gone",
+    "snapshot-corrupt",
+    "snapshot-lost",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -206,6 +210,9 @@ class Fault(_Part, frozen=True):
     pdb-zero: PodDisruptionBudgets allow no eviction.
     daemon-set: a DaemonSet that requests `amount` millicores is there.
     restore: when it is over, table `state` is as it was when it began.
+    watch-closed: the API server ends watches of `target` (nodes, pods, bound), with probability `amount` at a change.
+    watch-gone: no watch can be opened, and when it is over the API server has forgotten what has changed.
+    snapshot-corrupt, snapshot-lost: the object in the bucket cannot be read; is not there.
     """
 
     kind: FaultKind
@@ -287,7 +294,8 @@ class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
     Each of the `installs` serves all clusters, with tables and functions of its own. `placement` is the clusters'
-    setting of that name, or `any`: drawn from the seed. `images` are AMIs beside those that EC2 publishes.
+    setting of that name, or `any`: drawn from the seed. In a share `watched` of all seeds the watch function runs and
+    keeps snapshots; in the others it is imitated. `images` are AMIs beside those that EC2 publishes.
     When the last fault is over, all has to be well within `settle_minutes`; steps together may take `time_limit_s`. A
     pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
@@ -315,6 +323,7 @@ class Scenario(_Part, frozen=True):
     most_nodes_per_pod: int = 3
     patience_minutes: float = 0.0
     placement: Literal["none", "nominate", "bind", "any"] = "nominate"
+    watched: float = 0.0
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

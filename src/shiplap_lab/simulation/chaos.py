@@ -59,6 +59,11 @@ def placement(scenario: Scenario, seed: int) -> str:
     return chance.choice((NOMINATE, NOMINATE, NONE, BIND))
 
 
+def is_watched(scenario: Scenario, seed: int) -> bool:
+    """Whether the watch function itself runs; else it is imitated."""
+    return Random(f"{seed}:watch").random() < scenario.watched  # noqa: S311 - repeatable chance
+
+
 def waves_of_rhythms(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:
     """The waves that a scenario's rhythms make of the first `hours`."""
     for rhythm in scenario.rhythms:
@@ -102,6 +107,9 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "pdb-zero": lambda _: 1.0,
     "daemon-set": lambda chance: round(chance.uniform(50, 400)),
     "restore": lambda _: 1.0,
+    "watch-gone": lambda _: 1.0,
+    "snapshot-corrupt": lambda _: 1.0,
+    "snapshot-lost": lambda _: 1.0,
 }
 """The amount of each kind of fault; all other kinds take a probability."""
 

@@ -6,7 +6,7 @@ import gc
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import inf
 from random import Random
@@ -40,12 +40,13 @@ from shiplap_lab.scenarios.scenario import (
     Wave,
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
-from shiplap_lab.simulation.chaos import placement, waves_of_rhythms
+from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
 from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
+from shiplap_lab.virtual_time.lasting_watches import ClusterWithWatches
 from shiplap_lab.virtual_time.simulated_install import MakeState, SimulatedInstall, SimulationContext
 from shiplap_lab.virtual_time.simulated_machines import (
     STEP_S,
@@ -56,6 +57,7 @@ from shiplap_lab.virtual_time.simulated_machines import (
 )
 from shiplap_lab.virtual_time.supply import REGION, ZONES, SimulatedHardware, catalog, price
 from shiplap_lab.virtual_time.trace import Trace
+from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
 
 QUIET_S = 3600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
@@ -138,7 +140,8 @@ class Simulation:
         self.instances: dict[str, Instance] = {}
         self.ended: set[str] = set()
         self.meter = FakeMeter()
-        stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter, make_state)
+        self._threads = VirtualThreads(self.loop, self.faults) if is_watched(scenario, seed) else None
+        stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter, make_state, self._threads)
         self.compute = CheckedCompute(
             self.loop.clock,
             self.faults,
@@ -223,6 +226,10 @@ class Simulation:
             install.state.on_restore.append(partial(judge.table_restored, name))
             for cluster_name, access in install.access.items():
                 access.on_delete.append(partial(judge.pod_deleted, name, cluster_name))
+                if isinstance(access, ClusterWithWatches):
+                    access.on_known.append(partial(judge.pods_known, cluster_name))
+            if install.snapshots is not None:
+                install.snapshots.on_save.append(judge.snapshot_written)
         return judge
 
     @property
@@ -236,8 +243,8 @@ class Simulation:
 
     def play(self) -> RunOutcome:
         """Run until all is settled, or until it should have been."""
-        for name in self.clusters:
-            self.loop.every(STEP_S, partial(self._watch, name), first_s=0.7)
+        for name in self.clusters if self._threads is None else ():
+            self.loop.every(STEP_S, partial(self._imitate_watch, name), first_s=0.7)
         for wave in self._waves:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
@@ -246,7 +253,8 @@ class Simulation:
         for number, install in enumerate(self.installs.values()):
             self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
             install.functions.start(number * _APART_S)
-        with _listening(self._broke_down), _seldom_collected():
+        threads = nullcontext() if self._threads is None else self._threads.in_place()
+        with _listening(self._broke_down), _seldom_collected(), threads:
             try:
                 self._run()
             finally:
@@ -328,7 +336,7 @@ class Simulation:
         for observe in self.observers:
             observe()
 
-    def _watch(self, cluster: str) -> None:
+    def _imitate_watch(self, cluster: str) -> None:
         """Send the hints that the watch function would send."""
         tracker = self._changes[cluster].tracker
         if not tracker.has_news or self.faults.active_of("api-down"):

@@ -81,6 +81,7 @@ class UnkindFaults:
             "pdb-zero": self._allow_evictions,
             "daemon-set": self._remove_daemon_set,
             "restore": self._restore_tables,
+            "watch-gone": self._forget_changes,
         }
         for name, cluster in sorted(world.clusters.items()):
             self._remove_startup_taints(name, cluster)
@@ -281,6 +282,11 @@ class UnkindFaults:
                 if meta.get("labels", {}).get("app") == name:
                     self._faults.effects["daemon-set"] += bool(pod["spec"].get("nodeName"))
                     cluster.server.delete("pods", meta["name"], meta["namespace"], grace_s=0)
+
+    def _forget_changes(self, number: int, fault: Fault) -> None:  # noqa: ARG002 - as it is called
+        """Watches that go on from where they were broken are told to list again."""
+        for cluster in self._world.clusters.values():
+            cluster.server.compact()
 
     # Tables
 

@@ -19,6 +19,13 @@ from shiplap_lab.fakes.signals import FakeClock
 Action = Callable[[], object]
 
 
+class Parked:
+    """Where a task waits to be released, at the latest at a moment (epoch seconds)."""
+
+    def __init__(self, task: greenlet, until: float) -> None:
+        self.task, self.until, self.left = task, until, False
+
+
 class EventLoop:
     """Future events. `steps` counts those that have happened. While `stopped` is set, no further event happens."""
 
@@ -89,6 +96,31 @@ class EventLoop:
         self._waiting[id(task)] = task
         self.at(moment, partial(self._wake, task))
         resumer.switch()
+
+    def park(self, seconds: float) -> Parked:
+        """A place for the current task, in which it may let others run until it is released, or for so many seconds."""
+        if self._task is None:
+            raise RuntimeError("only a task may park")
+        return Parked(self._task, self.now() + seconds)
+
+    def stay(self, place: Parked) -> None:
+        """Called by the task of a place: let others run until it is released, or its time is over."""
+        task = place.task
+        if self.stopped or task.parent is None:
+            return
+        self._waiting[id(task)] = task
+        self.at(place.until, partial(self._leave, place))
+        task.parent.switch()
+        place.left = True
+
+    def release(self, place: Parked, after_s: float = 0.0) -> None:
+        """Have a task go on that stays in a place."""
+        self.after(after_s, partial(self._leave, place))
+
+    def _leave(self, place: Parked) -> None:
+        if not place.left:
+            place.left = True
+            self._wake(place.task)
 
     def close(self) -> None:
         """Stop, and resume every waiting task at once, so that it can end: no further event happens."""

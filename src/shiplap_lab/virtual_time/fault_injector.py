@@ -20,7 +20,7 @@ from shiplap.errors import (
 )
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.scenarios.scenario import Fault
-from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.event_loop import EventLoop, Parked
 from shiplap_lab.virtual_time.trace import Trace
 
 _LATENCY_S = {"compute.launch": 1.5, "compute.terminate": 0.4, "cluster.view": 0.3, "compute.resolve": 0.5}
@@ -30,7 +30,10 @@ _EC2 = "compute."
 
 
 class Invocation(msgspec.Struct):
-    """One run of a function. `points` counts the effects it has passed, `dies_at` the one it dies at, -1 for none."""
+    """One run of a function. `points` counts the effects it has passed, `dies_at` the one it dies at, -1 for none.
+
+    When it is `over`, all of its threads are.
+    """
 
     function: str
     name: str
@@ -38,6 +41,7 @@ class Invocation(msgspec.Struct):
     began_at: float = 0.0
     points: int = 0
     dies_at: int = -1
+    over: bool = False
 
 
 class FaultInjector(Faults):
@@ -120,6 +124,7 @@ class FaultInjector(Faults):
             return False
         finally:
             self.current = None
+            invocation.over = True
             del self._at_work[id(invocation)]
         return True
 
@@ -170,10 +175,18 @@ class FaultInjector(Faults):
         self._loop.wait(seconds)
         self.current = own
 
+    def stay(self, place: Parked) -> None:
+        """Let other invocations run until the place is released; the invocation may have ended meanwhile."""
+        own, self.current = self.current, None
+        self._loop.stay(place)
+        if own is not None and (self._loop.stopped or own.over or self._loop.now() >= own.deadline):
+            raise Crash("its process has ended")
+        self.current = own
+
     def _live(self, invocation: Invocation, when: str, effect: str) -> None:
         if self._loop.stopped:
             raise Crash("the simulation is over")
-        if self._loop.clock.now() >= invocation.deadline:
+        if invocation.over or self._loop.clock.now() >= invocation.deadline:
             raise Crash(f"{when} {effect}: out of time")
         for tell in self.on_point:
             tell(invocation, f"{when} {effect}")

@@ -17,6 +17,7 @@ from shiplap.flows.interrupt import entry as interrupt_entry
 from shiplap.flows.lifecycle import entry as lifecycle_entry
 from shiplap.flows.messages import rfc3339
 from shiplap.flows.schedule import entry as schedule_entry
+from shiplap.flows.watch import entry as watch_entry
 from shiplap.ports import BusEvent
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector, Invocation
@@ -42,6 +43,7 @@ FUNCTIONS = {
     "interrupt": SimulatedFunction(interrupt_entry.handle, 10.0),
     "disrupt": SimulatedFunction(disrupt_entry.handle, 300.0),
     "catalog": SimulatedFunction(catalog_entry.handle, 300.0),
+    "watch": SimulatedFunction(watch_entry.handle, 900.0),
 }
 
 VISIBILITY_FACTOR = 6
@@ -89,6 +91,10 @@ SCHEDULES = (
 )
 
 
+WATCH_EVERY_S = 780.0
+"""How often a watch begins, in seconds: before its predecessor ends."""
+
+
 class _SimulatedContext:
     """Lambda's context object for one invocation."""
 
@@ -105,7 +111,8 @@ class SimulatedFunctions:
     """All functions of one install, its queues and its schedules.
 
     `start_container` makes the install as a new container has it. A container serves one invocation at a time, is used
-    again when that has ended, and is lost with all that it remembers when a function dies in it.
+    again when that has ended, and is lost with all that it remembers when a function dies in it. The watch function is
+    invoked for the clusters `watched`, if there are any.
     """
 
     def __init__(
@@ -116,9 +123,11 @@ class SimulatedFunctions:
         *,
         clusters: int,
         start_container: Callable[[], FunctionInstall],
+        watched: Sequence[str] = (),
     ) -> None:
         self._loop, self._faults, self._trace = loop, faults, trace
         self._start_container = start_container
+        self._watched = list(watched)
         self._idle: dict[str, list[FunctionInstall]] = {name: [] for name in FUNCTIONS}
         self._invocations = self._events = 0
         self._queues = {name: self._queue(name, feed, clusters) for name, feed in FEEDS.items()}
@@ -142,6 +151,9 @@ class SimulatedFunctions:
         """Begin the schedules."""
         for item in SCHEDULES:
             self._loop.every(item.every_s, self._sending(item), first_s=item.first_s + later_s)
+        if self._watched:
+            watch = ScheduledEvent("watch", WATCH_EVERY_S, 0.7, {"clusters": self._watched})
+            self._loop.every(watch.every_s, self._sending(watch), first_s=watch.first_s + later_s)
 
     def _sending(self, scheduled: ScheduledEvent) -> Callable[[], object]:
         queue = self._queues.get(scheduled.target)

@@ -30,8 +30,10 @@ from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedComput
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
+from shiplap_lab.virtual_time.lasting_watches import CheckedSnapshots, ClusterWithWatches
 from shiplap_lab.virtual_time.supply import FixedCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
+from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
 
 MakeState = Callable[[FaultInjector, Clock], CheckedState]
 
@@ -39,7 +41,7 @@ MakeState = Callable[[FaultInjector, Clock], CheckedState]
 class SimulationContext(NamedTuple):
     """Shared by all installs: the event loop, the faults, the trace, the catalogue and the meter.
 
-    `make_state` makes the table `state` of one install.
+    `make_state` makes the table `state` of one install. With `threads`, the watch function runs and keeps snapshots.
     """
 
     loop: EventLoop
@@ -48,13 +50,14 @@ class SimulationContext(NamedTuple):
     sold: Catalog
     meter: FakeMeter
     make_state: MakeState = CheckedState
+    threads: VirtualThreads | None = None
 
 
 class SimulatedInstall:
     """An install with its own tables, queues and functions; clusters and EC2 are shared."""
 
     def __init__(self, settings: Settings, stage: SimulationContext, compute: CheckedCompute) -> None:
-        loop, faults, trace, sold, _, make_state = stage
+        loop, faults, trace, sold, _, make_state, threads = stage
         self.settings = settings
         self.stage = stage
         self._containers = 0
@@ -66,11 +69,17 @@ class SimulatedInstall:
         self.catalog = FakeCatalog(sold, faults)
         self.source = FixedCatalogSource(sold)
         self.dead_letters = FakeDeadLetters(faults)
+        self.snapshots = CheckedSnapshots(faults) if threads is not None else None
         self.recorders: dict[str, FakeRecorder] = {}
         self.contexts: dict[str, FlowContext] = {}
         self.access: dict[str, CheckedCluster] = {}
         self.functions = SimulatedFunctions(
-            loop, faults, trace, clusters=len(settings.clusters), start_container=self._start_container
+            loop,
+            faults,
+            trace,
+            clusters=len(settings.clusters),
+            start_container=self._start_container,
+            watched=[cluster.name for cluster in settings.clusters] if threads is not None else (),
         )
 
     def _start_container(self) -> SimulatedContainer:
@@ -79,11 +88,15 @@ class SimulatedInstall:
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
-        loop, faults, _, _, meter, _ = self.stage
+        loop, faults, _, _, meter, _, threads = self.stage
         joins, dry_runs, manifests = FakeJoins(faults), FakeDryRuns(faults), FakeManifests(faults)
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
-            self.access[name] = CheckedCluster(cluster.server, faults)
+            self.access[name] = (
+                CheckedCluster(cluster.server, faults)
+                if threads is None
+                else ClusterWithWatches(cluster.server, faults, threads)
+            )
             self.contexts[name] = FlowContext(
                 clock=loop.clock,
                 cluster=self.access[name],
@@ -101,6 +114,7 @@ class SimulatedInstall:
                 status=self.status,
                 dry_runs=dry_runs,
                 manifests=manifests,
+                snapshots=self.snapshots,
             )
 
 
@@ -148,7 +162,7 @@ class SimulatedContainer:
         return self._install.source
 
     def pause(self, seconds: float) -> None:
-        self._loop.wait(seconds)
+        self._install.stage.faults.wait(seconds)
 
     def reporting(self, request_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody reads the log
         return counted_errors(self.meter)

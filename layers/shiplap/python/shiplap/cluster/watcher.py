@@ -43,6 +43,9 @@ MANIFESTS_S = 1.0
 ROOM_S = 5.0
 """How long after a pod has got a node that is told of, and no sooner after it was told of before, in seconds."""
 
+LOOK_S = 1.0
+"""How often it is looked whether a successor has taken over while nothing changes, in seconds."""
+
 GATHER_S = 0.02
 """How long what follows a change is waited for, in seconds, so that a burst becomes few events."""
 
@@ -357,7 +360,7 @@ def change_batches(
             if now >= pace.due_at and (batch := pace.take(now)):  # empty when a pod was bound meanwhile
                 yield batch
             try:
-                seen = queue.get(timeout=max(0.001, min(1.0, pace.due_at - now)))
+                seen = queue.get(timeout=max(0.001, min(LOOK_S, pace.due_at - now)))
             except Empty:
                 continue
             if isinstance(seen, Exception):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from threading import Event, Thread
 
-from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper
+from shiplap.cluster.snapshot_keeper import FEWEST_PODS, PodMemory, SnapshotKeeper
 from shiplap.cluster.watcher import ChangeBatch, change_batches
 from shiplap.errors import ClustersNotServed, ShiplapError
 from shiplap.flows import claim_events
@@ -165,7 +165,9 @@ def watch(
     stop = Event()
     keeper = None
     if context.snapshots is not None:
-        keeper = SnapshotKeeper(cluster, context.cluster, context.snapshots, clock=context.clock, room=room)
+        keeper = SnapshotKeeper(
+            cluster, context.cluster, context.snapshots, clock=context.clock, room=room, fewest_pods=FEWEST_PODS
+        )
         Thread(target=keeper.run, args=(deadline, pause, stop), name="keep-snapshot", daemon=True).start()
     try:
         batches = partial(
