@@ -147,7 +147,7 @@ fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wr
 	@FUZZ_EXAMPLES=$(FUZZ) $(BIN)/pytest -q -n auto -m fuzz --show-capture=no tests/property tests/integration/test_odd_answers_of_ec2.py
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
-	@$(BIN)/pytest -s -v tests/model
+	@$(BIN)/pytest -n 0 -s -v tests/model tests/model/long_protocol_search.py
 
 docs: setup ## Write docs/commands.md from the commands' own help, and the tables of fields from upstream's types
 	@$(BIN)/python tools/command_reference.py
