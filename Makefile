@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -161,6 +161,12 @@ format: .venv/.ready ## Format the code
 	@$(BIN)/ruff check --quiet --fix $(CODE) || true
 	@$(BIN)/ruff format --quiet $(CODE)
 
+dist: setup ## Wheel, sdist and bills of materials in dist/: the same commit gives the same bytes
+	@$(BIN)/python -m tools.dist
+
+release-check: setup ## What a release lacks, one line each
+	@$(BIN)/python -m tools.release_check
+
 lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes and without addresses
 	@for name in dev lambda bootstrap node parliament; do \
 	  constraint=$$([ $$name = dev ] || [ $$name = node ] || echo "-c requirements/dev.txt"); \
@@ -168,4 +174,4 @@ lock: .venv/.ready ## Lock the newest versions of all dependencies, with hashes 
 	    $$constraint requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## Remove everything that make built
-	@rm -rf .venv node_modules build cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(CATALOG))
+	@rm -rf .venv node_modules build dist cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(CATALOG))

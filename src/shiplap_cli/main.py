@@ -163,8 +163,15 @@ def _left() -> int:
 def _run(name: str, arguments: list[str]) -> int:
     if name in COMMANDS:
         return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
-    sys.stdout.write(f"{__version__}\n" if name == "--version" else _overview())
+    sys.stdout.write(f"{_version()}\n" if name == "--version" else _overview())
     return 0
+
+
+def _version() -> str:
+    """The version; in an installed wheel also the commit it was built from."""
+    from shiplap_cdk.shipped_files import is_installed, shipped  # noqa: PLC0415 - only where it is asked
+
+    return f"{__version__} ({shipped('commit.txt').read_text().strip()})" if is_installed() else __version__
 
 
 def _spread(arguments: list[str], options: Sequence[str]) -> list[str]:

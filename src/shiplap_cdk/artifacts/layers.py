@@ -21,10 +21,11 @@ import sysconfig
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import botocore
 import msgspec
 
 import shiplap
@@ -101,17 +102,31 @@ class Artifacts(NamedTuple):
 def dependencies(target: Target, build: Path = BUILD) -> Layer:
     """Third-party packages by `requirements/lambda.txt`, botocore cut to what the library calls.
 
+    uv takes them from the user's index, or from the folder that `SHIPLAP_WHEELHOUSE` names, and checks their hashes.
     Raises ShiplapError when uv cannot install them.
     """
-    operations = service_models.called(path for path in _library_files() if path.suffix == ".py")
+    sources = [path for path in _library_files() if path.suffix == ".py"]
     builders = [Path(__file__).read_bytes(), Path(service_models.__file__).read_bytes()]
-    inputs = [REQUIREMENTS.read_bytes(), json.dumps(operations).encode(), *builders]
+    inputs = [REQUIREMENTS.read_bytes(), *_operations(sources), *builders]
 
     def fill(folder: Path) -> None:
         _install(folder, target)
-        service_models.trim(folder / "botocore" / "data", operations)
+        data = folder / "botocore" / "data"
+        service_models.trim(data, service_models.called(sources, data))
 
     return _built("dependencies", target, inputs, build, fill)
+
+
+def _operations(sources: Sequence[Path]) -> Iterator[bytes]:
+    """What tells which operations of botocore the layer holds.
+
+    Only the locked botocore, which the layer gets, knows them all. Where this environment has another one, the whole
+    library tells; it seldom changes there.
+    """
+    if f"botocore=={botocore.__version__} " in REQUIREMENTS.read_text():
+        yield json.dumps(service_models.called(sources)).encode()
+    else:
+        yield from (path.read_bytes() for path in sources)
 
 
 def library(target: Target, build: Path = BUILD) -> Layer:
@@ -196,10 +211,13 @@ def _forget_old(build: Path) -> None:
 
 
 def _install(folder: Path, target: Target) -> None:
-    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    command = [*_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     command += ["--only-binary", ":all:", "--target", str(folder), "--requirements", str(REQUIREMENTS)]
     # Copies, because what uv would link from its cache is about to be changed in place.
     command += ["--python", sys.executable, "--link-mode", "copy"]
+    wheelhouse = os.environ.get("SHIPLAP_WHEELHOUSE")
+    if wheelhouse:
+        command += ["--no-index", "--find-links", wheelhouse]
     if target.platform:
         command += ["--python-platform", target.platform, "--python-version", target.python]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
@@ -211,6 +229,16 @@ def _install(folder: Path, target: Target) -> None:
                 path.rmdir()
         elif _is_unused(path.relative_to(folder)):
             path.unlink()
+
+
+def _uv() -> Sequence[str]:
+    """The command uv: of this environment, or the one on the PATH. Raises ShiplapError when there is none."""
+    if importlib.util.find_spec("uv"):
+        return (sys.executable, "-m", "uv")
+    found = shutil.which("uv")
+    if found is None:
+        raise ShiplapError("layer dependencies: uv is needed to install them: `pip install 'shiplap[cdk]'`")
+    return (found,)
 
 
 def _is_unused(path: Path) -> bool:

@@ -41,10 +41,16 @@ Document = dict[str, Any]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def called(sources: Iterable[Path]) -> dict[str, list[str]]:
-    """The operations, by service, whose methods are named in source files; both sorted."""
+INSTALLED = Path(botocore.__file__).parent / "data"
+"""The descriptions of this environment's botocore."""
+
+
+def called(sources: Iterable[Path], data: Path = INSTALLED) -> dict[str, list[str]]:
+    """The operations, by service, whose methods are named in source files; both sorted.
+
+    `data` is the folder with botocore's descriptions of the services.
+    """
     words = {word for path in sources for word in _WORD.findall(path.read_text("utf-8"))}
-    data = Path(botocore.__file__).parent / "data"
     return {
         service: sorted(
             name for name in _read(_newest(data / service), "service-2")["operations"] if xform_name(name) in words
