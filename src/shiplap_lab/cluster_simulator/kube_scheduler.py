@@ -1,12 +1,14 @@
-"""A kube-scheduler: binds pods that fit on a node and marks the others Unschedulable.
+"""A kube-scheduler: binds pods that fit on a node, makes room for important ones and marks the others Unschedulable.
 
-Each step considers the whole cluster and does nothing while nothing changes. Preemption is left out.
+Each step considers the whole cluster and does nothing while nothing changes.
 
 Each step begins at the front of its queue. Pods of the same shape that fit nowhere are skipped together, so that the
 time of a step depends on the pods it tries, not on those that wait.
 
-The filters judge resources, node selector and affinity, taints, cordons and host ports. They do not judge topology
-spread, pod affinity and volumes: pods that use them are placed as if they did not.
+The filters judge resources, node selector and affinity, taints, cordons and host ports; topology spread, pod affinity
+and volumes of pods that have any (`topology_filters.py`, `volume_binder.py`), for which every node is looked at anew.
+
+A pod that fits nowhere may preempt pods of lower priority: they are deleted, and the pod is nominated to their node.
 
 The scores are kube-scheduler's defaults. LeastAllocated and BalancedAllocation spread pods over the emptiest nodes;
 preferred node affinity and PreferNoSchedule taints weigh in. Ranks are kept per shape of pod from step to step, and
@@ -16,7 +18,7 @@ only changed nodes are ranked again. The choice is the same as if every node wer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from heapq import heapify, heappop, heappush
 from math import sqrt
@@ -24,16 +26,18 @@ from math import sqrt
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.errors import ObjectConflict, ObjectNotFound
+from shiplap.errors import ObjectConflict, ObjectNotFound, TooManyRequests
 from shiplap.kubernetes.objects import TERMINAL_PHASES, ContainerPort, Node, Pod, PodSpec
 from shiplap.kubernetes.pod_requests import is_resize_infeasible, pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
 from shiplap.kubernetes.selectors import node_affinity_allows, term_matches
 from shiplap.kubernetes.taints import tolerates, untolerated
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap_lab.api_server.server import ApiServer
-from shiplap_lab.api_server.stored_pods import condition
+from shiplap_lab.api_server.server import ApiServer, ListOptions
+from shiplap_lab.api_server.stored_pods import check_eviction, condition
 from shiplap_lab.cluster_simulator.informer import Informer, Kept
+from shiplap_lab.cluster_simulator.topology_filters import TopologyFilter, has_topology_rules, keeps_others_off
+from shiplap_lab.cluster_simulator.volume_binder import VolumeBinder, claims_of
 
 _DEFAULT_CPU_MILLICORES = 100
 _DEFAULT_MEMORY = 200 * 2**20
@@ -44,19 +48,23 @@ Port = tuple[str, int, str]
 
 
 class PodInfo(msgspec.Struct, frozen=True):
-    """What one pod asks of a node. Equal `shape` means that the filters treat two pods alike."""
+    """What one pod asks of a node. Equal `shape` means that the filters treat two pods alike.
+
+    `looks_around`: other pods and volumes decide where it may be.
+    """
 
     pod: Pod
     requests: dict[str, int]
     scored: dict[str, int]
     ports: tuple[Port, ...]
     shape: bytes
+    looks_around: bool = False
 
     @classmethod
     def of(cls, pod: Pod, before: PodInfo | None = None) -> PodInfo:
         """From the pod, and what was known of it before. Raises ValueError when a quantity is malformed."""
         if before is not None and before.pod.spec is pod.spec and _held(before.pod) == _held(pod):
-            return cls(pod, before.requests, before.scored, before.ports, before.shape)
+            return cls(pod, before.requests, before.scored, before.ports, before.shape, before.looks_around)
         requests = pod_requests(pod)
         spec = pod.spec
         scored = {
@@ -72,7 +80,11 @@ class PodInfo(msgspec.Struct, frozen=True):
         shape = msgspec.msgpack.encode(
             (sorted(requests.items()), spec.node_selector, spec.affinity, spec.tolerations, ports, spec.priority)
         )
-        return cls(pod, requests, scored, ports, shape)
+        return cls(pod, requests, scored, ports, shape, has_topology_rules(pod) or bool(claims_of(pod)))
+
+
+Refusals = Callable[["NodeInfo"], list[str]]
+"""Further reasons, beside resources and labels, why a node does not take a pod."""
 
 
 class NodeInfo(msgspec.Struct):
@@ -83,6 +95,7 @@ class NodeInfo(msgspec.Struct):
     used: dict[str, int] = {}
     scored: dict[str, int] = {}
     ports: list[Port] = []
+    pods: list[PodInfo] = []
     nominated: list[PodInfo] = []
 
     @classmethod
@@ -97,6 +110,7 @@ class NodeInfo(msgspec.Struct):
         for resource, amount in needs.scored.items():
             self.scored[resource] = self.scored.get(resource, 0) + amount
         self.ports.extend(needs.ports)
+        self.pods.append(needs)
 
 
 def refusals(needs: PodInfo, state: NodeInfo) -> list[str]:
@@ -292,9 +306,15 @@ class Scheduler:
     `most` is how many pods a step tries, 0 for all. Those that were tried longest ago come first then, and one that
     nothing fits is tried again when something does, as QueueingHints have it; what is said of it stays what it was.
     `events` says whether the reasons are also written as events, for people to read.
+
+    Attributes:
+        kept_off: how often a node refused a pod because of other pods or of volumes, by the words for it.
+        preempted: how many pods had to go for more important ones.
     """
 
     def __init__(self, server: ApiServer, *, most: int = 0, events: bool = True) -> None:
+        self.kept_off: Counter[str] = Counter()
+        self.preempted = 0
         self._server = server
         self._most = most
         self._events = events
@@ -306,6 +326,10 @@ class Scheduler:
         self._rankings = Rankings(self._nodes)
         self._stale: set[str] = set()
         self._disliked: set[str] = set()
+        self._volumes = VolumeBinder(server)
+        self._keeping_off: set[str] = set()
+        self._priorities: Counter[int] = Counter()
+        self._made_room_for: set[str] = set()
         self._tried: dict[str, float] = {}
         self._left_over = False
 
@@ -325,11 +349,15 @@ class Scheduler:
                 chosen, message = self._decide(needs, hopeless)
                 if chosen is not None:
                     bound += self._bind(needs, chosen)
-                elif self._is_first_try(needs.pod, now):
+                    tries += 1
+                    continue
+                self._preempt(needs)
+                if self._is_first_try(needs.pod, now):
                     self._mark_unschedulable(needs.pod, message, now)
                     self._waiting.put(key, needs, self._tried.get(needs.pod.metadata.uid, 0.0))
                 else:
-                    self._waiting.pass_over(needs)
+                    if not self._has_further_rules(needs):
+                        self._waiting.pass_over(needs)
                     continue
                 tries += 1
         return bound
@@ -337,9 +365,10 @@ class Scheduler:
     def _decide(self, needs: PodInfo, hopeless: dict[bytes, str]) -> tuple[NodeInfo | None, str]:
         """Nodes only fill up during a step, so a pod like one that did not fit will not fit either.
 
-        A nominated pod is not like others, for the room it is promised is denied to them.
+        A nominated pod is not like others, for the room it is promised is denied to them. Where other pods decide, one
+        that is bound may open a node to the next.
         """
-        if needs.pod.status.nominated_node_name:
+        if needs.pod.status.nominated_node_name or self._has_further_rules(needs):
             return self._choose(needs)
         message = hopeless.get(needs.shape, "")
         if message:
@@ -363,6 +392,7 @@ class Scheduler:
             known = self._take_out(key, before)
             if after is None:
                 self._tried.pop(before.metadata.uid, None)
+                self._made_room_for.discard(before.metadata.uid)
         if isinstance(after, Pod) and after.status.phase not in TERMINAL_PHASES:
             self._put_in(key, after, known)
 
@@ -372,7 +402,15 @@ class Scheduler:
             if node and (there := kept.get(node, {}).pop(key, None)) is not None:
                 known = there
                 self._stale.add(node)
+                if kept is self._there:
+                    self._forget_bound(key, pod)
         return known
+
+    def _forget_bound(self, key: str, pod: Pod) -> None:
+        self._keeping_off.discard(key)
+        self._priorities[pod.spec.priority] -= 1
+        if not self._priorities[pod.spec.priority]:
+            del self._priorities[pod.spec.priority]
 
     def _put_in(self, key: str, pod: Pod, known: PodInfo | None) -> None:
         needs = PodInfo.of(pod, known)
@@ -380,6 +418,9 @@ class Scheduler:
         if spec.node_name:
             self._there.setdefault(spec.node_name, {})[key] = needs
             self._stale.add(spec.node_name)
+            self._priorities[spec.priority] += 1
+            if keeps_others_off(pod):
+                self._keeping_off.add(key)
             return
         if pod.status.nominated_node_name:
             self._nominated.setdefault(pod.status.nominated_node_name, {})[key] = needs
@@ -406,6 +447,8 @@ class Scheduler:
 
     def _choose(self, needs: PodInfo) -> tuple[NodeInfo | None, str]:
         """The node to bind to, or none and the reason as kube-scheduler words it."""
+        if self._has_further_rules(needs):
+            return choose(needs, self._nodes, self._further_refusals(needs))
         if self._disliked or _prefers(needs.pod):
             return choose(needs, self._nodes)
         nominated = self._nodes.get(needs.pod.status.nominated_node_name)
@@ -414,9 +457,103 @@ class Scheduler:
         chosen, reasons = self._rankings.of(needs)
         return (chosen, "") if chosen is not None else (None, worded(reasons, len(self._nodes)))
 
+    def _has_further_rules(self, needs: PodInfo) -> bool:
+        """Whether it matters for the pod where other pods are, or volumes."""
+        return needs.looks_around or bool(self._keeping_off)
+
+    def _further_refusals(self, needs: PodInfo) -> Refusals:
+        """What the pods that are there, and its volumes, say about a pod."""
+        placed = [(state.node, [other.pod for other in state.pods]) for state in self._nodes.values()]
+        topology = TopologyFilter(needs.pod, placed, self._namespaces() if needs.looks_around else {})
+        volumes = self._volumes.filter(needs.pod)
+
+        def refused(state: NodeInfo) -> list[str]:
+            said = topology.refusals(state.node) or volumes.refusals(state.node)
+            self.kept_off.update(said)
+            return said
+
+        return refused
+
+    def _namespaces(self) -> dict[str, dict[str, str]]:
+        listed = self._server.list("namespaces").items
+        return {item["metadata"]["name"]: item["metadata"].get("labels") or {} for item in listed}
+
+    def _preempt(self, needs: PodInfo) -> None:
+        """Make room for a pod where pods of lower priority have to go for it, and nominate it there.
+
+        A nomination that came of this before, and where the pod does not fit after all, is taken back.
+        """
+        priority = needs.pod.spec.priority
+        if not any(other < priority for other in self._priorities) or self._is_waiting_for_room(needs):
+            return
+        try:
+            found = self._victims(needs)
+            if found is not None:
+                self._make_room(needs, *found)
+            elif needs.pod.metadata.uid in self._made_room_for:
+                self._made_room_for.discard(needs.pod.metadata.uid)
+                self._nominate(needs.pod, None)
+        except (ObjectConflict, ObjectNotFound):
+            return  # somebody else changed one of them while this step ran; the next one sees that
+
+    def _victims(self, needs: PodInfo) -> tuple[NodeInfo, list[PodInfo]] | None:
+        metadata = needs.pod.metadata
+        stored = self._server.get("pods", metadata.name, metadata.namespace)
+        if stored["spec"].get("preemptionPolicy") == "Never":
+            return None
+        known: dict[str, bool] = {}
+
+        def violates(pod: Pod) -> bool:
+            if pod.key not in known:
+                known[pod.key] = self._violates_budget(pod)
+            return known[pod.key]
+
+        return victims(needs, self._nodes, violates, self._further_refusals(needs))
+
+    def _make_room(self, needs: PodInfo, state: NodeInfo, leaving: list[PodInfo]) -> None:
+        for victim in leaving:
+            metadata = victim.pod.metadata
+            if not metadata.deletion_timestamp:
+                self._server.delete("pods", metadata.name, metadata.namespace)
+                self.preempted += 1
+        staying = [other for other in state.nominated if other.pod.spec.priority >= needs.pod.spec.priority]
+        for other in state.nominated:
+            if other not in staying:
+                self._nominate(other.pod, None)
+        self._nominate(needs.pod, state.node.metadata.name)
+        self._made_room_for.add(needs.pod.metadata.uid)
+        state.nominated = [*staying, needs]
+        self._rankings.changed(state.node.metadata.name)
+
+    def _is_waiting_for_room(self, needs: PodInfo) -> bool:
+        """Whether pods of lower priority are ending on the node that the pod is nominated to."""
+        state = self._nodes.get(needs.pod.status.nominated_node_name)
+        return state is not None and any(
+            other.pod.metadata.deletion_timestamp and other.pod.spec.priority < needs.pod.spec.priority
+            for other in state.pods
+        )
+
+    def _violates_budget(self, pod: Pod) -> bool:
+        around = ListOptions(namespace=pod.metadata.namespace)
+        budgets = self._server.list("poddisruptionbudgets", around).items
+        if not budgets:
+            return False
+        stored = self._server.get("pods", pod.metadata.name, pod.metadata.namespace)
+        try:
+            check_eviction(stored, self._server.list("pods", around).items, budgets)
+        except TooManyRequests:
+            return True
+        return False
+
+    def _nominate(self, pod: Pod, node: str | None) -> None:
+        metadata = pod.metadata
+        patch = {"metadata": {"uid": metadata.uid}, "status": {"nominatedNodeName": node}}
+        self._server.patch("pods", metadata.name, patch, metadata.namespace, subresource="status")
+
     def _bind(self, needs: PodInfo, state: NodeInfo) -> bool:
         metadata = needs.pod.metadata
         try:
+            self._volumes.bind(needs.pod, state.node)
             self._server.bind(metadata.name, state.node.metadata.name, metadata.namespace)
         except (ObjectConflict, ObjectNotFound):
             return False  # it was deleted or bound while this step ran; the next one sees that
@@ -463,19 +600,66 @@ class Scheduler:
         )
 
 
-def choose(needs: PodInfo, nodes: dict[str, NodeInfo]) -> tuple[NodeInfo | None, str]:
+def choose(needs: PodInfo, nodes: dict[str, NodeInfo], further: Refusals = lambda _: []) -> tuple[NodeInfo | None, str]:
     """The node to bind to when each is looked at, or none and the reason as kube-scheduler words it."""
     nominated = nodes.get(needs.pod.status.nominated_node_name)
-    if nominated is not None and not refusals(needs, nominated):
+    if nominated is not None and not refusals(needs, nominated) and not further(nominated):
         return nominated, ""
     reasons: Counter[str] = Counter()
     fitting = []
     for state in nodes.values():
-        refused = refusals(needs, state)
+        refused = refusals(needs, state) or further(state)
         reasons.update(refused)
         if not refused:
             fitting.append(state)
     return (best(needs, fitting), "") if fitting else (None, worded(reasons, len(nodes)))
+
+
+def victims(
+    needs: PodInfo, nodes: dict[str, NodeInfo], violates: Callable[[Pod], bool], further: Refusals = lambda _: []
+) -> tuple[NodeInfo, list[PodInfo]] | None:
+    """The node on which a pod fits once some of lower priority are gone, and these; None if there is none.
+
+    Of several nodes that whose pods break the fewest budgets, then whose most important one matters least, then whose
+    priorities are the least together, then the one with the fewest.
+    """
+    found = []
+    for name, state in sorted(nodes.items()):
+        pods = _victims_on(needs, state, violates)
+        if pods and not further(state):
+            priorities = [victim.pod.spec.priority for victim in pods]
+            broken = sum(violates(victim.pod) for victim in pods)
+            found.append(((broken, max(priorities), sum(priorities), len(pods), name), state, pods))
+    if not found:
+        return None
+    _, state, pods = min(found, key=lambda item: item[0])
+    return state, pods
+
+
+def _victims_on(needs: PodInfo, state: NodeInfo, violates: Callable[[Pod], bool]) -> list[PodInfo]:
+    """Without which pods of lower priority the pod would fit; none if it would not, even without all of them.
+
+    All go at first. Then as many as possible stay, those first that a budget protects or that matter more.
+    """
+    priority = needs.pod.spec.priority
+    lower = [other for other in state.pods if other.pod.spec.priority < priority]
+    staying = [other for other in state.pods if other.pod.spec.priority >= priority]
+    if not lower or refusals(needs, _with_pods(state, staying)):
+        return []
+    leaving = []
+    for other in sorted(lower, key=lambda item: (not violates(item.pod), -item.pod.spec.priority, item.pod.key)):
+        if refusals(needs, _with_pods(state, [*staying, other])):
+            leaving.append(other)
+        else:
+            staying.append(other)
+    return leaving
+
+
+def _with_pods(state: NodeInfo, pods: list[PodInfo]) -> NodeInfo:
+    other = NodeInfo(state.node, state.allocatable, nominated=state.nominated)
+    for pod in pods:
+        other.add(pod)
+    return other
 
 
 def worded(reasons: Counter[str], nodes: int) -> str:

@@ -47,7 +47,7 @@ class SimulatedCluster(Generic[M]):
         self.kubelets = Kubelets(server, self.informer, events, nodes, is_down)
         self.replicas = ReplicaController(server, self.informer, adopts=recreate_pods)
         self._daemon_sets = DaemonSetController(server, self.informer)
-        self._scheduler = Scheduler(server, most=most, events=scheduling_events)
+        self.scheduler = Scheduler(server, most=most, events=scheduling_events)
         self._events, self._is_down = events, is_down
         self._waiting: dict[str, Pod] = {}
         self._at_rest = ""
@@ -62,7 +62,7 @@ class SimulatedCluster(Generic[M]):
         self.informer.refresh()
         self._daemon_sets.step()
         self.replicas.step()
-        self._scheduler.step(self._events.now())
+        self.scheduler.step(self._events.now())
         self.informer.refresh()
         self.kubelets.step()
         # After a step that wrote nothing, the same step on the same objects writes nothing again.
