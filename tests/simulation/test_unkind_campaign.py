@@ -9,11 +9,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap.ports import Instance
+from shiplap.settings import ClusterSettings
 from shiplap_cli.main import run as shiplap
+from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.scenarios.scenario import Fault, Play, load
 from shiplap_lab.simulation import campaign
 from shiplap_lab.simulation.campaign import FaultEffect, KeptResults, effects_of_faults, rare_faults, run_seed
 from shiplap_lab.simulation.run import RunOutcome
+from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
+from shiplap_lab.virtual_time.simulated_machines import SimulatedMachines
+from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware, catalog
+from shiplap_lab.virtual_time.trace import Trace
 
 AMOUNTS = {
     "never-ready": 0.3,
@@ -26,6 +34,7 @@ AMOUNTS = {
     "ends-at-once": 0.5,
     "long-pending": 120,
     "subnets": 0.9,
+    "uneven": 0.9,
     "slow-end": 200,
     "daemon-set": 200,
 }
@@ -82,6 +91,66 @@ def test_each_kind_of_fault_takes_effect_and_breaks_no_invariant(kind: str) -> N
     assert outcome.violations == ()
     assert outcome.effects[kind] > 0
     assert set(outcome.effects) == {kind, *(item.kind for item in evicting)}
+
+
+@pytest.mark.parametrize("seed", [8001, 8002])
+def test_every_invariant_holds_where_pods_may_not_be_everywhere(seed: int) -> None:
+    """8002: a node that was nominated by preemption became wrong for its pod, whose spread had changed."""
+    play = load("constrained")
+    outcome = run_seed(play, seed, faults=(Fault("late-device", 6, 8, amount=120), Fault("interrupt", 12, 2)))
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+    assert {*play.scenario.constraints, "late-device"} - {"pod-affinity"} <= outcome.effects.keys()
+
+
+def test_a_constraint_that_hardly_ever_keeps_a_pod_off_a_node_fails_a_campaign() -> None:
+    play = load("constrained")
+    kinds = (*play.scenario.chaos_kinds, *play.scenario.constraints)
+    effects = [FaultEffect(kind, 9, 2 if kind == "spread" else 3) for kind in kinds]
+    assert rare_faults(play, effects, 50) == ("spread",)
+    assert FaultEffect("preemption") in effects_of_faults(play, ())
+
+
+def test_a_machine_that_has_less_than_its_like_has_less_of_everything_and_no_more_cores() -> None:
+    sold, scenario = catalog(), load("unkind")
+    settings = ClusterSettings(name="demo", region=REGION, manifests=scenario.manifests["demo"])
+    loop = EventLoop(FakeClock())
+    faults = FaultInjector(loop, Trace(loop.now, loop.now()), 1)
+    machines = SimulatedMachines(
+        faults, Trace(loop.now, loop.now()), {"demo": SimulatedHardware(sold, settings, (), 1)}, 1
+    )
+    usual, less = (instance(name) for name in ("i-1", "i-2"))
+    machines.join_s(usual)
+    faults.active[0] = Fault("uneven", amount=1.0)
+    machines.join_s(less)
+    (capacity, allocatable), (had, left) = machines.resources(usual), machines.resources(less)
+    assert had["cpu"] == capacity["cpu"]
+    assert all(left[name] < amount for name, amount in allocatable.items())
+    assert faults.effects["uneven"] == 1
+
+
+def instance(name: str) -> Instance:
+    return Instance(
+        id=name,
+        instance_type="m6i.large",
+        zone="eu-west-1a",
+        capacity_type="spot",
+        ami="ami-1",
+        state="running",
+        launched_at=0.0,
+        cluster="demo",
+        claim="",
+        node_pool="spot",
+    )
+
+
+def test_timers_that_lambda_drops_for_recursion_are_made_up_for() -> None:
+    """A drain that budgets hold up sends itself a message every five seconds."""
+    faults = (Fault("pdb-zero", 3, 20), Fault("interrupt", 6, 10, amount=0.9), Fault("recursion", 0, 60))
+    outcome = run_seed(load("unkind"), 1, faults=faults)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+    assert outcome.effects["recursion"] > 0
 
 
 def test_nodes_that_never_become_ready_are_replaced() -> None:

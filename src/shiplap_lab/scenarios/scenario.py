@@ -69,8 +69,14 @@ FaultKind = Literal[
     "watch-gone",
     "snapshot-corrupt",
     "snapshot-lost",
+    "late-device",
+    "uneven",
+    "recursion",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+
+Constraint = Literal["spread", "pod-affinity", "volume-zone", "preemption"]
+"""What may keep pods off nodes beside room and labels."""
 
 InterruptionKind = Literal["spot", "rebalance"]
 
@@ -209,6 +215,11 @@ class Fault(_Part, frozen=True):
     subnets: EC2NodeClasses select other subnets, and one zone less.
     pdb-zero: PodDisruptionBudgets allow no eviction.
     daemon-set: a DaemonSet that requests `amount` millicores is there.
+    late-device: device plugins report their resources `amount` seconds later.
+    uneven: with probability `amount` an instance launched meanwhile has a little less than others of its type, of
+    everything.
+    recursion: Lambda drops a message once it has been handed to its function sixteen times in one chain, as it does
+    where recursive loops are not allowed.
     restore: when it is over, table `state` is as it was when it began.
     watch-closed: the API server ends watches of `target` (nodes, pods, bound), with probability `amount` at a change.
     watch-gone: no watch can be opened, and when it is over the API server has forgotten what has changed.
@@ -299,7 +310,8 @@ class Scenario(_Part, frozen=True):
     When the last fault is over, all has to be well within `settle_minutes`; steps together may take `time_limit_s`. A
     pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
-    `patience_minutes`; without them (0) they may until all is well.
+    `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
+    node some time after it is Ready. A campaign fails if one of the `constraints` hardly ever keeps a pod off a node.
     """
 
     about: str
@@ -316,6 +328,8 @@ class Scenario(_Part, frozen=True):
     chaos: int = 0
     chaos_minutes: float = 20.0
     chaos_kinds: tuple[FaultKind, ...] = ()
+    devices: dict[str, int] = {}
+    constraints: tuple[Constraint, ...] = ()
     steps: tuple[ScenarioStep, ...] = ()
     time_limit_s: int = 300
     hours: float = 0.5

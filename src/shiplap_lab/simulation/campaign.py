@@ -148,7 +148,7 @@ def effects_of_faults(play: Play, outcomes: Iterable[RunOutcome]) -> tuple[Fault
     """The effects of every kind that the scenario may draw or names, by kind."""
     scenario = play.scenario
     drawn = scenario.chaos_kinds if scenario.chaos else ()
-    kinds = {*drawn, *(fault.kind for fault in scenario.faults)}
+    kinds = {*drawn, *(fault.kind for fault in scenario.faults), *scenario.constraints}
     times, seeds = Counter[str](), Counter[str]()
     for outcome in outcomes:
         times.update(outcome.effects)
@@ -157,10 +157,13 @@ def effects_of_faults(play: Play, outcomes: Iterable[RunOutcome]) -> tuple[Fault
 
 
 def rare_faults(play: Play, effects: Iterable[FaultEffect], seeds: int) -> tuple[str, ...]:
-    """Kinds that the scenario draws and that took effect in too few of its seeds; none if there are too few seeds."""
+    """Kinds that the scenario draws, and constraints, that took effect in too few of its seeds.
+
+    None if there are too few seeds.
+    """
     if seeds < SEEDS_OF_A_CAMPAIGN or not play.scenario.chaos:
         return ()
-    drawn = set(play.scenario.chaos_kinds)
+    drawn = {*play.scenario.chaos_kinds, *play.scenario.constraints}
     return tuple(item.kind for item in effects if item.kind in drawn and item.seeds < MOST_RARE * seeds)
 
 

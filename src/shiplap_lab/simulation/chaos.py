@@ -110,6 +110,8 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "watch-gone": lambda _: 1.0,
     "snapshot-corrupt": lambda _: 1.0,
     "snapshot-lost": lambda _: 1.0,
+    "late-device": lambda chance: round(chance.uniform(20, 200)),
+    "recursion": lambda _: 1.0,
 }
 """The amount of each kind of fault; all other kinds take a probability."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -25,12 +26,14 @@ from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.cluster_simulator import topology_filters, volume_binder
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.scenarios.scenario import (
+    Constraint,
     Fault,
     InterruptionKind,
     NodeMemoryRule,
@@ -79,10 +82,20 @@ _REBALANCE = "EC2 Instance Rebalance Recommendation"
 _STATE = "EC2 Instance State-change Notification"
 
 
+_CONSTRAINTS: dict[str, Constraint] = {
+    topology_filters.SPREAD: "spread",
+    topology_filters.AFFINITY: "pod-affinity",
+    topology_filters.ANTI_AFFINITY: "pod-affinity",
+    topology_filters.OTHERS_ANTI_AFFINITY: "pod-affinity",
+    volume_binder.CONFLICT: "volume-zone",
+}
+"""By kube-scheduler's words for it."""
+
+
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run. Times in seconds since the start; money in USD; `settled_at` is -1 if it never settled.
 
-    `effects` says how often the faults of each kind took effect.
+    `effects` says how often the faults of each kind took effect, and how often constraints kept pods off nodes.
     """
 
     scenario: str
@@ -177,6 +190,7 @@ class Simulation:
                 warn=self._aws_warns,
                 lose=self._lose,
                 restart=self._restart,
+                devices=scenario.devices,
             )
         )
         self._pending_since: dict[str, float] = {}
@@ -292,6 +306,16 @@ class Simulation:
             for pod in cluster.pending()
             if not self._may_wait or f"{name}/{pod.key}" not in self._may_wait
         ]
+
+    def _effects(self) -> dict[str, int]:
+        """How often faults took effect, and constraints kept pods off nodes."""
+        effects = Counter(self.faults.effects)
+        for cluster in self.clusters.values():
+            for words, times in cluster.scheduler.kept_off.items():
+                effects[_CONSTRAINTS.get(words, "")] += times
+            effects["preemption"] += cluster.scheduler.preempted
+        effects.pop("", None)
+        return {kind: times for kind, times in sorted(effects.items()) if times}
 
     def _end_of_trouble(self) -> float:
         ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
@@ -561,7 +585,7 @@ class Simulation:
             unclaimed=round(unclaimed, 6),
             given_up=sum(install.functions.given_up for install in self.installs.values()),
             faults=self._planned,
-            effects={kind: times for kind, times in sorted(self.faults.effects.items()) if times},
+            effects=self._effects(),
             metrics=dict(sorted(self.meter.counts.items())),
             lines=tuple(line.decode() for line in self.trace.lines),
         )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple
 
 from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, ObjectMeta
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.ports import Instance
@@ -37,6 +38,9 @@ _DIES_S = (1.0, 25.0)
 _STARTUP_S = 6.0
 """When the controller of a startup taint takes it away, in seconds after the taint has appeared."""
 
+_DEVICE_S = (5.0, 20.0)
+"""When a device plugin reports, in seconds after its node is Ready."""
+
 _NOT_READY = {"key": labels.NOT_READY_TAINT, "effect": "NoSchedule"}
 
 
@@ -53,6 +57,7 @@ class UnkindWorld(NamedTuple):
     warn: Callable[[str, float], object]
     lose: Callable[[str, str], object]
     restart: Callable[[], object]
+    devices: Mapping[str, int]
 
 
 class UnkindFaults:
@@ -85,6 +90,8 @@ class UnkindFaults:
         }
         for name, cluster in sorted(world.clusters.items()):
             self._remove_startup_taints(name, cluster)
+            if world.devices:
+                cluster.informer.listeners.append(partial(self._plug_devices, name, set[str]()))
 
     def begin(self, number: int, fault: Fault) -> None:
         """Do what happens when a fault becomes active."""
@@ -227,6 +234,27 @@ class UnkindFaults:
 
         if startup:
             cluster.informer.listeners.append(changed)
+
+    def _plug_devices(
+        self, cluster: str, seen: set[str], plural: str, _key: str, _before: Kept | None, after: Kept | None
+    ) -> None:
+        """Play the device plugin of each node, which reports once the node is Ready."""
+        if plural != "nodes" or not isinstance(after, Node) or after.metadata.uid in seen or not is_ready(after):
+            return
+        seen.add(after.metadata.uid)
+        late = self._faults.amount_of("late-device")
+        chance = Random(f"{after.spec.provider_id}:device")  # noqa: S311 - repeatable chance
+        self._loop.after(chance.uniform(*_DEVICE_S) + late, partial(self._report_devices, cluster, after.metadata))
+
+    def _report_devices(self, cluster: str, node: ObjectMeta) -> None:
+        if self._faults.active_of("api-down"):
+            self._loop.after(5.0, partial(self._report_devices, cluster, node))
+            return
+        seen = self._node(cluster, node.name)
+        if seen is not None and seen.metadata.uid == node.uid:
+            reported = {name: str(number) for name, number in self._world.devices.items()}
+            status = {"status": {"capacity": reported, "allocatable": reported}}
+            self._world.clusters[cluster].server.patch("nodes", node.name, status, subresource="status")
 
     # Objects
 

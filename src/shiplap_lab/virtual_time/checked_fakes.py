@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shiplap.disruption.progress import DisruptionCommand
-from shiplap.errors import ObjectNotFound, TooManyRequests
+from shiplap.errors import ObjectNotFound, StoreError, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -19,6 +19,9 @@ from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.unsettled_compute import UnsettledCompute
 from shiplap_lab.virtual_time.versions import as_previous_version
+
+ITEM_BYTES = 400 * 1024
+"""Of one item of DynamoDB."""
 
 
 class CheckedState(FakeState):
@@ -54,6 +57,9 @@ class CheckedState(FakeState):
         if self._injector.active_of("upgrade"):
             claim = as_previous_version(claim)
             self._injector.effects["upgrade"] += 1
+        stored = written_claim(claim)
+        if len(stored if isinstance(stored, bytes) else stored.encode()) > ITEM_BYTES:
+            raise StoreError(f"{claim.name}: Item size has exceeded the maximum allowed size")
         super()._put(claim)
         if claim.instance_id:
             self._indexed_at.setdefault(claim.instance_id, self._clock.now())

@@ -33,6 +33,7 @@ class Invocation(msgspec.Struct):
     """One run of a function. `points` counts the effects it has passed, `dies_at` the one it dies at, -1 for none.
 
     When it is `over`, all of its threads are.
+    `turns` counts the function's invocations in the chain of messages that led to this one.
     """
 
     function: str
@@ -42,6 +43,7 @@ class Invocation(msgspec.Struct):
     points: int = 0
     dies_at: int = -1
     over: bool = False
+    turns: int = 1
 
 
 class FaultInjector(Faults):

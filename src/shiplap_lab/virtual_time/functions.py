@@ -134,7 +134,8 @@ class SimulatedFunctions:
 
     def _queue(self, name: str, feed: QueueFeed, clusters: int) -> SimulatedQueue:
         def deliver(due: list[tuple[str, str]]) -> set[str] | None:
-            answer = self._invoke(feed.function, _sqs_event(name, due))
+            turns = self._queues[name].turns_of(message for message, _ in due)
+            answer = self._invoke(feed.function, _sqs_event(name, due), turns=turns)
             return None if answer is None else {item["itemIdentifier"] for item in answer["batchItemFailures"]}
 
         settings = DeliverySettings(
@@ -188,8 +189,11 @@ class SimulatedFunctions:
             self._queues[_ROUTES[event.detail_type]].send(json.dumps(body))
 
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
-        """Send a timer's message with its delay."""
-        self._queues["lifecycle"].send(json.dumps({"cluster": cluster, "claim": claim, "step": step}), delay_s)
+        """Send a timer's message with its delay. One that `lifecycle` sends continues a chain of its own messages."""
+        current = self._faults.current
+        turns = current.turns if current is not None and current.function == "lifecycle" else 0
+        body = json.dumps({"cluster": cluster, "claim": claim, "step": step})
+        self._queues["lifecycle"].send(body, delay_s, turns)
 
     def ec2_event(self, detail_type: str, instance_id: str, happened_at: float, **detail: str) -> dict[str, Any]:
         """Send an event of EC2 from the default bus, with the moment that it names (epoch seconds), and return it."""
@@ -213,12 +217,12 @@ class SimulatedFunctions:
         """Invoke a function without waiting for it."""
         self._loop.begin(lambda: self._invoke(function, event))
 
-    def _invoke(self, function: str, event: Mapping[str, Any]) -> Answer | None:
-        """A function's answer; None if it failed or died."""
+    def _invoke(self, function: str, event: Mapping[str, Any], *, turns: int = 0) -> Answer | None:
+        """A function's answer; None if it failed or died. `turns`: how long the chain of its messages is."""
         self._invocations += 1
         name, began_at = f"{function}-{self._invocations}", self._loop.now()
         entry, timeout_s = FUNCTIONS[function]
-        invocation = Invocation(function, name, began_at + timeout_s, began_at)
+        invocation = Invocation(function, name, began_at + timeout_s, began_at, turns=turns + 1)
         cold_s = self._faults.amount_of("cold-start", function)
         idle = self._idle[function]
         container = idle.pop() if idle and not cold_s else self._start_container()

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterable
+from itertools import accumulate, count
 
 import msgspec
 
+from shiplap.errors import StoreError
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.versions import message_of_previous_version
 
 MOST_DELIVERIES = 5
+
+MOST_TURNS = 16
+"""Invocations of one function in one chain of messages, where Lambda does not allow recursive loops."""
+
+MOST_BYTES = 256 * 1024
+"""Of a message. SQS takes more by now; EventBridge, which sends most of them, does not."""
+
+_BATCH_BYTES = 6 * 1024 * 1024
+"""Of a synchronous invocation's event: the event source mapping hands over fewer messages then."""
 
 _TRANSIT_S = 0.1
 
@@ -30,6 +40,7 @@ class _Message(msgspec.Struct):
     body: str
     visible_at: float
     deliveries: int = 0
+    turns: int = 0
 
 
 class SimulatedQueue:
@@ -60,24 +71,37 @@ class SimulatedQueue:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def send(self, body: str, delay_s: float = 0.0) -> None:
-        """Add a message: once, twice or never, as the active faults have it."""
+    def turns_of(self, names: Iterable[str]) -> int:
+        """The longest chain of messages that these continue."""
+        return max((self._messages[name].turns for name in names if name in self._messages), default=0)
+
+    def send(self, body: str, delay_s: float = 0.0, turns: int = 0) -> None:
+        """Add a message: once, twice or never, as the active faults have it. `turns` is how long its chain is.
+
+        Raises StoreError when it is too large, as the adapters do.
+        """
+        if len(body.encode()) > MOST_BYTES:
+            raise StoreError(f"a message of {len(body.encode())} bytes exceeds the {MOST_BYTES} that are taken")
+        if turns > MOST_TURNS and self._faults.active_of("recursion"):
+            self._faults.effects["recursion"] += 1
+            self._trace.record("message dropped", queue=self.name, turns=turns)
+            return
         if self._faults.hits("lose", self.name):
             self._trace.record("message lost", queue=self.name)
             return
         if self._faults.active_of("upgrade"):
             body = message_of_previous_version(body)
-        self._put(body, delay_s)
+        self._put(body, delay_s, turns)
         if self._faults.hits("double", self.name):
-            self._put(body, delay_s + 20.0)
+            self._put(body, delay_s + 20.0, turns)
 
-    def _put(self, body: str, delay_s: float) -> None:
+    def _put(self, body: str, delay_s: float, turns: int) -> None:
         late = sum(
             self._faults.random_of(number).uniform(0, fault.amount)
             for number, fault in self._faults.active_of("delay", self.name)
         )
         self._faults.effects["delay"] += late > 0
-        message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S)
+        message = _Message(body, self._loop.now() + delay_s + late + _TRANSIT_S, turns=turns)
         self._messages[f"{self.name}-{next(self._numbers)}"] = message
         self._wake(message.visible_at + self._feed.window_s)
 
@@ -94,7 +118,7 @@ class SimulatedQueue:
         if self._busy >= self._feed.max_concurrency:
             self._wake(now + 1.0)
             return
-        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch_size]
+        due = self._batch(now)
         for name in due:
             message = self._messages[name]
             message.deliveries += 1
@@ -103,6 +127,13 @@ class SimulatedQueue:
         due = [name for name in due if not self._is_dead(name)]
         if due:
             self._loop.begin(lambda: self._hand_over(due))
+
+    def _batch(self, now: float) -> list[str]:
+        """As many messages as one invocation takes."""
+        due = [name for name, message in self._messages.items() if message.visible_at <= now][: self._feed.batch_size]
+        sizes = accumulate(len(self._messages[name].body) for name in due)
+        fitting = sum(size <= _BATCH_BYTES for size in sizes)
+        return due[: max(fitting, 1)]
 
     def _is_dead(self, name: str) -> bool:
         if self._messages[name].deliveries <= MOST_DELIVERIES:

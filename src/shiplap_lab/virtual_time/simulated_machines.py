@@ -12,7 +12,7 @@ from shiplap.cluster.watcher import Tracker
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod
-from shiplap.kubernetes.quantity import format_resources
+from shiplap.kubernetes.quantity import CPU, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import Instance, WatchEvent
 from shiplap_lab.api_server.server import ApiServer
@@ -22,6 +22,7 @@ from shiplap_lab.cluster_simulator.informer import Informer, Kept
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.scenarios.scenario import PodGroup
 from shiplap_lab.scenarios.workload import disruption_budget, pod_object, replica_set_uid
+from shiplap_lab.virtual_time import machine_yields
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.supply import REGION, SimulatedHardware
@@ -52,6 +53,7 @@ class SimulatedMachines:
     ) -> None:
         self._faults, self._trace, self._hardware, self._seed = faults, trace, hardware, seed
         self._tainted: set[str] = set()
+        self._uneven: set[str] = set()
 
     def join_s(self, machine: Instance) -> float | None:
         """Seconds until the Node registers; faults that are active at the boot count."""
@@ -61,6 +63,8 @@ class SimulatedMachines:
         if self._faults.active_of("taint"):
             self._tainted.add(machine.id)
             self._faults.effects["taint"] += 1
+        if self._faults.hits("uneven"):
+            self._uneven.add(machine.id)
         late = self._faults.amount_of("late-join")
         return self._chance("boot", machine.id).uniform(*_BOOT_S) + late
 
@@ -79,7 +83,13 @@ class SimulatedMachines:
 
     def resources(self, machine: Instance) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable of a machine, canonical units."""
-        return self._hardware[machine.cluster].resources(machine.node_pool, machine.instance_type, machine.ami)
+        found = self._hardware[machine.cluster].resources(machine.node_pool, machine.instance_type, machine.ami)
+        if machine.id not in self._uneven:
+            return found
+        # The same for all such machines of a type: what one has shown is all that there is to learn.
+        less = machine_yields.shortfall(self._chance("uneven", machine.instance_type))
+        capacity, allocatable = ({name: less(name, has) for name, has in amounts.items()} for amounts in found)
+        return {**capacity, CPU: found[0][CPU]}, allocatable
 
     def node_object(self, machine: Instance, now: float) -> dict[str, Any]:
         """The Node with the labels that Shiplap's user data would give it."""
