@@ -90,7 +90,8 @@ def test_each_kind_of_fault_takes_effect_and_breaks_no_invariant(kind: str) -> N
     outcome = run_seed(load("unkind"), 1, faults=(fault, *evicting))
     assert outcome.violations == ()
     assert outcome.effects[kind] > 0
-    assert set(outcome.effects) == {kind, *(item.kind for item in evicting)}
+    usual = {"snapshot", "preemption"}  # decisions read snapshots, and a DaemonSet's pods matter more than others
+    assert set(outcome.effects) - usual == {kind, *(item.kind for item in evicting)}
 
 
 @pytest.mark.parametrize("seed", [8001, 8002])
