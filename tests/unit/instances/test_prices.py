@@ -33,6 +33,104 @@ def test_near_the_listed_price(name: str, listed: float) -> None:
     assert on_demand(kind(name)) == pytest.approx(listed, rel=0.06)
 
 
+# What AWS lists for Linux in us-east-1, by what the type is made of. The model has one price per GiB and per vCPU of a
+# maker's generation, so types of twice or half the usual memory show both.
+LISTED = {
+    "r5a.large": 0.113,
+    "c5a.large": 0.077,
+    "r6a.large": 0.1134,
+    "c6a.large": 0.0765,
+    "r7a.large": 0.15215,
+    "c7a.large": 0.10264,
+    "r8a.large": 0.15976,
+    "c8a.large": 0.10777,
+    "r6g.large": 0.1008,
+    "c6g.large": 0.068,
+    "r7g.large": 0.1071,
+    "c7g.large": 0.0725,
+    "r8g.large": 0.11782,
+    "c8g.large": 0.07976,
+    "r4.large": 0.133,
+    "c4.large": 0.1,
+    "r5.large": 0.126,
+    "c5.large": 0.085,
+    "r6i.large": 0.126,
+    "c6i.large": 0.085,
+    "r7i.large": 0.1323,
+    "c7i.large": 0.08925,
+    "r8i.large": 0.13892,
+    "c8i.large": 0.09371,
+    "t3.large": 0.0832,
+    "t3a.large": 0.0752,
+    "t4g.large": 0.0672,
+    "m6in.large": 0.13923,
+    "r6in.large": 0.17433,
+    "m6id.large": 0.11865,
+    "d3en.xlarge": 0.526,
+    "x1.16xlarge": 6.669,
+    "x2iedn.xlarge": 0.83363,
+    "g5.xlarge": 1.006,
+    "g5g.xlarge": 0.42,
+    "p5.48xlarge": 55.04,
+    "p5en.48xlarge": 63.296,
+    "p6-b200.48xlarge": 113.9328,
+    "p6-b300.48xlarge": 142.416,
+    "trn1.2xlarge": 1.34375,
+}
+ROUGHLY_LISTED = {
+    "m5zn.large": 0.1652,
+    "i4i.large": 0.172,
+    "i3.large": 0.156,
+    "c5n.large": 0.108,
+    "x1e.xlarge": 0.834,
+    "x2gd.medium": 0.0835,
+    "g4dn.xlarge": 0.526,
+    "g6.xlarge": 0.8048,
+    "g6e.xlarge": 1.861,
+    "p4d.24xlarge": 21.957642,
+    "inf1.xlarge": 0.228,
+    "inf2.xlarge": 0.7582,
+    "r5b.large": 0.149,
+    "d3.xlarge": 0.499,
+    "h1.2xlarge": 0.468,
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_type_costs_what_its_parts_do(name: str) -> None:
+    assert on_demand(kind(name)) == pytest.approx(LISTED[name], rel=0.035)
+
+
+@pytest.mark.parametrize("name", ROUGHLY_LISTED)
+def test_types_whose_price_one_part_dominates_are_at_most_a_third_off(name: str) -> None:
+    assert on_demand(kind(name)) == pytest.approx(ROUGHLY_LISTED[name], rel=0.33)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("c6g.large", {"vcpu aws 6": 2.0, "memory aws 6": 4.0}),
+        ("x1e.xlarge", {"vcpu intel 4": 4.0, "memory intel 4": 32.0, "memory beyond 8 GiB per vcpu": 90.0}),
+        ("t3.large", {"burstable memory intel": 8.0}),
+        ("c5n.large", {"vcpu intel 5": 2.0, "vcpu option n": 2.0, "memory option n": 5.25}),
+        ("i3.large", {"disk ssd": 120.0, "disk ssd beyond": 355.0, "vcpu intel 4": 2.0}),
+        ("d3.xlarge", {"disk hdd": 240.0, "disk hdd beyond": 5700.0}),
+        ("g4dn.xlarge", {"gpu memory T4": 16.0, "disk ssd": 125.0, "disk ssd beyond": 0.0}),
+        ("inf1.24xlarge", {"accelerator Inferentia": 16.0}),
+        ("u-6tb1.112xlarge", {"vcpu intel 4": 448.0}),
+    ],
+)
+def test_what_a_type_is_made_of(name: str, parts: dict[str, float]) -> None:
+    found = features(kind(name))
+    assert {part: found.get(part) for part in parts} == parts
+
+
+def test_prices_are_rounded_to_a_thousandth_of_a_cent() -> None:
+    prices = [on_demand(each) for each in catalog().types]
+    assert prices == [round(price, 5) for price in prices]
+    assert prices != [round(price, 4) for price in prices]
+
+
 def test_every_type_costs_something() -> None:
     assert min(on_demand(each) for each in catalog().types) > 0.003
 
