@@ -17,6 +17,7 @@ from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Fault, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.run import RunOutcome, Simulation
+from shiplap_lab.virtual_time.lasting_watches import ClusterWithWatches
 
 WATCHED = load("watched")
 
@@ -52,14 +53,18 @@ def test_each_kind_of_fault_takes_effect_and_breaks_no_promise(fault: Fault) -> 
 
 
 def test_decisions_use_the_snapshot_and_watches_hand_over() -> None:
-    outcome = run_with()
+    simulation = Simulation(WATCHED, 5, (), WATCHED.scenario.hours)
+    outcome = simulation.play()
+    (install,) = simulation.installs.values()
+    (access,) = install.access.values()
     told = [msgspec.json.decode(line) for line in outcome.lines]
     watches = {
         what: [fact["t"] for fact in told if fact["what"] == what and fact["invocation"].startswith("watch-")]
         for what in ("invoked", "ended")
     }
     assert outcome.violations == ()
-    assert outcome.effects["snapshot"] > 50
+    assert isinstance(access, ClusterWithWatches)
+    assert access.looks_without_list > 50
     for begun, ended in zip(watches["invoked"][1:], watches["ended"], strict=False):
         assert begun < ended < begun + 35  # its predecessor retires as soon as it has seen the successor's snapshot
 

@@ -31,11 +31,13 @@ class ClusterWithWatches(CheckedCluster):
     Attributes:
         on_known: called with the version that was asked for and the pods, each with its node, that a decision knows
             without listing them.
+        looks_without_list: how often a decision knew them so.
     """
 
     def __init__(self, server: ApiServer, faults: FaultInjector, threads: VirtualThreads) -> None:
         super().__init__(server, faults)
         self.on_known: list[Callable[[str, Sequence[tuple[str, str]]], object]] = []
+        self.looks_without_list = 0
         self._loop = threads.loop
         self._news: dict[str, WaitingTasks] = {plural: threads.waiting() for plural in ("nodes", "pods")}
         server.on_write(self._written)
@@ -87,7 +89,7 @@ class ClusterWithWatches(CheckedCluster):
     def _known(self, known: KnownPods, nodes: int, version: str) -> Sequence[Pod] | None:
         pods = known(nodes, version)
         if pods is not None:
-            self._injector.effects["snapshot"] += 1
+            self.looks_without_list += 1
             placed = [(pod.key, pod.spec.node_name) for pod in pods]
             for listener in self.on_known:
                 listener(version, placed)
