@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
-from shiplap.scheduling.search.column_generation import totals_bound
+from shiplap.scheduling.search.column_generation import CoveringProgram, totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import grow_nodes, improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
@@ -165,3 +166,29 @@ def _node_price(problem: BinPackingProblem, some: np.ndarray) -> float:
             return np.inf
     holds = (problem.net >= some @ problem.sizes).all(axis=1) & problem.suits[here].all(axis=0)
     return float(problem.price[holds].min(initial=np.inf))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    demand=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    lines=st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), max_size=12),
+    prices=st.lists(st.integers(1, 9), min_size=12, max_size=12),
+    likely=st.sets(st.integers(0, 11)),
+)
+def test_a_program_that_begins_with_likely_columns_comes_to_the_same_cost(
+    demand: list[int], lines: list[list[int]], prices: list[int], likely: set[int]
+) -> None:
+    rows = len(demand)
+    columns: Floats = np.array([line[:rows] for line in lines], np.float64).reshape(len(lines), rows).T
+    cost: Floats = np.array(prices[: len(lines)], np.float64)
+    plain, warm = (CoveringProgram(np.array(demand, np.float64), np.eye(rows), np.full(rows, 5.0)) for _ in range(2))
+    some = sorted(place for place in likely if place < len(lines))
+    warm.begin_with(columns[:, some], cost[some], Effort.of(10))
+    for program in (plain, warm):
+        program.add(columns, cost)
+        assert program.solve(Effort.of(10))
+        covered = (program.columns * program.solution()[None, :]).sum(axis=1)
+        assert (covered >= np.array(demand) - 1e-6).all()
+        # What pivots changed step by step is what the inverse says.
+        assert np.isclose(program.objective, (program.duals * program.demand).sum())
+    assert warm.objective == pytest.approx(plain.objective, rel=1e-3)

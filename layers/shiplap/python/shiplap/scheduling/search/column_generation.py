@@ -11,6 +11,8 @@ machine, and a different last bit could choose another column and thereby anothe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
@@ -20,6 +22,9 @@ from shiplap.scheduling.search.pod_kinds import ReducedProblem, pattern_loads, r
 
 _ENTER = 2e-4
 """A column enters when it saves more than this part of its cost."""
+
+_sum: Callable[..., Floats] = np.add.reduce
+"""Plain sums, without the steps that `ndarray.sum` takes before it; arrays here are small."""
 
 _PIVOT = 1e-9
 _SURPLUS = 1e-9
@@ -43,22 +48,17 @@ class CoveringProgram:
         self.demand: Floats = demand + self._more
         self.basis: Ints = np.arange(self.rows)
         self._inverse: Floats = np.diag(1.0 / np.diagonal(columns[:, : self.rows]))
+        self.duals: Floats = np.zeros(self.rows)
+        """The cost of one more unit of each row's demand [rows]."""
+        self.basic: Floats = np.zeros(self.rows)
+        """The values of the basic variables [rows], in the order of `basis`."""
+        self._settle()
         self._pivots = 0
 
     def add(self, columns: Floats, cost: Floats) -> None:
         """Add columns [rows, n] with their cost [n]."""
         self.columns = np.concatenate([self.columns, columns], axis=1)
         self.cost = np.concatenate([self.cost, cost])
-
-    @property
-    def duals(self) -> Floats:
-        """The cost of one more unit of each row's demand [rows]."""
-        return (self._basic_cost()[:, None] * self._inverse).sum(axis=0)
-
-    @property
-    def basic(self) -> Floats:
-        """The values of the basic variables [rows], in the order of `basis`."""
-        return (self._inverse * self.demand[None, :]).sum(axis=1)
 
     @property
     def objective(self) -> float:
@@ -72,22 +72,34 @@ class CoveringProgram:
         x[self.basis[real]] = np.maximum(self.basic[real], 0.0)
         return x
 
+    @property
+    def used(self) -> Floats:
+        """The basic columns [rows, n] that are used at all."""
+        return self.columns[:, self.basis[(self.basis >= 0) & (self.basic > 0)]]
+
+    def begin_with(self, columns: Floats, cost: Floats, effort: Effort) -> None:
+        """Add columns [rows, n] that are probably used, and use them before others are looked at."""
+        if len(cost):
+            before = len(self.cost)
+            self.add(columns, cost)
+            self._improve_by(np.arange(before, len(self.cost)), effort)
+
     def solve(self, effort: Effort) -> bool:
         """Pivot until no column improves; False when the effort ran out first."""
         while not effort.spent:
-            effort.charge(12, 2.0 * self.columns.size)
-            duals = self.duals
-            gain = (self.cost - (duals[:, None] * self.columns).sum(axis=0)) / self.cost
+            effort.charge(14, 2.0 * self.columns.size + 2.0 * self.rows**2)
+            self._settle()
+            gain = (self.cost - _sum(self.duals[:, None] * self.columns, axis=0)) / self.cost
             some = np.argsort(gain, kind="stable")[:_CANDIDATES]
             some = some[gain[some] < -_ENTER]
             before = self._pivots
             if len(some):
                 self._improve_by(some, effort)
             else:
-                surplus = int(np.argmin(duals))
+                surplus = int(np.argmin(self.duals))
                 # A row whose covering costs less than nothing is covered too much: its surplus variable enters.
-                if duals[surplus] < -_SURPLUS:
-                    self._enter_surplus(surplus)
+                if self.duals[surplus] < -_SURPLUS:
+                    self._pivot(self._surplus_column(surplus), 0.0, -1 - surplus)
             if self._pivots == before:
                 return True
         return False
@@ -96,14 +108,11 @@ class CoveringProgram:
         """Pivot on a few columns until none of them improves."""
         columns, cost = self.columns[:, some], self.cost[some]
         while not effort.spent:
-            effort.charge(25, 2.0 * columns.size + 5.0 * self.rows**2)
-            gain = (cost - (self.duals[:, None] * columns).sum(axis=0)) / cost
+            effort.charge(18, 2.0 * columns.size + 4.0 * self.rows**2)
+            gain = (cost - _sum(self.duals[:, None] * columns, axis=0)) / cost
             best = int(np.argmin(gain))
-            if gain[best] >= -_ENTER or not self._pivot(columns[:, best], int(some[best])):
+            if gain[best] >= -_ENTER or not self._pivot(columns[:, best], float(cost[best]), int(some[best])):
                 return
-
-    def _enter_surplus(self, row: int) -> None:
-        self._pivot(self._surplus_column(row), -1 - row)
 
     def _surplus_column(self, row: int) -> Floats:
         column = np.zeros(self.rows)
@@ -113,28 +122,33 @@ class CoveringProgram:
     def _basic_cost(self) -> Floats:
         return np.where(self.basis >= 0, self.cost[np.maximum(self.basis, 0)], 0.0)
 
-    def _pivot(self, column: Floats, entering: int) -> bool:
-        direction = (self._inverse * column[None, :]).sum(axis=1)
+    def _settle(self) -> None:
+        """Compute duals and basic variables from the inverse: pivots only change them, which adds up errors."""
+        self.duals = _sum(self._basic_cost()[:, None] * self._inverse, axis=0)
+        self.basic = _sum(self._inverse * self.demand, axis=1)
+
+    def _pivot(self, column: Floats, cost: float, entering: int) -> bool:
+        """Let a column [rows] enter the basis; False if no row bounds it."""
+        direction = _sum(self._inverse * column, axis=1)
         can = direction > _PIVOT
         if not can.any():
             return False
-        basic = np.maximum(self.basic, 0.0)
-        ratio = np.where(can, basic / np.where(can, direction, 1.0), np.inf)
-        least = ratio.min()
+        ratio = np.where(can, np.maximum(self.basic, 0.0) / np.where(can, direction, 1.0), np.inf)
         # Of rows that tie, the one with the largest pivot loses the least precision.
-        tied = ratio <= least * (1 + 1e-9) + 1e-12
-        self._replace(int(np.argmax(np.where(tied, direction, 0.0))), column, entering)
-        return True
-
-    def _replace(self, leave: int, column: Floats, entering: int) -> None:
-        direction = (self._inverse * column[None, :]).sum(axis=1)
+        tied = ratio <= ratio.min() * (1 + 1e-9) + 1e-12
+        leave = int(np.argmax(np.where(tied, direction, 0.0)))
         line = self._inverse[leave] / direction[leave]
-        self._inverse -= direction[:, None] * line[None, :]
+        self.duals += (cost - _sum(self.duals * column)) * line
+        step = self.basic[leave] / direction[leave]
+        self.basic -= step * direction
+        self.basic[leave] = step
+        self._inverse -= direction[:, None] * line
         self._inverse[leave] = line
         self.basis[leave] = entering
         self._pivots += 1
         if self._pivots % _REFRESH == 0:
             self._refresh()
+        return True
 
     def _refresh(self) -> None:
         """Compute the inverse again from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
@@ -154,6 +168,7 @@ class CoveringProgram:
             work -= work[:, place : place + 1] * line[None, :]
             work[place] = line
         self._inverse = work[:, size:].copy()
+        self._settle()
 
 
 class Patterns(msgspec.Struct, frozen=True, eq=False):
@@ -255,7 +270,7 @@ def values_of(patterns: Floats, values: Floats) -> Floats:
 
 _SMOOTH = 0.6
 _ALL_STRATEGIES = 2600
-_STRATEGIES = 36
+_STRATEGIES = 18
 _EACH_ROW = 4
 _EACH_SEED = 2
 _REFRESH_STRATEGIES = 4
@@ -348,11 +363,15 @@ class Generation:
         values: Floats,
         effort: Effort,
         strategies: FillStrategies | None = None,
+        likely: Floats | None = None,
     ) -> None:
+        """`likely` [n, kinds] are patterns that the solution probably uses."""
         self.reduced, self.pool, self.demand, self.effort = reduced, pool, demand, effort
         self.best_values = values
         self.bound = 0.0
         self.program = starting_program(reduced, pool, demand)
+        if likely is not None:
+            self.program.begin_with(likely.T, reduced.price[reduced.cheapest(likely)], effort)
         weights = int(np.clip(_ALL_STRATEGIES // len(reduced.price), 5, 21))
         self._all_strategies = all_strategies(np.arange(len(reduced.price)), np.linspace(0.0, 1.0, weights))
         self.strategies = strategies
@@ -440,12 +459,12 @@ class Care(msgspec.Struct, frozen=True):
     enough: float
 
 
-QUICK, CAREFUL = Care(2, 1, 0.85), Care(4, 2, 1.1)
-_BOLD = 0.3
+BOLD, QUICK, CAREFUL = Care(2, 1, 0.5), Care(2, 1, 0.85), Care(4, 2, 1.1)
+_HASTY = 0.3
 """The `enough` without effort left."""
 
 _LAST_STEPS, _STEP = 30_000.0, 60_000.0
-"""Effort below which steps become bold, and what one such step may take, in microseconds."""
+"""Effort below which steps become hasty, and what one such step may take, in microseconds."""
 
 _KEEP = 6
 """How many patterns per kind are taken along, those that cost least beyond their worth."""
@@ -459,37 +478,39 @@ def dive(
     effort: Effort,
     strategies: FillStrategies | None = None,
     care: Care = QUICK,
+    likely: Floats | None = None,
 ) -> Floats:
     """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
 
-    `pool` has patterns to start with, `values` [kinds] is the approximate value of a pod; `strategies` are the
-    promising ways to fill nodes.
+    `pool` has patterns to start with, of which those of a similar problem's solution are `likely` [n, kinds] to be
+    used; `values` [kinds] is the approximate value of a pod; `strategies` are the promising ways to fill nodes.
     """
     kinds: Ints = np.flatnonzero(demand)
     left, values, counts = demand[kinds], values[kinds], pool.counts[:, kinds]
+    likely = np.zeros((0, len(kinds))) if likely is None else likely[:, kinds]
     bought: list[Floats] = []
     rounds = care.first
     while len(kinds):
         rest = restricted_to_kinds(reduced, kinds, left)
-        # The search ends with whole nodes in any case: the last steps are bold and look for no new patterns.
-        bold = effort.left < _LAST_STEPS
-        step = Effort(_STEP) if bold else effort
+        # The search ends with whole nodes in any case: the last steps are hasty and look for no new patterns.
+        hasty = effort.left < _LAST_STEPS
+        step = Effort(_STEP) if hasty else effort
         patterns = PatternPool(rest)
         patterns.add(_clipped(counts, left))
-        generation = Generation(rest, patterns, left, values, step, strategies)
-        if bold:
+        generation = Generation(rest, patterns, left, values, step, strategies, _clipped(likely, left))
+        if hasty:
             generation.program.solve(step)
             effort.left -= _STEP - step.left
         else:
             generation.run(rounds)
         rounds, strategies = care.again, generation.strategies
         values = np.maximum(generation.program.duals, 0.0)
-        fixed = _whole_nodes(generation, left, _BOLD if bold else care.enough)
+        fixed = _whole_nodes(generation, left, _HASTY if hasty else care.enough)
         bought.append(_widened(fixed, kinds, len(demand)))
         left = left - fixed.sum(axis=0)
         patterns.keep_best(values, _KEEP * len(kinds) + 50)
         open_kinds = left > 0
-        counts = patterns.counts[:, open_kinds]
+        counts, likely = patterns.counts[:, open_kinds], generation.program.used.T[:, open_kinds]
         kinds, left, values = kinds[open_kinds], left[open_kinds], values[open_kinds]
     return np.concatenate(bought) if bought else np.zeros((0, len(demand)))
 

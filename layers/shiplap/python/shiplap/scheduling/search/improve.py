@@ -28,8 +28,8 @@ import numpy as np
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.column_generation import (
+    BOLD,
     CAREFUL,
-    QUICK,
     Care,
     FillStrategies,
     Generation,
@@ -557,16 +557,15 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         starting_patterns = {search.place: search.starting_patterns(effort) for search in searches}
         generation = self._together(searches, starting_patterns, effort)
         best = {search.place: search.best_of(starting_patterns[search.place]) for search in searches}
-        if generation is None or not self._close(best, generation):
+        if generation is None:
             for search in searches:
-                grown = search.grown_patterns(effort)
-                best[search.place] = search.best_of((best[search.place], *grown))
-                if generation is not None and grown:
-                    generation.pool.add(np.unique(np.concatenate(grown), axis=0))
-        if generation is not None:
-            for care in (QUICK, CAREFUL):
-                if not self._close(best, generation):
-                    self._dive(searches, best, generation, effort, care)
+                best[search.place] = search.best_of((best[search.place], *search.grown_patterns(effort)))
+        else:
+            if not self._close(best, generation):
+                self._dive(searches, best, generation, effort, BOLD)
+            if not self._close(best, generation):
+                self._grow(searches, best, generation, effort)
+                self._dive(searches, best, generation, effort, CAREFUL)
             for search in searches:
                 if self._close(best, generation):
                     break
@@ -585,6 +584,16 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         ]
         return sum(costs) <= least * (1 + _CLOSE)
 
+    def _grow(
+        self, searches: Sequence[_ProblemSearch], best: dict[int, Floats], found: Generation, effort: Effort
+    ) -> None:
+        """Grow nodes for each problem, put what is cheaper into `best`, and all patterns into the pool."""
+        for search in searches:
+            grown = search.grown_patterns(effort)
+            best[search.place] = search.best_of((best[search.place], *grown))
+            if grown:
+                found.pool.add(np.unique(np.concatenate(grown), axis=0))
+
     def _dive(
         self, searches: Sequence[_ProblemSearch], best: dict[int, Floats], found: Generation, effort: Effort, care: Care
     ) -> None:
@@ -596,7 +605,14 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
             part = effort.share(gap / sum(gaps[done:]))
             reduced = search.reduced
             dived = dive(
-                reduced, found.pool, reduced.demand, found.best_values, part, _strategies_on(search, found), care
+                reduced,
+                found.pool,
+                reduced.demand,
+                found.best_values,
+                part,
+                _strategies_on(search, found),
+                care,
+                found.program.used.T,
             )
             best[search.place] = search.best_of((best[search.place], dived))
             effort.give_back(part)

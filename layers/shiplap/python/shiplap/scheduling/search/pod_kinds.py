@@ -316,11 +316,13 @@ class _Seating:
         self._caps: list[int] = problem.caps.tolist()
         self._nodes = len(patterns)
         self._patterns = patterns
-        self._seats: list[dict[int, int]] = [{} for _ in reduced.sizes]
-        self._open = [0] * len(reduced.sizes)
-        for kind, node in np.argwhere(patterns.T).tolist():
-            self._seats[kind][node] = int(patterns[node, kind])
-            self._open[kind] |= 1 << node
+        self._bit = [1 << node for node in range(len(patterns))]
+        self._seats: list[dict[int, int]] = []
+        self._open: list[int] = []
+        for line in patterns.T.astype(np.int64):
+            seats = np.flatnonzero(line)
+            self._seats.append(dict(zip(seats.tolist(), line[seats].tolist(), strict=True)))
+            self._open.append(sum(map(self._bit.__getitem__, self._seats[-1])))
         # For each rule: pods counted by node, the nodes that it binds, that are at its cap, and beyond.
         self._counted: list[dict[int, int]] = [{} for _ in self._caps]
         self._owned = [0] * len(self._caps)
@@ -374,27 +376,59 @@ class _Seating:
         )
 
     def _seat(self, item: int, number: int) -> int:
-        """Seat pods where seats of their kind are open; returns how many are left."""
+        """Seat the first pods of an item where seats of its kind are open; returns how many are left."""
         kind = self._kind_of[item]
         self._effort.charge(2, 8.0 * number)
         allowed = self._allowed(item, self._open[kind])
-        bound = allowed
         bounds = self._bounds[self._class_of[item]]
+        bound = allowed
         for rule in bounds.owns:
             bound &= self._owned[rule]
+        seats, bit_of = self._seats[kind], self._bit
+        placed: dict[int, int] = {}
+        taken = emptied = 0
         # New bounds are best put where there are the same bounds already.
         for nodes in (bound, allowed & ~bound):
             left = nodes
             while left and number:
-                lowest = left & -left
-                left ^= lowest
-                node = lowest.bit_length() - 1
-                free = self._seats[kind][node]
-                some = min(number, free) if bounds.free else min(number, free, self._most(item, node))
-                self._put(item, node, some)
-                self._take_seats(kind, node, some)
+                node = (left & -left).bit_length() - 1
+                bit = bit_of[node]
+                left ^= bit
+                free = seats[node]
+                some = min(number, free)
+                if some > 1 and not bounds.free:
+                    some = min(some, self._most(item, node))
+                seats[node] = free - some
+                if some == free:
+                    emptied |= bit
+                taken |= bit
+                placed[node] = some
                 number -= some
+        self._open[kind] ^= emptied
+        if placed:
+            self._placed[item] = placed
+            self._of_kind.setdefault(kind, []).append(item)
+            if not bounds.free:
+                self._count_seated(bounds, placed, taken)
         return number
+
+    def _count_seated(self, bounds: _Bounds, placed: dict[int, int], nodes: int) -> None:
+        """Account for pods that were seated on some `nodes`, by node."""
+        for rule in bounds.counting:
+            counted, cap = self._counted[rule], self._caps[rule]
+            full = over = 0
+            for node, number in placed.items():
+                now = counted[node] = counted.get(node, 0) + number
+                if now >= cap:
+                    full |= self._bit[node]
+                    if now > cap:
+                        over |= self._bit[node]
+            self._full[rule] |= full
+            self._over[rule] |= over
+        for rule in bounds.owns:
+            self._owned[rule] |= nodes
+        for other in bounds.bars:
+            self._barred[other] |= nodes
 
     def _take_seats(self, kind: int, node: int, number: int) -> None:
         left = self._seats[kind][node] - number
@@ -466,8 +500,8 @@ class _Seating:
         if self._use is None:
             self._row = self._reduced.cheapest(self._patterns)
             self._use = np.zeros((self._nodes, self._problem.sizes.shape[1]), np.int64)
-            entries = self._entries()
-            np.add.at(self._use, entries[:, 0], self._problem.sizes[entries[:, 1]] * entries[:, 2, None])
+            node, item, number = self._entries()
+            np.add.at(self._use, node, self._problem.sizes[item] * number[:, None])
         return self._use
 
     def _place_cheapest(self, item: int) -> bool:
@@ -516,14 +550,18 @@ class _Seating:
         return self._nodes - 1
 
     def _entries(self) -> Ints:
-        """Node, item and number of pods [entries, 3]."""
-        entries = [(node, item, some) for item, placed in self._placed.items() for node, some in placed.items()]
-        return np.array(entries, np.int64).reshape(-1, 3)
+        """Node, item and number of pods [3, entries]."""
+        every = self._placed.values()
+        node = [node for placed in every for node in placed]
+        number = [some for placed in every for some in placed.values()]
+        item = np.repeat(np.array(list(self._placed), np.int64), list(map(len, every)))
+        return np.stack([np.array(node, np.int64), item, np.array(number, np.int64)])
 
     def filling(self) -> Filling:
         """The filling: without empty nodes, each node with the cheapest row for its pods."""
-        entries = self._entries()
-        place, item, number = entries[np.lexsort((entries[:, 1], entries[:, 0]))].T.copy()
+        place, item, number = self._entries()
+        order = np.lexsort((item, place))
+        place, item, number = place[order], item[order], number[order]
         taken, node = np.unique(place, return_inverse=True)
         node = node.reshape(-1)
         rows = cheapest_rows(self._problem, len(taken), node, item, number, self._reduced.rows)
