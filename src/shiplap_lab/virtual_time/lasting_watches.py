@@ -39,7 +39,7 @@ class ClusterWithWatches(CheckedCluster):
         self.on_known: list[Callable[[str, Sequence[tuple[str, str]]], object]] = []
         self.looks_without_list = 0
         self._loop = threads.loop
-        self._news: dict[str, WaitingTasks] = {plural: threads.waiting() for plural in ("nodes", "pods")}
+        self._news: dict[str, WaitingTasks] = {plural: threads.waiting() for plural, _, _ in WATCHED.values()}
         server.on_write(self._written)
 
     def _written(self, kind: str, plural: str, item: RawObject) -> None:  # noqa: ARG002 - a listener
