@@ -149,10 +149,11 @@ fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wr
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -n 0 -s -v tests/model tests/model/long_protocol_search.py
 
-docs: setup ## Write docs/commands.md from the commands' own help, and the tables of fields from upstream's types
+docs: setup ## Write docs/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
 	@$(BIN)/python tools/command_reference.py
 	@$(BIN)/python tools/karpenter_fields.py
 	@$(BIN)/python tools/kubernetes_fields.py
+	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
 
 upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/karpenter-fields.md from it
 	@$(BIN)/python tools/karpenter_fields.py $(KARPENTER)

@@ -26,7 +26,7 @@ from shiplap.manifests.files.documents import Document, files_of, read_documents
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
-from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, Settings
+from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -138,6 +138,13 @@ WATCH_MEMORY_MIB = 128
 _MOST_MEMORY_MIB = 10_240
 
 
+class OtlpDocument(_Part, frozen=True):
+    """A collector that takes OTLP/HTTP in JSON, and the ARN of the secret with its headers, a JSON object."""
+
+    endpoint: str
+    headers_secret: str = ""
+
+
 class InstallDocument(_Part, frozen=True):
     """The whole of shiplap.yaml. `name` tells several installs of one account and Region apart.
 
@@ -145,7 +152,8 @@ class InstallDocument(_Part, frozen=True):
     `watch_memory_mib` is what the watch function has: it keeps snapshots of clusters of (MiB - 90) x 1,400 pods.
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
-    metrics of its own, each of which is paid for, beside the figures of all clusters together.
+    metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
+    an OpenTelemetry collector as well.
     """
 
     region: str
@@ -160,6 +168,7 @@ class InstallDocument(_Part, frozen=True):
     tracing: bool = False
     dashboard: bool = True
     cluster_metrics: bool = False
+    otlp: OtlpDocument | None = None
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -257,7 +266,10 @@ class InstallConfig(msgspec.Struct, frozen=True):
 
     def settings(self) -> Settings:
         """What is compiled into the settings layer."""
-        return Settings(tuple(cluster.settings for cluster in self.clusters), self.document.cluster_metrics)
+        written = self.document.otlp
+        otlp = OtlpSettings(written.endpoint, written.headers_secret) if written is not None else None
+        clusters = tuple(cluster.settings for cluster in self.clusters)
+        return Settings(clusters, self.document.cluster_metrics, otlp)
 
 
 def own_node_role(cluster: str) -> str:
@@ -391,6 +403,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
     topic = _TOPIC.fullmatch(install.alarm_topic)
     if install.alarm_topic and (topic is None or topic["region"] != install.region):
         yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
+    if install.otlp is not None:
+        yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
     for index, cluster in enumerate(install.clusters):
@@ -405,6 +419,16 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield from (((*where, "claimRules", *field), reason) for field, reason in claimed)
         disruption = cluster.disruption.problems()
         yield from (((*where, "disruption", *field), reason) for field, reason in disruption)
+
+
+def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:
+    address = urlsplit(otlp.endpoint)
+    if address.scheme != "https" or not address.hostname:
+        yield "endpoint", f"{otlp.endpoint!r} is not an address, for example https://collector.example.com/v1/metrics"
+    if address.username is not None or address.query:
+        yield "endpoint", "must hold no password and no query: put a token into the secret of `headersSecret`"
+    if otlp.headers_secret and not _SECRET.fullmatch(otlp.headers_secret):
+        yield "headersSecret", f"{otlp.headers_secret!r} is not the ARN of a secret in Secrets Manager"
 
 
 def _network_problems(install: InstallDocument, index: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
-from shiplap.settings import ClusterSettings, Settings
+from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap_cdk.install_document import ClusterDocument, InstallConfig, read
 
 INSTALL = Path(__file__).parent / "install"
@@ -88,6 +88,31 @@ def test_a_cluster_is_paused_by_one_line(folder: Path) -> None:
 def test_alarms_are_told_to_a_topic_of_the_same_region(folder: Path, topic: str) -> None:
     error = refusal(folder, f"alarmTopic: {topic}\n" + WRITTEN)
     assert (error.field, error.line) == ("alarmTopic", 1)
+
+
+OTLP = "otlp: {endpoint: 'https://otel.example.com/v1/metrics', headersSecret: 'SECRET'}\n"
+OTLP_SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp-a1b2c3"
+
+
+def test_metrics_may_go_to_a_collector(folder: Path) -> None:
+    assert written(folder, WRITTEN).settings().otlp is None
+
+    otlp = written(folder, WRITTEN + OTLP.replace("SECRET", OTLP_SECRET)).settings().otlp
+
+    assert otlp == OtlpSettings("https://otel.example.com/v1/metrics", OTLP_SECRET)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (OTLP.replace("https", "http").replace("SECRET", ""), "otlp.endpoint"),
+        (OTLP.replace("otel.", "user:word@otel.").replace("SECRET", ""), "otlp.endpoint"),
+        (OTLP.replace("metrics'", "metrics?key=abc'").replace("SECRET", ""), "otlp.endpoint"),
+        (OTLP.replace("SECRET", "my-token"), "otlp.headersSecret"),
+    ],
+)
+def test_a_collector_without_encryption_or_with_a_password_is_refused(folder: Path, line: str, field: str) -> None:
+    assert refusal(folder, WRITTEN + line).field == field
 
 
 def test_a_cluster_with_its_own_endpoint_gets_no_access_entry() -> None:

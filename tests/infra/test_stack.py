@@ -821,3 +821,26 @@ def _holds(term: str, record: Resource) -> bool:
     sign, text = operator.split(" ", 1)
     same = value is not None and fnmatch(value, json.loads(text))
     return {"=": same, "!=": value is not None and not same}[sign]
+
+
+def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics(tmp_path: Path) -> None:
+    secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp-a1b2c3"
+    settings = tmp_path / "shiplap.yaml"
+    settings.write_text(
+        INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+        + f"otlp: {{endpoint: 'https://otel.example.com/v1/metrics', headersSecret: '{secret}'}}\n"
+    )
+
+    template = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
+
+    readers = {
+        name
+        for name, policy in template.find_resources("AWS::IAM::Policy").items()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Resource"] == secret and statement["Action"] == "secretsmanager:GetSecretValue"
+    }
+    assert len(readers) == 2
+    assert {next(role for role in ("Schedule", "Disrupt") if role in name) for name in readers} == {
+        "Schedule",
+        "Disrupt",
+    }

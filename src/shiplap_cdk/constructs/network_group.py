@@ -74,6 +74,7 @@ class Common(NamedTuple):
             image_parameters=_sorted(name for cluster in clusters for name in cluster.image_parameters),
             volume_keys=_sorted(key for cluster in clusters for key in cluster.volume_keys),
             kubeconfig_secrets=_sorted(cluster.document.kubeconfig_secret for cluster in clusters),
+            metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
         )
 

@@ -46,7 +46,8 @@ class PolicyTargets(NamedTuple):
     those that EKS describes, `shifting` those whose zonal shifts are heeded. `own_node_roles` is a pattern for the ARNs
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
-    kubeconfigs. `has_live_manifests` says that some cluster's manifests are read from its API server.
+    kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
+    that some cluster's manifests are read from its API server.
     """
 
     storage: InstallStorage
@@ -61,6 +62,7 @@ class PolicyTargets(NamedTuple):
     image_parameters: tuple[str, ...]
     volume_keys: tuple[str, ...]
     kubeconfig_secrets: tuple[str, ...]
+    metrics_secret: str
     has_live_manifests: bool
 
 
@@ -94,6 +96,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         _allow("KeepRehearsals", ["s3:GetObject", "s3:PutObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
         _publish(targets),
+        *_metrics_headers(targets),
         *_clusters(targets),
         *_zonal_shifts(targets),
     ]
@@ -163,6 +166,7 @@ def disrupt(targets: PolicyTargets) -> Statements:
         _allow("Remember", ["s3:GetObject", "s3:PutObject"], [_objects(targets, MEMORY_PREFIX)]),
         _allow("Record", ["s3:PutObject"], [_objects(targets, RECORDS_PREFIX)]),
         _publish(targets),
+        *_metrics_headers(targets),
         *_clusters(targets),
         *_zonal_shifts(targets),
     ]
@@ -251,6 +255,13 @@ def consume(queue: WorkQueue) -> Statements:
 def kubeconfigs(targets: PolicyTargets) -> Statements:
     """The way into clusters outside EKS. Where a secret has a key of its own, the key's policy must let the role in."""
     return _listed(targets.kubeconfig_secrets, partial(_allow, "ReadKubeconfigs", ["secretsmanager:GetSecretValue"]))
+
+
+def _metrics_headers(targets: PolicyTargets) -> Statements:
+    """The headers with which metrics are sent to a collector."""
+    if not targets.metrics_secret:
+        return []
+    return [_allow("ReadMetricsHeaders", ["secretsmanager:GetSecretValue"], [targets.metrics_secret])]
 
 
 def inside_network() -> Statements:

@@ -95,14 +95,26 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     disruption: DisruptionSettings = DisruptionSettings()
 
 
+class OtlpSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An OpenTelemetry collector: the address that takes OTLP/HTTP in JSON, such as https://…/v1/metrics.
+
+    `headers_secret` is the ARN of a secret whose text is a JSON object of headers, such as one with a token.
+    """
+
+    endpoint: str
+    headers_secret: str = ""
+
+
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """All clusters this install serves, sorted by name.
 
-    With `cluster_metrics`, what is known of each cluster, NodePool and tier is written as metrics of their own.
+    With `cluster_metrics`, what is known of each cluster, NodePool and tier is written as metrics of their own. `otlp`
+    is where the functions that run each minute send their metrics as well.
     """
 
     clusters: tuple[ClusterSettings, ...] = ()
     cluster_metrics: bool = False
+    otlp: OtlpSettings | None = None
 
     def cluster(self, name: str) -> ClusterSettings:
         """Raises UnknownCluster."""

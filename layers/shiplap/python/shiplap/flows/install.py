@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from threading import Lock
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from aws_lambda_powertools import Logger
@@ -36,7 +36,13 @@ from shiplap.ports import (
     StateStore,
     StatusStore,
 )
-from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
+
+if TYPE_CHECKING:
+    from shiplap.flows.otlp_push import OtlpPush
+
+_EACH_MINUTE = ("schedule", "disrupt")
+"""The functions that look at every cluster each minute. They alone send metrics to a collector."""
 
 
 class SystemClock:
@@ -51,11 +57,12 @@ class EmfMeter:
 
     It may be used by several threads. Figures of a cluster, NodePool or tier add up to one metric of the install, and
     their lines say what they are of, for queries of the log. Only a `detailed` meter makes a metric of each as well:
-    those are paid for one by one.
+    those are paid for one by one. `push` gets all values, too.
     """
 
-    def __init__(self, install: str, *, detailed: bool = False) -> None:
+    def __init__(self, install: str, *, detailed: bool = False, push: OtlpPush | None = None) -> None:
         self._detailed = detailed
+        self._push = push
         self._lock = Lock()
         self._own = {INSTALL_DIMENSION: install} if install else {}
         self._sets: dict[tuple[tuple[str, str], ...], EphemeralMetrics] = {}
@@ -64,6 +71,8 @@ class EmfMeter:
         self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
     ) -> None:
         key = tuple(sorted((dimensions or {}).items()))
+        if self._push is not None:
+            self._push.add(name, value, dimensions or {})
         with self._lock:
             if key not in self._sets:  # all metrics of one document have the same dimensions
                 self._sets[key] = self._document(dict(key))
@@ -113,7 +122,8 @@ class Install:
     def __init__(self, service: str, settings: Settings, names: ResourceNames) -> None:
         self.settings = settings
         self.clock = SystemClock()
-        self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics)
+        self._push = self._otlp_push(settings.otlp, names.install) if service in _EACH_MINUTE else None
+        self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics, push=self._push)
         self.warm = WarmMemory()
         self.executor = ThreadPerProbe()
         # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
@@ -136,11 +146,22 @@ class Install:
         """
         random.seed()
         self.logger.append_keys(request_id=request_id)
+        started = self.clock.now()
         try:
             with counted_errors(self.meter):
                 yield
         finally:
+            if self._push is not None and not self._push.push(started, self.clock.now()):
+                self.meter.count("MetricsNotPushed")
             self.meter.flush()
+
+    def _otlp_push(self, otlp: OtlpSettings | None, install: str) -> OtlpPush | None:
+        if otlp is None:
+            return None
+        from shiplap.aws.secrets import text_of  # noqa: PLC0415 - see the module's docstring
+        from shiplap.flows.otlp_push import OtlpPush  # noqa: PLC0415
+
+        return OtlpPush(otlp, install, lambda secret: text_of(secret, lambda: client("secretsmanager")))
 
     @property
     def memory_mib(self) -> int:

@@ -1,0 +1,188 @@
+"""Metrics for an OpenTelemetry collector: what is sent, over real HTTP on loopback, and what happens if it fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from shiplap.errors import AwsError
+from shiplap.flows.install import EmfMeter, Install
+from shiplap.flows.otlp_push import EXPORTED, OtlpPush
+from shiplap.settings import OtlpSettings, ResourceNames, Settings
+
+pytestmark = pytest.mark.usefixtures("own_logger")
+
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp"
+NAMES = ResourceNames("state", "capacity", "bucket", "bus", "queue", install="shiplap")
+
+
+class Collector:
+    """A collector that keeps what it gets; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.requests: list[tuple[dict[str, str], dict[str, Any]]] = []
+
+    @property
+    def points(self) -> dict[str, list[dict[str, Any]]]:
+        """The data points of the only request, by the name of their metric."""
+        ((_, body),) = self.requests
+        ((scope,),) = [resource["scopeMetrics"] for resource in body["resourceMetrics"]]
+        return {metric["name"]: (metric.get("gauge") or metric.get("sum"))["dataPoints"] for metric in scope["metrics"]}
+
+
+@contextmanager
+def serving(collector: Collector) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            collector.requests.append((dict(self.headers), json.loads(body)))
+            self.send_response(collector.status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Nothing is printed."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def pushing(endpoint: str, secret: str = "") -> OtlpPush:
+    def text(arn: str) -> str:
+        assert arn == SECRET
+        return secret
+
+    return OtlpPush(OtlpSettings(endpoint, SECRET if secret else ""), "shiplap", text)
+
+
+def test_gauges_have_their_last_value_and_counters_their_sum() -> None:
+    collector = Collector()
+    with serving(collector) as endpoint:
+        push = pushing(endpoint)
+        meter = EmfMeter("shiplap", push=push)
+        meter.count("Nodes", 4, dimensions={"cluster": "a", "pool": "web", "tier": "0"})
+        meter.count("Nodes", 3, dimensions={"cluster": "a", "pool": "web", "tier": "0"})
+        meter.count("Nodes", 2, dimensions={"cluster": "b", "pool": "web", "tier": "0"})
+        meter.count("CommandsBegun")
+        meter.count("CommandsBegun", 2)
+        meter.count("EventToLaunch", 0.3)
+        assert push.push(1_700_000_000.25, 1_700_000_001.5)
+
+    nodes = collector.points["karpenter_cluster_state_node_count"]
+    assert [point["asDouble"] for point in nodes] == [3, 2]
+    assert nodes[0]["attributes"] == [
+        {"key": "cluster", "value": {"stringValue": "a"}},
+        {"key": "nodepool", "value": {"stringValue": "web"}},
+        {"key": "tier", "value": {"stringValue": "0"}},
+    ]
+    (decisions,) = collector.points["karpenter_voluntary_disruption_decisions_total"]
+    assert decisions["asDouble"] == 3
+    assert (decisions["startTimeUnixNano"], decisions["timeUnixNano"]) == ("1700000000250000000", "1700000001500000000")
+    assert collector.points.keys() == {
+        "karpenter_cluster_state_node_count",
+        "karpenter_voluntary_disruption_decisions_total",
+    }
+    ((headers, body),) = collector.requests
+    assert headers["content-type"] == "application/json"
+    resource = body["resourceMetrics"][0]["resource"]["attributes"]
+    assert {item["key"]: item["value"]["stringValue"] for item in resource} == {
+        "service.name": "shiplap",
+        "service.instance.id": "shiplap",
+    }
+    (scope,) = body["resourceMetrics"][0]["scopeMetrics"]
+    sums = {metric["name"]: metric["sum"] for metric in scope["metrics"] if "sum" in metric}
+    assert [(item["isMonotonic"], item["aggregationTemporality"]) for item in sums.values()] == [(True, 1)]
+
+
+def test_headers_come_from_the_secret_and_nothing_is_sent_twice() -> None:
+    collector = Collector()
+    with serving(collector) as endpoint:
+        push = pushing(endpoint, '{"authorization": "Bearer abc"}')
+        push.add("Pods", 5, {"cluster": "a", "pool": "web"})
+        assert push.push(0.0, 1.0)
+        assert push.push(1.0, 2.0), "nothing was measured since"
+
+    ((headers, _),) = collector.requests
+    assert headers["authorization"] == "Bearer abc"
+
+
+@pytest.mark.parametrize("secret", ["no json", '{"authorization": 1}'])
+def test_a_secret_that_cannot_be_read_is_not_logged(secret: str, caplog: pytest.LogCaptureFixture) -> None:
+    push = pushing("http://127.0.0.1:9/v1/metrics", secret)
+    push.add("Pods", 5, {})
+
+    assert not push.push(0.0, 1.0)
+    assert "metrics were not sent" in caplog.text
+    assert secret not in caplog.text
+
+
+def test_a_refused_secret_is_asked_again_the_next_time() -> None:
+    collector, answers = Collector(), ["", '{"authorization": "Bearer abc"}']
+
+    def text(_: str) -> str:
+        answer = answers.pop(0)
+        if not answer:
+            raise AwsError("denied")
+        return answer
+
+    with serving(collector) as endpoint:
+        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", text)
+        push.add("Pods", 5, {})
+        assert not push.push(0.0, 1.0)
+        push.add("Pods", 6, {})
+        assert push.push(1.0, 2.0)
+
+    assert [point["asDouble"] for point in collector.points["shiplap_pods"]] == [6]
+
+
+def installed(service: str, endpoint: str) -> Install:
+    return Install(service, Settings(otlp=OtlpSettings(endpoint)), NAMES)
+
+
+def test_an_invocation_goes_on_if_the_collector_is_gone_or_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    collector = Collector()
+    collector.status = 503
+    with serving(collector) as endpoint:
+        install = installed("disrupt", endpoint)
+        with install.reporting("request"):
+            install.meter.count("HourlyCost", 1.5, "None", dimensions={"cluster": "a"})
+
+    assert len(collector.requests) == 1
+    assert '"MetricsNotPushed":[1.0]' in capsys.readouterr().out.replace(" ", "")
+    gone = installed("disrupt", endpoint)
+    with gone.reporting("request"):
+        gone.meter.count("HourlyCost", 1.5, "None", dimensions={"cluster": "a"})
+    assert '"MetricsNotPushed":[1.0]' in capsys.readouterr().out.replace(" ", "")
+
+
+def test_only_the_functions_that_run_each_minute_send_and_only_if_asked_to() -> None:
+    collector = Collector()
+    with serving(collector) as endpoint:
+        for service in ("schedule", "disrupt", "lifecycle", "watch"):
+            install = installed(service, endpoint)
+            with install.reporting("request"):
+                install.meter.count("Pods", 1, dimensions={"cluster": "a", "pool": "web"})
+        silent = Install("disrupt", Settings(), NAMES)
+        with silent.reporting("request"):
+            silent.meter.count("Pods", 1)
+
+    assert len(collector.requests) == 2
+
+
+def test_names_at_the_collector_are_unique() -> None:
+    assert len({metric.name for metric in EXPORTED.values()}) == len(EXPORTED)
+    assert all(metric.name.startswith(("karpenter_", "shiplap_")) for metric in EXPORTED.values())
