@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
+from time import process_time
 from types import CodeType
 from typing import Any
 
@@ -26,7 +27,7 @@ SUFFIX = ".msgpack"
 
 
 class CoveredTest(msgspec.Struct, frozen=True):
-    """One test: its node id, its seconds, and the lines that it ran, by file below `PRODUCT`."""
+    """One test: its node id, its CPU seconds, and the lines that it ran, by file below `PRODUCT`."""
 
     test: str
     seconds: float
@@ -79,21 +80,19 @@ class _Plugin:
         self._file = folder / f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}{SUFFIX}"
         self._recorder = LineRecorder(f"{PRODUCT}/")
         self._tests: list[CoveredTest] = []
-        self._seconds = 0.0
         self._has_failed = False
         self._recorder.install()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._seconds, self._has_failed = 0.0, False
+        began_s, self._has_failed = process_time(), False
         self._recorder.begin()
         answer = yield
         if not self._has_failed:  # a test that fails anyway would find every mutant
-            self._tests.append(CoveredTest(item.nodeid, round(self._seconds, 4), self._recorder.lines()))
+            self._tests.append(CoveredTest(item.nodeid, round(process_time() - began_s, 4), self._recorder.lines()))
         return answer
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds += report.duration
         self._has_failed |= report.failed
 
     def pytest_sessionfinish(self) -> None:

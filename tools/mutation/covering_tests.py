@@ -1,8 +1,9 @@
-"""Which tests are run against a mutant: those that run its line, the most different ones first."""
+"""Which tests are run against a mutant: those that run its statement, and first those that are about its function."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -13,34 +14,35 @@ from tools.mutation.covered_lines import CoveredTest
 class CoveringTests:
     """Tests by the lines that they run.
 
-    Hundreds of tests may run a line in passing. Tests that run the same lines of a file are taken for alike, and
-    of each kind the fastest one comes first. Kinds whose tests are beside the module's own are before the others, and
-    the rarest before the rest.
+    Hundreds of tests may run a line in passing. Tests that run the same lines of a file are taken for alike. Those
+    whose names share most words with the mutant's function and file come first, then rare kinds, then fast tests.
     """
 
     def __init__(self, tests: Iterable[CoveredTest]) -> None:
         self._by_file: dict[str, dict[tuple[int, ...], list[CoveredTest]]] = defaultdict(lambda: defaultdict(list))
+        self._words: dict[str, frozenset[str]] = {}
         for test in tests:
+            self._words[test.test] = frozenset(_words(test.test))
             for path, lines in test.lines.items():
                 self._by_file[path][lines].append(test)
-        for kinds in self._by_file.values():
-            for alike in kinds.values():
-                alike.sort(key=lambda test: (test.seconds, test.test))
 
-    def of(self, path: str, lines: Iterable[int], *, is_imported: bool = False) -> Sequence[CoveredTest]:
-        """Tests that run one of the lines of a file; all of its tests for lines that only an import runs."""
+    def of(
+        self, path: str, lines: Iterable[int], *, function: str = "", is_imported: bool = False
+    ) -> Sequence[CoveredTest]:
+        """Tests that run one of the lines of a file's function; all of the file's for lines that only an import runs."""
         kinds, wanted = self._by_file.get(path, {}), set(lines)
         hit = [alike for ran, alike in kinds.items() if not wanted.isdisjoint(ran)]
         if is_imported and not hit:
             hit = list(kinds.values())
-        hit.sort(key=lambda alike: (len(alike), alike[0].seconds, alike[0].test))
-        parts = _words(path)
-        ordered = [
-            (turn, -len(parts & _words(_file(test))), place, test)
-            for place, alike in enumerate(hit)
-            for turn, test in enumerate(alike)
-        ]
-        return [test for *_, test in sorted(ordered, key=lambda item: item[:3])]
+        about = _words(f"{path}/{function}")
+
+        def rank(test: CoveredTest) -> tuple[int, float, str]:
+            return -len(about & self._words[test.test]), test.seconds, test.test
+
+        ordered = [sorted(alike, key=rank) for alike in hit]
+        ordered.sort(key=lambda alike: (rank(alike[0])[0], len(alike), *rank(alike[0])[1:]))
+        turns = ((turn, place, test) for place, alike in enumerate(ordered) for turn, test in enumerate(alike))
+        return [test for *_, test in sorted(turns, key=lambda item: item[:2])]
 
 
 def lines_of(mutant: Mutant, source: str) -> set[int]:
@@ -99,15 +101,17 @@ def within_s(tests: Sequence[CoveredTest], most_s: float, most: int) -> Sequence
     return sorted(chosen, key=lambda test: files[_file(test)])
 
 
-def _words(path: str) -> set[str]:
-    """The words of a path that say what it is about: `tests/unit/flows/test_drain.py` is about flows and drain."""
-    return set(path.removesuffix(".py").replace("/", "_").split("_")) - {
-        "shiplap",
-        "tests",
-        "test",
-        "unit",
-        "integration",
-    }
+_COMMON = frozenset(
+    {"shiplap", "tests", "test", "unit", "integration", "py", "a", "an", "and", "is", "it", "of", "the"}
+)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a path or name that say what it is about: `tests/unit/flows/test_drain.py` is about flows and drain.
+
+    A word stands for its plural, too.
+    """
+    return {word.removesuffix("s") for word in re.findall(r"[a-z]+", text.lower())} - _COMMON
 
 
 def _file(test: CoveredTest) -> str:

@@ -95,7 +95,8 @@ def all_mutants() -> list[Mutant]:
 def trial_of(mutant: Mutant, covering: CoveringTests) -> Trial:
     """A mutant with the tests that run its statement, as many as fit."""
     source = (PRODUCT / mutant.path).read_text()
-    found = covering.of(mutant.path, lines_of(mutant, source), is_imported=runs_when_imported(mutant, source))
+    lines, is_imported = lines_of(mutant, source), runs_when_imported(mutant, source)
+    found = covering.of(mutant.path, lines, function=mutant.function, is_imported=is_imported)
     return Trial(mutant, tuple(within_s(found, _MOST_TESTS_S, _MOST_TESTS)))
 
 

@@ -94,6 +94,19 @@ def test_tests_that_run_a_line_come_rarest_and_fastest_first() -> None:
     assert tests.of("y.py", [1]) == []
 
 
+def test_tests_that_are_about_the_function_come_before_all_others() -> None:
+    tests = CoveringTests(
+        [
+            covered("tests/test_any.py::test_rare", 0.1, 1),
+            covered("tests/test_any.py::test_a", 0.2, 1, 2),
+            covered("tests/test_x.py::test_nodes_leave", 5.0, 1, 2),
+            covered("tests/flows/test_x.py::test_b", 0.1, 1, 2),
+        ]
+    )
+    found = [test.test.rpartition("_")[2] for test in tests.of("x.py", [1], function="C._leave_node")]
+    assert found == ["leave", "rare", "b", "a"]
+
+
 LINES = """LIMIT = 3
 
 
