@@ -29,7 +29,7 @@ class CoveringTests:
     def of(
         self, path: str, lines: Iterable[int], *, function: str = "", is_imported: bool = False
     ) -> Sequence[CoveredTest]:
-        """Tests that run one of the lines of a file's function; all of the file's for lines that only an import runs."""
+        """Tests that run one of the lines of a function; all of its file for lines that only an import runs."""
         kinds, wanted = self._by_file.get(path, {}), set(lines)
         hit = [alike for ran, alike in kinds.items() if not wanted.isdisjoint(ran)]
         if is_imported and not hit:
