@@ -14,7 +14,16 @@ import pytest
 from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap_cli.commands import capacity as commands
 from shiplap_cli.inputs import learned_file
+from shiplap_cli.inputs.travelling_capacity import (
+    FORMAT,
+    ImageIdentity,
+    TravellingEntry,
+    arrived,
+    ids_here,
+    travelling_file,
+)
 from shiplap_cli.installs import find_install
 from shiplap_cli.main import run
 from shiplap_lab.dev import dev_session
@@ -33,6 +42,14 @@ def seen(node: str, instance_type: str = "m5.large", kubelet_hash: str = "k1", a
     )
 
 
+ENTRY = {
+    "image": {"owner": "amazon", "name": "n", "architecture": "arm64"},
+    "instance_type": "m5.large",
+    "kubelet_hash": "k",
+    "capacity": {},
+    "allocatable": {},
+    "nodes": 1,
+}
 OBSERVATIONS = (seen("a"), seen("b"), seen("c", kubelet_hash="k2"), seen("d", "c7i-flex.large"), seen("e", ami="ami-2"))
 
 
@@ -101,7 +118,7 @@ def test_at_first_nothing_is_known(capacity: Command) -> None:
 
 
 def test_list_has_a_row_per_ami_type_and_kubelet_settings(capacity: Command, exported: Callable[..., str]) -> None:
-    capacity("import", exported(*OBSERVATIONS))
+    capacity("import", "--restore", exported(*OBSERVATIONS))
     rows = capacity.json("list")
     assert [(row["ami"], row["instanceType"], row["kubeletHash"], row["count"]) for row in rows] == [
         ("ami-1", "c7i-flex.large", "k1", 1),
@@ -114,7 +131,7 @@ def test_list_has_a_row_per_ami_type_and_kubelet_settings(capacity: Command, exp
 
 
 def test_list_as_table_and_yaml(capacity: Command, exported: Callable[..., str]) -> None:
-    capacity("import", exported(seen("a")))
+    capacity("import", "--restore", exported(seen("a")))
     table = capacity("list")
     for cell in ("ami-1", "m5.large", "k1", "7100Mi", "7200Mi", "2023-11-14T22:13:20Z"):
         assert cell in table
@@ -122,7 +139,7 @@ def test_list_as_table_and_yaml(capacity: Command, exported: Callable[..., str])
 
 
 def test_show_has_every_resource_and_observation(capacity: Command, exported: Callable[..., str]) -> None:
-    capacity("import", exported(*OBSERVATIONS))
+    capacity("import", "--restore", exported(*OBSERVATIONS))
     (entry,) = capacity.json("show", "ami-1", "m5.large", "k1")
     assert entry["allocatable"] == {"cpu": "1930m", "memory": "7100Mi", "pods": "29"}
     assert entry["capacity"] == {"cpu": "2", "memory": "7800Mi", "pods": "29"}
@@ -140,16 +157,20 @@ def test_showing_what_is_not_known_is_a_negative_answer(capacity: Command) -> No
 
 
 def test_import_merges_and_does_not_count_twice(capacity: Command, exported: Callable[..., str]) -> None:
-    assert capacity.json("import", exported(seen("a"))) == {"entries": 1, "added": 1, "known": 0}
-    assert capacity.json("import", exported(seen("a"), seen("b"))) == {"entries": 1, "added": 1, "known": 1}
+    assert capacity.json("import", "--restore", exported(seen("a"))) == {"entries": 1, "added": 1, "known": 0}
+    assert capacity.json("import", "--restore", exported(seen("a"), seen("b"))) == {
+        "entries": 1,
+        "added": 1,
+        "known": 1,
+    }
     assert capacity.json("list")[0]["count"] == 2
     before = capacity("export")
-    assert "2 were known already" in capacity("import", exported(seen("a"), seen("b")))
+    assert "2 were known already" in capacity("import", "--restore", exported(seen("a"), seen("b")))
     assert capacity("export") == before
 
 
 def test_an_export_can_be_imported(capacity: Command, exported: Callable[..., str], tmp_path: Path) -> None:
-    capacity("import", exported(*OBSERVATIONS))
+    capacity("import", "--restore", exported(*OBSERVATIONS))
     file = tmp_path / "out.json"
     file.write_text(capacity("export"))
     read, expected = (
@@ -163,17 +184,17 @@ def test_an_import_brings_amounts_smaller_than_all_observations_of_the_file(capa
     least = msgspec.structs.replace(seen("small"), allocatable={"memory": 7000 * MI}, observed_at=NOW - 1)
     file = tmp_path / "export.json"
     file.write_bytes(learned_file.dump_learned(learned(least, *(seen(f"n{number}") for number in range(12)))))
-    capacity("import", str(file))
+    capacity("import", "--restore", str(file))
     (entry,) = capacity.json("show", "ami-1")
     assert entry["allocatable"]["memory"] == "7000Mi"
     assert "small" not in {each["node"] for each in entry["observations"]}
     before = capacity("export")
-    capacity("import", str(file))
+    capacity("import", "--restore", str(file))
     assert capacity("export") == before
 
 
 def test_forget_says_how_many(capacity: Command, exported: Callable[..., str]) -> None:
-    capacity("import", exported(*OBSERVATIONS))
+    capacity("import", "--restore", exported(*OBSERVATIONS))
     assert capacity.json("forget", "ami-1", "m5.large", "k2") == {"forgotten": 1}
     assert "forgot 2 entries" in capacity("forget", "ami-1")
     assert [row["ami"] for row in capacity.json("list")] == ["ami-2"]
@@ -182,15 +203,15 @@ def test_forget_says_how_many(capacity: Command, exported: Callable[..., str]) -
 def test_what_is_no_export_is_bad_input_and_changes_nothing(capacity: Command, tmp_path: Path) -> None:
     file = tmp_path / "rubbish.json"
     file.write_text('{"entries": [{"ami": 7}]}')
-    assert "rubbish.json: not an export" in capacity("import", str(file), code=2)
-    assert "No such file" in capacity("import", str(tmp_path / "none.json"), code=2)
+    assert "rubbish.json: not an export" in capacity("import", "--restore", str(file), code=2)
+    assert "No such file" in capacity("import", "--restore", str(tmp_path / "none.json"), code=2)
     assert capacity.json("list") == []
 
 
 def test_an_observation_under_another_entry_is_bad_input(capacity: Command, tmp_path: Path) -> None:
     file = tmp_path / "mixed.json"
     file.write_bytes(learned_file.dump_learned([LearnedCapacity("ami-9", "m5.large", "k1", (seen("a"),), 1, 1)]))
-    assert "ami-9 m5.large k1 holds an observation of ami-1" in capacity("import", str(file), code=2)
+    assert "ami-9 m5.large k1 holds an observation of ami-1" in capacity("import", "--restore", str(file), code=2)
     assert capacity.json("list") == []
 
 
@@ -234,7 +255,7 @@ def test_importing_into_a_file_that_does_not_exist_makes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], exported: Callable[..., str]
 ) -> None:
     command = Command(["--file", str(tmp_path / "new.json")], capsys)
-    command("import", exported(seen("a")))
+    command("import", "--restore", exported(seen("a")))
     assert len(command.json("list")) == 1
     elsewhere = Command(["--file", str(tmp_path / "none" / "new.json")], capsys)
     assert "No such file" in elsewhere("import", exported(seen("a")), code=2)
@@ -257,3 +278,113 @@ def test_the_file_wins_over_the_environment(
     file = tmp_path / "learned.json"
     file.write_bytes(learned_file.dump_learned(learned(seen("a"))))
     assert len(Command(["--file", str(file)], capsys).json("list")) == 1
+
+
+class Ec2Images:
+    """EC2's images of a Region, as two calls of it show them."""
+
+    def __init__(self, *images: tuple[str, str, str, str, str]) -> None:
+        self._images = [
+            {"ImageId": id_, "OwnerId": owner, "ImageOwnerAlias": alias, "Name": name, "Architecture": architecture}
+            for id_, owner, alias, name, architecture in images
+        ]
+
+    def get_paginator(self, _: str) -> Ec2Images:
+        return self
+
+    def paginate(self, Filters: Any, Owners: Any = (), **_: Any) -> list[Any]:  # noqa: N803 - botocore's names
+        (wanted,) = Filters
+        field = {"image-id": "ImageId", "name": "Name"}[wanted["Name"]]
+        owners = {*Owners}
+        shown = [
+            {key: value for key, value in image.items() if value}
+            for image in self._images
+            if image[field] in wanted["Values"]
+            and (not owners or owners & {image["OwnerId"], image["ImageOwnerAlias"]})
+        ]
+        return [{"Images": shown[:1]}, {"Images": shown[1:]}]
+
+
+HERE = Ec2Images(
+    ("ami-1", "602401143452", "amazon", "eks-al2023-1", "x86_64"),
+    ("ami-2", "111122223333", "", "ours", "arm64"),
+)
+THERE = Ec2Images(
+    ("ami-8", "800184023465", "amazon", "eks-al2023-1", "x86_64"),
+    ("ami-9", "800184023465", "amazon", "eks-al2023-1", "arm64"),
+    ("ami-7", "999999999999", "", "ours", "arm64"),
+)
+
+
+def test_learned_capacity_travels_by_owner_name_and_architecture(
+    capacity: Command, exported: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = seen("f", ami="ami-3")
+    capacity("import", "--restore", exported(*OBSERVATIONS, gone))
+    monkeypatch.setattr(commands, "_ec2", lambda: HERE)
+    assert run(["capacity", "export", "--portable", *capacity.where]) == 0
+    printed = capacity._capsys.readouterr()
+    assert "left out 1 entries of AMIs that EC2 does not know any more" in printed.err
+    file = json.loads(printed.out)
+    assert (file["left_out"], len(file["entries"])) == (1, 4)
+    assert file["entries"][-1]["image"] == {"owner": "amazon", "name": "eks-al2023-1", "architecture": "x86_64"}
+    (tmp_path / "travelling.json").write_text(printed.out)
+
+    monkeypatch.setattr(commands, "_ec2", lambda: THERE)
+    elsewhere = Command(["--file", str(tmp_path / "elsewhere.json")], capacity._capsys)
+    done = elsewhere.json("import", str(tmp_path / "travelling.json"))
+    assert done == {"entries": 3, "superseded": 0, "leftOut": 1}
+    rows = elsewhere.json("list")
+    assert {(row["ami"], row["count"], row["memory"]["learned"]) for row in rows} == {("ami-8", 0, "")}
+    assert {row["memory"]["imported"] for row in rows} == {"7100Mi"}
+    assert elsewhere.json("import", str(tmp_path / "travelling.json")) == done
+    assert elsewhere.json("list") == rows
+    assert json.loads(elsewhere("export", "--portable"))["entries"] == []  # what was imported is not passed on
+
+
+def test_an_export_with_ami_ids_is_imported_carefully(capacity: Command, exported: Callable[..., str]) -> None:
+    capacity("import", "--restore", exported(seen("a")))
+    assert capacity.json("import", exported(*OBSERVATIONS)) == {"entries": 4, "superseded": 1, "leftOut": 0}
+    rows = {(row["ami"], row["instanceType"], row["kubeletHash"]): row for row in capacity.json("list")}
+    assert rows["ami-1", "m5.large", "k1"]["count"] == 1
+    assert rows["ami-2", "m5.large", "k1"]["count"] == 0
+    assert rows["ami-2", "m5.large", "k1"]["memory"] == {"learned": "", "predicted": "", "imported": "7100Mi"}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"format": FORMAT, "left_out": 0}, "not portable learned capacity"),
+        ({"format": FORMAT, "left_out": 0, "entries": [{"memory": 1}]}, "not portable learned capacity"),
+        ({"format": FORMAT, "left_out": 0, "entries": [{**ENTRY, "capacity": {"memory": -1}}]}, "must be from 0 to"),
+        ({"format": FORMAT, "left_out": 0, "entries": [{**ENTRY, "allocatable": {"cpu": 2**62}}]}, "must be from 0"),
+    ],
+)
+def test_what_is_no_portable_file(
+    capacity: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Any, said: str
+) -> None:
+    monkeypatch.setattr(commands, "_ec2", lambda: HERE)
+    file = tmp_path / "travelling.json"
+    file.write_text(json.dumps(document))
+    assert said in capacity("import", str(file), code=2)
+    assert "--restore takes an export without --portable" in capacity("import", "--restore", str(file), code=2)
+
+
+def test_an_image_of_two_ids_is_known_under_both() -> None:
+    image = ImageIdentity("111122223333", "ours", "arm64")
+    two = Ec2Images(("ami-5", image.owner, "", "ours", "arm64"), ("ami-4", image.owner, "", "ours", "arm64"))
+    ids = ids_here(two, [image])
+    assert ids == {image: ["ami-4", "ami-5"]}
+    entry = TravellingEntry(image, "m5.large", "k", {"memory": 5}, {"memory": 4}, 1)
+    here, left_out = arrived([entry], ids)
+    assert ([each.ami for each in here], left_out) == (["ami-4", "ami-5"], 0)
+    assert travelling_file(here, {"ami-4": image}).entries == ()
+
+
+def test_two_amis_of_one_image_travel_as_the_smaller() -> None:
+    image = ImageIdentity("amazon", "n", "x86_64")
+    small = msgspec.structs.replace(seen("z", ami="ami-2"), capacity={"memory": 5, "cpu": 1}, allocatable={"memory": 4})
+    file = travelling_file(learned(seen("a"), small), {"ami-1": image, "ami-2": image})
+    (entry,) = file.entries
+    assert (entry.capacity["memory"], entry.capacity["cpu"], entry.allocatable["memory"]) == (5, 1, 4)
+    assert (entry.capacity["pods"], entry.nodes) == (29, 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shiplap.instances.capacity.learned_capacity import (
@@ -14,7 +16,7 @@ from shiplap.instances.capacity.learned_capacity import (
     smallest_capacity,
     with_observation,
 )
-from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60)
@@ -34,6 +36,7 @@ def report(name: str, share: float, at: float, node: str, kubelet: str) -> Obser
     st.randoms(use_true_random=False),
     st.integers(0, 25),
 )
+@example([(0.0, 0, 1), (0.0, 0, 2)], Random(0), 1)  # noqa: S311 - a node that reports twice within a moment
 def test_concurrent_observers_agree(reports: list[tuple[float, int, int]], shuffled: object, split: int) -> None:
     """In whatever order they report, and however their entries are merged, the smallest of sixty days is known."""
     observations = [
@@ -105,3 +108,54 @@ def test_the_careful_bound_holds_for_every_overhead_of_an_eighth(
     assert made.careful["memory"] <= truth
     assert made.careful["memory"] <= made.capacity["memory"]
     assert not made.verified
+
+
+def imported(name: str, kubelet: str, capacity: dict[str, int], allocatable: dict[str, int]) -> LearnedCapacity:
+    return LearnedCapacity("ami-amd", name, kubelet, imported=ImportedCapacity(capacity, allocatable, 3))
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "pods", "ephemeral-storage", "nvidia.com/gpu", "other"]),
+    st.one_of(st.integers(0, 2**50), st.integers(6 * 2**30, 9 * 2**30)),
+)
+
+
+@PROFILE
+@given(st.sampled_from(NAMES), AMOUNTS, AMOUNTS, st.lists(st.floats(0.875, 0.999), max_size=2))
+def test_an_import_never_raises_an_estimate(
+    name: str, capacity: dict[str, int], allocatable: dict[str, int], shares: list[float]
+) -> None:
+    """Whatever a file says: estimates fall or stay, by no more than to the careful bound, and nothing is verified."""
+    kubelet = yields(name, node_class(), answered=resolved()).kubelet_hash
+    siblings = [
+        with_observation(None, report(other, share, 1.0, f"n{n}", "h"))
+        for n, (other, share) in enumerate(zip(("m5.large", "r5a.8xlarge"), shares, strict=False))
+        if other != name
+    ]
+    travelled = imported(name, kubelet, capacity, allocatable)
+    without = yields(name, node_class(), answered=resolved(), learned=tuple(siblings))
+    found = yields(name, node_class(), answered=resolved(), learned=(*siblings, travelled))
+    assert not found.verified
+    assert found.capacity.keys() == without.capacity.keys()
+    for resource, amount in without.allocatable.items():
+        assert found.allocatable[resource] <= amount
+        assert found.careful_allocatable[resource] <= without.careful_allocatable[resource]
+        assert found.overhead.get(resource, 0) <= 2 * without.overhead.get(resource, 0)
+        assert found.capacity[resource] >= min(without.careful.get(resource, 0), without.capacity[resource])
+
+
+@PROFILE
+@given(st.sampled_from(NAMES), AMOUNTS, AMOUNTS, st.floats(0.875, 0.999))
+def test_the_first_report_here_takes_the_place_of_an_import(
+    name: str, capacity: dict[str, int], allocatable: dict[str, int], share: float
+) -> None:
+    kubelet = yields(name, node_class(), answered=resolved()).kubelet_hash
+    travelled = imported(name, kubelet, capacity, allocatable)
+    reported = with_observation(None, report(name, share, 1.0, "n", kubelet))
+    both = merged_capacity(travelled, with_observation(None, report(name, share, 1.0, "n", kubelet)))
+    assert both.imported == travelled.imported
+    with_both, with_report = (
+        yields(name, node_class(), answered=resolved(), learned=(entry,)) for entry in (both, reported)
+    )
+    assert with_both == with_report
+    assert with_both.verified

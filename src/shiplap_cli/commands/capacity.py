@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -19,23 +19,37 @@ from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.capacity import learned_capacity
-from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
+from shiplap.instances.capacity.learned_capacity import is_observed
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.kubernetes.quantity import MEMORY, format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs import learned_file
+from shiplap_cli.inputs.travelling_capacity import (
+    TravellingFile,
+    arrived,
+    as_imported,
+    identities,
+    ids_here,
+    is_travelling,
+    read_document,
+    read_travelling,
+    travelling_file,
+    write_travelling,
+)
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, Printed, emit, fail
 from shiplap_lab.fakes.stores import FakeCapacity
 
 
-class _Memory(Printed, frozen=True):
-    """Allocatable memory: the smallest of the last 60 days, and what the newest node's plan relied on."""
+class _Memory(Printed, frozen=True, omit_defaults=True):
+    """Allocatable memory: the smallest of 60 days, what the newest node's plan relied on, what was imported."""
 
     learned: str
     predicted: str
+    imported: str = ""
 
 
 class LearnedRow(Printed, frozen=True):
@@ -76,6 +90,7 @@ def learned_row(entry: LearnedCapacity) -> LearnedRow:
     memory = _Memory(
         _quantity(learned_capacity.smallest_allocatable(entry).get(MEMORY)),
         _quantity(newest.predicted.get(MEMORY) if newest else None),
+        _quantity(entry.imported.allocatable.get(MEMORY) if entry.imported else None),
     )
     last_seen = rfc3339(newest.observed_at) if newest else ""
     return LearnedRow(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
@@ -120,7 +135,7 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
     if not rows:
         return Text("nothing learned yet")
     return _table(
-        *("AMI", "instance type", "kubelet", "memory learned", "memory predicted", "nodes", "last seen"),
+        *("AMI", "instance type", "kubelet", "learned", "predicted", "imported", "nodes", "last seen"),
         rows=(
             (
                 row.ami,
@@ -128,6 +143,7 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
                 row.kubelet_hash,
                 row.memory.learned,
                 row.memory.predicted,
+                row.memory.imported,
                 str(row.count),
                 row.last_seen,
             )
@@ -195,8 +211,16 @@ class CapacityLocation(Options, frozen=True, kw_only=True):
     )
 
 
-class _Imported(Printed, frozen=True):
-    """Entries of the file, observations added, and those that were known already."""
+class ImportedEntries(Printed, frozen=True):
+    """Entries that were imported, those of them that nodes of this install supersede, and those without an AMI here."""
+
+    entries: int
+    superseded: int
+    left_out: int
+
+
+class RestoredEntries(Printed, frozen=True):
+    """Entries of a backup, observations added, and those that were known already."""
 
     entries: int
     added: int
@@ -210,7 +234,7 @@ class _Forgotten(Printed, frozen=True):
 @app.command("list")
 @takes_sources
 def list_(*, place: CapacityLocation, output: Output = Format.TABLE) -> None:
-    """One line per AMI, instance type and kubelet settings: memory learned and predicted, how often and when seen.
+    """One line per AMI, instance type and kubelet settings: memory learned, predicted and imported; nodes; when seen.
 
     Example: shiplap capacity list
     """
@@ -249,40 +273,98 @@ def show(
 @app.command("import")
 @takes_sources
 def import_(
-    source: Annotated[Path, typer.Argument(help="A file that `export` printed.")],
+    source: Annotated[Path, typer.Argument(help="A file that `export` printed; - for standard input.")],
     *,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="It is this install's own backup: its reports count as they are.")
+    ] = False,
     place: CapacityLocation,
     output: Output = Format.TABLE,
 ) -> None:
-    """Add the observations and smallest amounts of an exported file to what is known; what is known is left out.
+    """Add what another install has learned. It makes estimates more careful until a node of this install has reported.
+
+    A portable file is mapped to this Region's AMIs by owner, name and architecture; what has no AMI here is counted and
+    left out. With --restore the file is a backup of this install, and its observations are added to what is known.
 
     Example: shiplap capacity import learned.json
     """
-    entries = learned_file.read_learned(source)
-    observations = [observation for entry in entries for observation in _checked_observations(entry, source)]
+    document = read_document(source)
+    if restore:
+        _restore(source, document, place, output)
+        return
+    if is_travelling(document):
+        entries = read_travelling(source, document).entries
+        here, left_out = arrived(entries, ids_here(_ec2(), [entry.image for entry in entries]))
+    else:
+        here, left_out = as_imported(_checked_entries(source, document)), 0
+    with _store(place, create=True) as store:
+        known = {(each.ami, each.instance_type, each.kubelet_hash) for each in store.all() if is_observed(each)}
+        for entry in here:
+            store.merge(entry)
+    superseded = sum((each.ami, each.instance_type, each.kubelet_hash) in known for each in here)
+    done = ImportedEntries(len(here), superseded, left_out)
+    text = (
+        f"imported {done.entries} entries, {done.superseded} of them without effect because nodes have reported here; "
+        f"left out {done.left_out} whose image is not here"
+    )
+    emit(done, output, lambda: Text(text))
+
+
+def _restore(source: Path, document: bytes, place: CapacityLocation, output: Format) -> None:
+    if is_travelling(document):
+        raise InvalidInput(str(source), "holds no observations: --restore takes an export without --portable")
+    entries = _checked_entries(source, document)
+    observations = [observation for entry in entries for observation in entry.recent]
     with _store(place, create=True) as store:
         known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
         new = [observation for observation in observations if observation not in known]
         for entry in entries:
             store.merge(entry)
-    done = _Imported(len(entries), len(new), len(observations) - len(new))
+    done = RestoredEntries(len(entries), len(new), len(observations) - len(new))
     text = f"added {done.added} of {len(observations)} observations; {done.known} were known already"
     emit(done, output, lambda: Text(text))
 
 
 @app.command()
 @takes_sources
-def export(*, place: CapacityLocation, output: Output = Format.JSON) -> None:
+def export(
+    *,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="By the AMIs' owner, name and architecture: for other Regions, accounts.")
+    ] = False,
+    place: CapacityLocation,
+    output: Output = Format.JSON,
+) -> None:
     """Print everything as JSON, in the format that `import` and `--file` read; a table or YAML on demand.
 
-    Example: shiplap capacity export > learned.json
+    Example: shiplap capacity export --portable > learned.json
     """
     with _store(place) as store:
         known = store.all()
-    if output is Format.JSON:
+    if portable:
+        sys.stdout.write(write_travelling(_portable(known)).decode())
+    elif output is Format.JSON:
         sys.stdout.write(learned_file.dump_learned(known).decode())
     else:
         emit({"entries": known}, output, lambda: list_table([learned_row(entry) for entry in known]))
+
+
+def _portable(known: Sequence[LearnedCapacity]) -> TravellingFile:
+    """Raises InvalidInput: EC2 cannot be asked."""
+    try:
+        file = travelling_file(known, identities(_ec2(), sorted({entry.ami for entry in known})))
+    except AwsError as error:
+        raise InvalidInput("--portable", with_hint(error)) from error
+    if file.left_out:
+        left_out = f"left out {file.left_out} entries of AMIs that EC2 does not know any more"
+        sys.stderr.write(f"{left_out}\n")
+    return file
+
+
+def _ec2() -> Any:
+    from shiplap.aws.session import client  # noqa: PLC0415 - botocore takes longer to import than all that a file needs
+
+    return client("ec2")
 
 
 @app.command()
@@ -351,11 +433,13 @@ def _write_whole(file: Path, document: bytes) -> None:
         raise InvalidInput(str(file), error.strerror or str(error)) from error
 
 
-def _checked_observations(entry: LearnedCapacity, source: Path) -> Sequence[Observation]:
-    """An entry's observations; each must be of the entry. Raises InvalidInput."""
-    key = (entry.ami, entry.instance_type, entry.kubelet_hash)
-    for each in entry.recent:
-        if (each.ami, each.instance_type, each.kubelet_hash) != key:
-            named = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
-            raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {named}")
-    return entry.recent
+def _checked_entries(source: Path, document: bytes) -> tuple[LearnedCapacity, ...]:
+    """The entries of a file with AMI ids; each observation must be of its entry. Raises InvalidInput."""
+    entries = learned_file.parse_learned(source, document)
+    for entry in entries:
+        key = (entry.ami, entry.instance_type, entry.kubelet_hash)
+        for each in entry.recent:
+            if (each.ami, each.instance_type, each.kubelet_hash) != key:
+                named = f"{each.ami} {each.instance_type} {each.kubelet_hash}"
+                raise InvalidInput(str(source), f"the entry {' '.join(key)} holds an observation of {named}")
+    return entries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -26,9 +26,16 @@ def read_learned(path: Path) -> tuple[LearnedCapacity, ...]:
         InvalidInput: the file cannot be read or is not an export.
     """
     try:
-        entries = msgspec.json.decode(path.read_bytes(), type=_File).entries
+        document = path.read_bytes()
     except OSError as error:
         raise InvalidInput(str(path), error.strerror or str(error)) from error
+    return parse_learned(path, document)
+
+
+def parse_learned(path: Path, document: bytes) -> tuple[LearnedCapacity, ...]:
+    """As `read_learned`, of a document that was read from `path`. Raises InvalidInput."""
+    try:
+        entries = msgspec.json.decode(document, type=_File).entries
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(str(path), f"not an export of learned capacity: {error}") from error
     for place, entry in enumerate(entries):
@@ -38,17 +45,25 @@ def read_learned(path: Path) -> tuple[LearnedCapacity, ...]:
             for resource, minima in getattr(entry, field).items():
                 for number, minimum in enumerate(minima):
                     _check_minimum(path, f"entries[{place}].{field}.{resource}[{number}]", minimum)
+        if entry.imported is not None:
+            check_amounts(path, f"entries[{place}].imported.capacity", entry.imported.capacity)
+            check_amounts(path, f"entries[{place}].imported.allocatable", entry.imported.allocatable)
     return entries
 
 
 def _check(path: Path, where: str, seen: Observation) -> None:
     """Raises InvalidInput for amounts and times that no node reports."""
     for field in ("capacity", "allocatable", "predicted"):
-        for resource, amount in getattr(seen, field).items():
-            _check_amount(path, f"{where}.{field}.{resource}", amount)
+        check_amounts(path, f"{where}.{field}", getattr(seen, field))
     if not 0 <= seen.observed_at < _YEAR_10000:
         reason = f"expected seconds since 1970, is {seen.observed_at}"
         raise InvalidInput(str(path), reason, field=f"{where}.observed_at")
+
+
+def check_amounts(path: Path, where: str, amounts: Mapping[str, int]) -> None:
+    """Raises InvalidInput for an amount that no node reports."""
+    for resource, amount in amounts.items():
+        _check_amount(path, f"{where}.{resource}", amount)
 
 
 def _check_minimum(path: Path, where: str, minimum: Minimum) -> None:

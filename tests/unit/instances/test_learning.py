@@ -8,13 +8,14 @@ from shiplap.instances.capacity.learned_capacity import (
     DAY_S,
     RECENT,
     LearnedCapacityIndex,
+    is_observed,
     merged_capacity,
     shortfall,
     smallest_allocatable,
     smallest_capacity,
     with_observation,
 )
-from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 
@@ -221,3 +222,14 @@ def test_what_cannot_be_placed_teaches_nothing() -> None:
     knowledge = LearnedCapacityIndex([empty, known(seen("x99.large", GIB))], NOMINAL)
     assert knowledge.exact("ami-amd", "m5.large", "h") is None
     assert knowledge.inferred_memory("ami-amd", "m5.large", 8 * GIB, 0) is None
+
+
+def test_imports_keep_the_smaller_amounts_and_are_no_observation() -> None:
+    one = LearnedCapacity("ami-amd", "t", "h", imported=ImportedCapacity({"memory": 5, "cpu": 2}, {"memory": 4}, 3))
+    other = LearnedCapacity("ami-amd", "t", "h", imported=ImportedCapacity({"memory": 6}, {"memory": 3}, 1))
+    merged = merged_capacity(merged_capacity(None, one), other)
+    assert merged.imported == ImportedCapacity({"cpu": 2, "memory": 5}, {"memory": 3}, 3)
+    assert merged_capacity(merged, other) is merged
+    assert not is_observed(merged)
+    assert is_observed(with_observation(merged, seen("t", 5)))
+    assert smallest_capacity(merged) == smallest_allocatable(merged) == {}

@@ -23,6 +23,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
+from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -229,7 +230,7 @@ def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowConte
     now = context.clock.now()
     held = [t for t in wanted if context.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
     learned = context.capacity.learned(sorted({t.ami for t in held}))
-    known = {(entry.ami, entry.instance_type, entry.kubelet_hash) for entry in learned}
+    known = {(entry.ami, entry.instance_type, entry.kubelet_hash) for entry in learned if is_observed(entry)}
     unknown = set()
     for instance_type in held:
         if (instance_type.ami, instance_type.name, instance_type.kubelet_hash) in known:

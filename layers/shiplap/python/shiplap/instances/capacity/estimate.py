@@ -226,9 +226,14 @@ class CapacityEstimator:
             formula[MEMORY] = inferred
             sources[MEMORY] = "sibling"
         bound = careful_capacity(kind, formula, self._knowledge.worst_overhead_ratio(ami))
+        kept = self._overhead(kind, formula, kubelet)
+        imported = self._knowledge.imported(ami, kind.instance_type, kubelet_hash)
+        if imported is not None:
+            for resource in _lower(formula, kept, bound, *imported):
+                sources[resource] = "imported"
         return CapacityEstimate(
             formula,
-            self._overhead(kind, formula, kubelet),
+            kept,
             bound,
             verified=False,
             sources=sources,
@@ -266,3 +271,34 @@ class CapacityEstimator:
     def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int], kubelet: KubeletSettings) -> dict[str, int]:
         counted = eni_limited_pods(kind) if self._family.eni_limited_overhead else amounts[PODS]
         return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, kubelet)
+
+
+def _lower(
+    amounts: dict[str, int],
+    kept: dict[str, int],
+    bound: Mapping[str, int],
+    capacity: Mapping[str, int],
+    allocatable: Mapping[str, int],
+) -> list[str]:
+    """Lower an estimate to what another install has seen; the resources of which less is left, sorted.
+
+    It never raises anything. It never goes below the careful bound, and takes at most twice what the kubelet would
+    keep, so that a wrong import cannot make a type useless.
+
+    Args:
+        amounts: the estimate, changed in place.
+        kept: what the kubelet keeps of it, changed in place.
+        bound: the careful bound of resources that have one; the others stay, because EC2 states them.
+        capacity, allocatable: imported.
+    """
+    lowered = []
+    for resource in sorted(amounts.keys() & capacity.keys() - {PODS}):
+        least = min(amounts[resource], max(capacity[resource], bound.get(resource, amounts[resource])))
+        own = kept.get(resource, 0)
+        more = min(capacity[resource] - allocatable.get(resource, capacity[resource]), 2 * own)
+        if least < amounts[resource] or more > own:
+            amounts[resource] = least
+            if more > own:
+                kept[resource] = more
+            lowered.append(resource)
+    return lowered

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.instances.capacity.described_capacity import FIXED_OVERHEAD
-from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum, Observation
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 RECENT = 10
@@ -58,11 +58,23 @@ def merged_capacity(known: LearnedCapacity | None, other: LearnedCapacity) -> Le
             [(_day(each), each.allocatable) for each in seen],
             newest_day,
         ),
+        imported=_merged_imports(known.imported, other.imported),
     )
     if merged == known:
         return known
     new_nodes = len(of_nodes) - len({(each.cluster, each.node) for each in known.recent})
     return msgspec.structs.replace(merged, count=known.count + new_nodes, version=known.version + 1)
+
+
+def _merged_imports(known: ImportedCapacity | None, other: ImportedCapacity | None) -> ImportedCapacity | None:
+    """The smaller amounts of both; a file that is imported again changes nothing."""
+    if known is None or other is None:
+        return known or other
+    return ImportedCapacity(
+        _smallest((known.capacity, other.capacity)),
+        _smallest((known.allocatable, other.allocatable)),
+        max(known.nodes, other.nodes),
+    )
 
 
 def _minima(
@@ -111,6 +123,11 @@ def shortfall(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> d
     return short
 
 
+def is_observed(learned: LearnedCapacity) -> bool:
+    """Whether a node of this install has reported; other entries only hold what was imported."""
+    return bool(learned.recent or learned.minimum_capacity)
+
+
 def smallest_capacity(learned: LearnedCapacity) -> dict[str, int]:
     """The smallest capacity of the last 60 days, per resource."""
     return _smallest([*(each.capacity for each in learned.recent), _first(learned.minimum_capacity)])
@@ -137,10 +154,17 @@ class LearnedCapacityIndex:
         self._exact: dict[tuple[str, str, str], list[LearnedCapacity]] = {}
         self._memory: dict[str, list[_MemorySample]] = {}
         self._worst: dict[str, float] = {}
+        self._imported: dict[tuple[str, str, str], list[ImportedCapacity]] = {}
         for entry in learned:
             nominal = nominal_memory.get(entry.instance_type)
             memory = smallest_capacity(entry).get(MEMORY)
-            if not nominal or not memory:
+            if not nominal:
+                continue
+            if not memory:
+                if entry.imported is not None:
+                    for ami in {entry.ami, ""}:
+                        key = (ami, entry.instance_type, entry.kubelet_hash)
+                        self._imported.setdefault(key, []).append(entry.imported)
                 continue
             seen = _MemorySample(entry.instance_type, entry.instance_type.partition(".")[0], nominal, memory)
             for ami in {entry.ami, ""}:
@@ -154,6 +178,13 @@ class LearnedCapacityIndex:
         if not entries:
             return None
         return _smallest(map(smallest_capacity, entries)), _smallest(map(smallest_allocatable, entries))
+
+    def imported(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:
+        """Smallest capacity and allocatable that other installs reported of exactly this combination, or None."""
+        entries = self._imported.get((ami, instance_type, kubelet_hash))
+        if not entries:
+            return None
+        return _smallest(item.capacity for item in entries), _smallest(item.allocatable for item in entries)
 
     def inferred_memory(self, ami: str, instance_type: str, nominal: int, formula: int) -> int | None:
         """Memory in bytes, inferred from siblings on the same AMI; None when there are none.
@@ -191,8 +222,10 @@ class _MemorySample(msgspec.Struct, frozen=True):
         return max(self.nominal - self.memory - FIXED_OVERHEAD, 0) / self.nominal
 
 
-def _age_key(observation: Observation) -> tuple[float, str, str]:
-    return (observation.observed_at, observation.cluster, observation.node)
+def _age_key(observation: Observation) -> tuple[object, ...]:
+    """By age; what follows makes the order the same for everybody, whoever has merged what first."""
+    amounts = (observation.capacity, observation.allocatable, observation.predicted)
+    return (observation.observed_at, observation.cluster, observation.node, *(sorted(each.items()) for each in amounts))
 
 
 def _smallest(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:

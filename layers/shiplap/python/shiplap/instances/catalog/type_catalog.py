@@ -57,9 +57,9 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     `capacity` is the best estimate and `overhead` what kubelet keeps back. While `verified` is false no node of this
     (AMI, type, kubelet settings) has been seen, and only one node at a time may rely on more than `careful`, a lower
     bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
-    `override`, `learned`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead that grows
-    with the capacity (eviction thresholds in per cent). `kubelet_values` holds the values of expressions in the kubelet
-    settings: (map, name, quantity).
+    `override`, `learned`, `imported`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead
+    that grows with the capacity (eviction thresholds in per cent). `kubelet_values` holds the values of expressions in
+    the kubelet settings: (map, name, quantity).
     """
 
     name: str
@@ -125,13 +125,26 @@ class Minimum(msgspec.Struct, frozen=True):
     day: int
 
 
+class ImportedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The smallest amounts that nodes of another install reported, canonical units, and how many nodes; 0 if unknown.
+
+    They may be wrong, for another image or on purpose. They lower an estimate, and count for nothing once a node of
+    this install has reported.
+    """
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    nodes: int = 0
+
+
 class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything learned about one (AMI, instance type, kubelet settings).
 
     `recent` holds the newest observations, oldest first. `minimum_capacity` and `minimum_allocatable` hold, per
     resource, the smallest amount of the last 60 days, and behind it each amount that is the smallest once the one
     before it is too old: days and amounts both ascend. Entries written before these fields existed lack them.
-    The amount used per resource is the smallest in all of them.
+    The amount used per resource is the smallest in all of them. `imported` is what other installs have learned; it is
+    no observation, and older releases, which do not know the field, write entries without it.
     """
 
     ami: str
@@ -142,3 +155,4 @@ class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     minimum_capacity: dict[str, tuple[Minimum, ...]] = {}
     minimum_allocatable: dict[str, tuple[Minimum, ...]] = {}
+    imported: ImportedCapacity | None = None

@@ -259,6 +259,8 @@ def origin(item: InstanceType, resource: str, *, careful: bool = False) -> str:
     ami = item.ami or "its AMI"
     if source.startswith("learned"):
         return f"learned from nodes of {ami}"
+    if source.startswith("imported"):
+        return f"as low as nodes of other installs reported, never measured here on {ami}"
     if source.startswith("override"):
         return "set by a NodeOverlay"
     if resource != MEMORY or not source:
