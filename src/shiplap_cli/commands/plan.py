@@ -24,6 +24,15 @@ from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, HtmlFile, Output, counted, emit, grouped, progress, summary, write_page
+from shiplap_cli.render.arm_comparison import (
+    ArmDocument,
+    architecture_side,
+    arm_page,
+    on_arm64,
+    on_new_nodes,
+    read_named,
+    workload_pods,
+)
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
@@ -49,6 +58,13 @@ def plan(
     details: Annotated[
         bool, typer.Option("--details", help="Account for the pods, types and price of each launch in the table.")
     ] = False,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What this workload would cost on arm64, as [KIND/][NAMESPACE/]NAME; again for several.",
+            metavar="WORKLOAD",
+        ),
+    ] = None,
     cost_label: Annotated[
         str,
         typer.Option(help="A label of pods: the page of --html shares out costs by its values, too.", metavar="KEY"),
@@ -67,8 +83,14 @@ def plan(
 
     Example: shiplap plan --context prod --cluster prod
 
+    Example: shiplap plan --context prod --arm web --arm job/batch/import
+
     Example: kubectl get pods,nodes,daemonsets,nodepools,ec2nodeclasses -A -o json | shiplap plan -f -
     """
+    if arm:
+        if diff is not None or from_scratch or html is not None:
+            raise InvalidInput("--arm", "plans the workloads alone: leave --diff, --from-scratch and --html out")
+        return _on_arm(load_inputs(sources, which), arm, output)
     if diff is not None:
         return _compare(sources, diff, which, from_scratch=from_scratch, html=html, output=output)
     inputs = load_inputs(sources, which)
@@ -99,6 +121,18 @@ def plan(
 def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
     after = [totals.text] if totals.priced or inputs.live else []
     return Group(page, *after, *caveat_lines(inputs))
+
+
+def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:
+    """Plan workloads as they are and on arm64; exit code 1 when a pod has no place there. Raises InvalidInput."""
+    pods = workload_pods(inputs.snapshot, [read_named(text) for text in workloads])
+    alone = on_new_nodes(inputs.snapshot, pods)
+    with progress(f"planning {counted(len(pods), 'pod')} twice"):
+        usual, arm64 = (architecture_side(decide(snapshot)) for snapshot in (alone, on_arm64(alone)))
+    document = ArmDocument(tuple(workloads), len(pods), usual, arm64)
+    answer = msgspec.to_builtins(document) | caveats_document(inputs)
+    emit(answer, output, lambda: Group(arm_page(document), *caveat_lines(inputs)))
+    return 1 if document.arm64.left_out else 0
 
 
 def _rejected_overlays(snapshot: Snapshot) -> list[str]:

@@ -275,6 +275,11 @@ def _deployment_of(pod: Pod, replica_set: str, workload: Workload | None) -> str
     return replica_set.removesuffix(f"-{pod.metadata.labels.get(_HASH, '')}")
 
 
+def deployment_of_pod(pod: Pod, replica_set: str) -> str:
+    """The name of the Deployment whose ReplicaSet, of this name, a pod is of."""
+    return _deployment_of(pod, replica_set, None)
+
+
 def _made(
     workload: Workload, number: int, living: Sequence[Pod], *, with_claims: bool
 ) -> Iterable[tuple[Pod, list[PersistentVolumeClaim]]]:

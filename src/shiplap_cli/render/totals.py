@@ -81,7 +81,7 @@ def without_pool_nodes(snapshot: Snapshot) -> Snapshot:
     gone = {node.metadata.name for node in snapshot.view.nodes if _in_pool(node)}
     view = snapshot.view
     pods = tuple(
-        _pending(pod) if pod.spec.node_name in gone else pod
+        pending_pod(pod) if pod.spec.node_name in gone else pod
         for pod in view.pods
         if pod.spec.node_name not in gone or not _goes_with_node(pod)
     )
@@ -93,7 +93,7 @@ def _in_pool(node: Node) -> bool:
     return labels.NODE_POOL in node.metadata.labels
 
 
-def _pending(pod: Pod) -> Pod:
+def pending_pod(pod: Pod) -> Pod:
     """The pod as created: without a node and without conditions."""
     return replace(pod, spec=replace(pod.spec, node_name=""), status=PodStatus())
 
