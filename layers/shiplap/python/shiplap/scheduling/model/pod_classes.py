@@ -124,16 +124,21 @@ def group(
         volumes: what the volumes of a pod ask for, by `namespace/name`.
         terms: the topology terms of pods that stand already; those of these pods are added.
     """
-    by_signature: dict[tuple[bytes, bool, VolumeNeeds], list[Pod]] = {}
+    plain = _Alike({})
+    kinds: dict[tuple[bool, VolumeNeeds], _Alike] = {(plain.missed, plain.needs): plain}
+    by_signature = plain.members
     for pod in pods:
-        needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
-        key = (signature(pod.spec), bool(missed) and pod.metadata.uid in missed, needs)
-        members = by_signature.get(key)
+        if missed or volumes:
+            needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
+            kind = (pod.metadata.uid in missed, needs)
+            by_signature = (kinds.get(kind) or kinds.setdefault(kind, _Alike({}, *kind))).members
+        encoded = signature(pod.spec)
+        members = by_signature.get(encoded)
         if members is None:
-            by_signature[key] = [pod]
+            by_signature[encoded] = [pod]
         else:
             members.append(pod)
-    classes = _classes(by_signature, Terms() if terms is None else terms)
+    classes = _classes(kinds.values(), Terms() if terms is None else terms)
     for pod_class in classes:
         if len(pod_class.members) > 1:
             pod_class.members.sort(key=_age)
@@ -143,16 +148,25 @@ def group(
     return classes
 
 
-def _classes(by_signature: Mapping[tuple[bytes, bool, VolumeNeeds], list[Pod]], terms: Terms) -> list[PodClass]:
+class _Alike(msgspec.Struct, frozen=True):
+    """Pods by the signature of their specification; all of them have the same volumes, and are `missed` or are not."""
+
+    members: dict[bytes, list[Pod]]
+    missed: bool = False
+    needs: VolumeNeeds = NO_VOLUMES
+
+
+def _classes(kinds: Iterable[_Alike], terms: Terms) -> list[PodClass]:
     """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
     parts = _Parts()
     reader = _DemandReader(terms, parts)
+    specifications = [(kind, members) for kind in kinds for members in kind.members.values()]
     demands = [
-        reader.demands_of(members) if terms.constrains(members[0].spec) else None for members in by_signature.values()
+        reader.demands_of(members) if terms.constrains(members[0].spec) else None for _, members in specifications
     ]
     merged: dict[object, PodClass] = {}
-    for ((_, missed, needs), members), demanded in zip(by_signature.items(), demands, strict=True):
-        common = describe(members[0], missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
+    for (kind, members), demanded in zip(specifications, demands, strict=True):
+        common = describe(members[0], missed=kind.missed, volumes=kind.needs, prefer=terms.prefer, parts=parts)
         described = parts.identity(common)
         for demand, selected, pods in _alike(members, demanded, terms, parts):
             identity = (described, id(demand), id(selected))
@@ -235,20 +249,23 @@ def _alike(
     if not terms.all:
         demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
         return [(demand, _UNSELECTED, members)]
-    found: dict[object, tuple[Demand, frozenset[int], list[Pod]]] = {}
-    selecting = terms.selecting
+    selections = terms.selecting_each(members)
     if demanded is None or (not demanded.by_pod and len(demanded.by_namespace) == 1):
         demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
-        for pod in members:
-            selected = selecting(pod)
-            known = found.get(id(selected))
+        same = selections[0]
+        if selections.count(same) == len(members):
+            return [(demand, same, members)]
+        by_selection: dict[int, tuple[Demand, frozenset[int], list[Pod]]] = {}
+        for pod, selected in zip(members, selections, strict=True):
+            known = by_selection.get(id(selected))
             if known is None:
-                found[id(selected)] = (demand, selected, [pod])
+                by_selection[id(selected)] = (demand, selected, [pod])
             else:
                 known[2].append(pod)
-        return found.values()
-    for pod in members:
-        demand, selected = demanded.of(pod), selecting(pod)
+        return by_selection.values()
+    found: dict[tuple[int, int], tuple[Demand, frozenset[int], list[Pod]]] = {}
+    for pod, selected in zip(members, selections, strict=True):
+        demand = demanded.of(pod)
         found.setdefault((id(demand), id(selected)), (demand, selected, []))[2].append(pod)
     return found.values()
 

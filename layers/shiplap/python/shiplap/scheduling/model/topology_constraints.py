@@ -281,17 +281,27 @@ class Terms:
 
         Equal answers are the same object.
         """
-        meta = pod.metadata
-        namespace = meta.namespace or "default"
-        reach = self._reaching.get(namespace) or self._reached(namespace)
-        profile = tuple(map(meta.labels.get, reach.mentioned))
-        known = reach.known.get(profile)
-        if known is None:
-            selected = frozenset().union(
-                *(reach.by_label.get(label, ()) for label in meta.labels.items()),
-                *(numbers for numbers in reach.others if self.all[numbers[0]].selects(meta.labels)),
-            )
-            known = reach.known[profile] = self._selections.setdefault(selected, selected)
+        return self.selecting_each((pod,))[0]
+
+    def selecting_each(self, pods: Iterable[Pod]) -> list[frozenset[int]]:
+        """`selecting` of each of these pods."""
+        found, reaching = [], self._reaching
+        for pod in pods:
+            meta = pod.metadata
+            reach = reaching.get(meta.namespace) or self._reached(meta.namespace or "default")
+            profile = tuple(map(meta.labels.get, reach.mentioned))
+            known = reach.known.get(profile)
+            found.append(self._selected(reach, profile, meta.labels) if known is None else known)
+        return found
+
+    def _selected(
+        self, reach: _Reach, profile: tuple[str | None, ...], labels_of_pod: Mapping[str, str]
+    ) -> frozenset[int]:
+        selected = frozenset().union(
+            *(reach.by_label.get(label, ()) for label in labels_of_pod.items()),
+            *(numbers for numbers in reach.others if self.all[numbers[0]].selects(labels_of_pod)),
+        )
+        known = reach.known[profile] = self._selections.setdefault(selected, selected)
         return known
 
     def _reached(self, namespace: str) -> _Reach:

@@ -220,22 +220,25 @@ class _CheapestRow:
     def __init__(self, reduced: ReducedProblem) -> None:
         net = reduced.net
         self._net = net
+        self._columns: list[Floats] = list(np.ascontiguousarray(net.T))
         self._chain = bool((np.diff(net, axis=0) >= 0).all())
         self._layout: tuple[list[Floats], Ints] | None = None
         if not self._chain and reduced.demand.sum() >= _LAID_OUT_PODS:
             self._layout = _layout(np.ascontiguousarray(net).tobytes(), net.shape[1])
 
     def of(self, use: Floats, allowed: Bools | None) -> Ints:
-        """Rows [nodes] for loads [nodes, resources], the number of rows where none holds; `allowed` [nodes, rows]."""
+        """Rows [nodes] for loads [resources, nodes], the number of rows where none holds; `allowed` [nodes, rows]."""
         rows = len(self._net)
         if allowed is None and self._chain:
-            found = [np.searchsorted(column, use[:, r]) for r, column in enumerate(self._net.T)]
-            return np.max(found, axis=0, initial=0)
+            found: Ints = self._columns[0].searchsorted(use[0])
+            for column, amount in zip(self._columns[1:], use[1:], strict=True):
+                np.maximum(found, column.searchsorted(amount), out=found)
+            return found
         if allowed is None and self._layout is not None:
             steps, table = self._layout
-            place: Ints = table[tuple(np.searchsorted(column, use[:, r]) for r, column in enumerate(steps))]
+            place: Ints = table[tuple(column.searchsorted(amount) for column, amount in zip(steps, use, strict=True))]
             return place
-        holds = rows_holding(self._net, use)
+        holds = rows_holding(self._net, use.T)
         if allowed is not None:
             holds &= allowed
         row = holds.argmax(axis=1)
@@ -260,21 +263,23 @@ def _layout(encoded: bytes, width: int) -> tuple[list[Floats], Ints] | None:
 
 
 class _Grower:
-    """Nodes being filled: `use` [nodes, resources] on `row` [nodes].
+    """Nodes being filled: `use` and `spare` [resources, nodes] on `row` [nodes], for which `paid` [nodes] is the price.
 
     `allowed` [nodes, rows] is set where some kinds do not suit all rows."""
 
     def __init__(self, reduced: ReducedProblem, weights: Floats, effort: Effort) -> None:
         self._problem, self._weights, self._effort = reduced, weights, effort
         self._find = _CheapestRow(reduced)
-        most = int(reduced.demand.sum())
-        self._use: Floats = np.zeros((most, reduced.sizes.shape[1]))
+        most, width = int(reduced.demand.sum()), reduced.sizes.shape[1]
+        self._use: Floats = np.zeros((width, most))
+        self._spare: Floats = np.zeros((width, most))
         self._row: Ints = np.zeros(most, np.int64)
+        self._paid: Floats = np.zeros(most)
         self._allowed: Bools | None = None
         if not reduced.suits.all():
             self._allowed = np.ones((most, len(reduced.price)), np.bool_)
-        # One line more stands for no row at all.
-        self._net = np.concatenate([reduced.net, np.full((1, reduced.net.shape[1]), -1.0)])
+        # One row more stands for no row at all.
+        self._net: Floats = np.concatenate([reduced.net.T, np.full((width, 1), -1.0)], axis=1)
         self._price = np.append(reduced.price, np.inf)
         self._nodes = 0
         self._entries: list[tuple[Ints, int, Ints]] = []
@@ -299,16 +304,16 @@ class _Grower:
             if taken:
                 left = self._fill_paid_room(kind, size, left - taken)
                 continue
-            each = int(_room(self._net[alone][None, :], size)[0])
+            each = int(_room(self._net[:, alone : alone + 1], size)[0])
             # A node that can grow no further for this kind will not compete with the next one.
-            grows = self._find.of(((each + 1) * size)[None, :], None)[0] < len(self._problem.price)
+            grows = self._find.of(((each + 1) * size)[:, None], None)[0] < len(self._problem.price)
             fresh = min(-(-left // each), opened) if grows else -(-left // each)
             opened *= 2
             left -= self._open(kind, size, alone, fresh, each, left)
 
     def _cheapest_row_alone(self, kind: int) -> int:
         suits = None if self._allowed is None else self._problem.suits[kind][None, :]
-        return int(self._find.of(self._problem.sizes[kind][None, :], suits)[0])
+        return int(self._find.of(self._problem.sizes[kind][:, None], suits)[0])
 
     def _open(self, kind: int, size: Floats, row: int, fresh: int, each: int, left: int) -> int:
         nodes = np.arange(self._nodes, self._nodes + fresh)
@@ -316,6 +321,8 @@ class _Grower:
         number[-1] = min(each, left - each * (fresh - 1))
         self._nodes += fresh
         self._row[nodes] = row
+        self._paid[nodes] = self._price[row]
+        self._spare[:, nodes] = self._net[:, row : row + 1]
         self._put(kind, size, nodes, number)
         return int(number.sum())
 
@@ -325,14 +332,14 @@ class _Grower:
         if not nodes or not left:
             return left
         self._effort.charge(14, 4.0 * nodes * len(size))
-        spare = self._problem.net[self._row[:nodes]] - self._use[:nodes]
-        some = np.flatnonzero((spare >= size).all(axis=1))
+        some: Ints = (self._spare[:, :nodes] >= size[:, None]).all(axis=0).nonzero()[0]
         if self._allowed is not None:
             some = some[self._problem.suits[kind][self._row[some]]]
         if not len(some):
             return left
-        some = some[np.argsort(np.round(spare[some] @ self._weights, 12), kind="stable")]
-        return left - self._take(kind, size, some, _room(spare[some], size), left)
+        spare = self._spare[:, some]
+        order = self._fullest_first(spare)
+        return left - self._take(kind, size, some[order], _room(spare, size)[order], left)
 
     def _grow(self, kind: int, size: Floats, left: int, fresh: float) -> int:
         """Put pods where the price rises least, if by no more than `fresh`; returns how many."""
@@ -340,38 +347,50 @@ class _Grower:
         if not nodes:
             return 0
         self._effort.charge(24, (8.0 + (0 if self._allowed is None else len(self._price))) * nodes * len(size))
-        use = self._use[:nodes] + size
         allowed = None if self._allowed is None else self._allowed[:nodes] & self._problem.suits[kind]
-        row = self._find.of(use, allowed)
-        step = np.round(self._price[row] - self._price[self._row[:nodes]], 9)
-        least = float(step.min())
+        row = self._find.of(self._use[:, :nodes] + size[:, None], allowed)
+        step = (self._price[row] - self._paid[:nodes]).round(9)
+        least = float(np.min(step))
         if least > fresh + _TOLERANCE:
             return 0
-        some = np.flatnonzero(step <= least + _TOLERANCE)
-        over = self._net[row[some]] - self._use[some]
-        some_order = np.argsort(np.round(over @ self._weights, 12), kind="stable")
-        some, over = some[some_order], over[some_order]
+        some: Ints = (step <= least + _TOLERANCE).nonzero()[0]
+        over = self._net[:, row[some]] - self._use[:, some]
+        order = self._fullest_first(over)
+        some, over = some[order], over[:, order]
         many = _room(over, size)
-        before = np.cumsum(many) - many
-        used = some[before < left]
-        self._row[used] = row[used]
+        number = int((many.cumsum() - many < left).sum())
+        some, many, over = some[:number], many[:number], over[:, :number]
+        self._row[some] = row[some]
+        self._paid[some] = self._price[row[some]]
+        self._spare[:, some] = over
         return self._take(kind, size, some, many, left)
 
+    def _fullest_first(self, spare: Floats) -> Ints:
+        """The order of nodes by what they have to spare [resources, nodes]."""
+        amount = spare[0] * self._weights[0]
+        for line, weight in zip(spare[1:2], self._weights[1:2], strict=True):
+            amount += line * weight
+        return np.argsort(amount.round(12), kind="stable")
+
     def _take(self, kind: int, size: Floats, nodes: Ints, many: Ints, left: int) -> int:
-        taken = np.clip(left - (np.cumsum(many) - many), 0, many)
-        self._put(kind, size, nodes[taken > 0], taken[taken > 0])
+        taken = (left - (many.cumsum() - many)).clip(0, many)
+        some = taken > 0
+        self._put(kind, size, nodes[some], taken[some])
         return int(taken.sum())
 
     def _put(self, kind: int, size: Floats, nodes: Ints, number: Ints) -> None:
-        self._use[nodes] += number[:, None] * size
+        amounts = size[:, None] * number
+        self._use[:, nodes] += amounts
+        self._spare[:, nodes] -= amounts
         if self._allowed is not None:
             self._allowed[nodes] &= self._problem.suits[kind]
         self._entries.append((nodes, kind, number))
 
 
 def _room(spare: Floats, size: Floats) -> Ints:
+    """How many pods of a size [resources] what nodes have to spare [resources, nodes] holds."""
     wanted = size > 0
-    many: Ints = np.floor(spare[:, wanted] / size[wanted]).min(axis=1).astype(np.int64)
+    many: Ints = np.floor(spare[wanted] / size[wanted, None]).min(axis=0).astype(np.int64)
     return many
 
 
