@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     except (programs.ProgramsMissing, ShiplapError) as missing:
         pytest.skip(f"no whole system: {missing}")
     settings = {"placement": "nominate"}
-    with World(tmp_path_factory.mktemp("world"), manifests.NODES, settings) as running:
+    with World(tmp_path_factory.mktemp("world"), manifests.NODES, settings, judged=True) as running:
         yield running
 
 

@@ -31,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         cdk.executable()
     except (programs.ProgramsMissing, ShiplapError) as missing:
         pytest.skip(f"no whole system: {missing}")
-    with World(tmp_path_factory.mktemp("many"), manifests.MANY_NODES, poll_s=1.0) as running:
+    with World(tmp_path_factory.mktemp("many"), manifests.MANY_NODES, poll_s=1.0, judged=True) as running:
         yield running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.instances.capacity.described_capacity import nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap_lab.api_server.server import ListOptions
 from shiplap_lab.catalogue import embedded
@@ -32,6 +34,7 @@ from tests.e2e.api import RealApi
 from tests.e2e.control_plane import ControlPlane, wait_until
 from tests.e2e.dry_runs import DryRuns
 from tests.e2e.joiner import Joiner
+from tests.e2e.judging import JudgedCluster, pools_in
 
 REGION = "us-east-1"
 ZONES = (f"{REGION}a", f"{REGION}b", f"{REGION}c")
@@ -47,23 +50,31 @@ _LONGEST_S = 900
 class World:
     """A context manager. `manifests` are the NodePools and EC2NodeClasses; `settings` are added to the cluster's. Every
     `poll_s` seconds it is looked whether instances have started or ended. With `manifests: cluster` among the settings
-    the manifests are objects of the API server, which has upstream's CRDs.
+    the manifests are objects of the API server, which has upstream's CRDs. A world that is `judged` fails at its end if
+    the judge has found that a promise was broken.
 
     Attributes:
         overhead: the share of its memory that an instance type really lacks, where it is not 4 %.
         restarted_at: when the API server was restarted last, epoch seconds.
         sources: what delivers the messages of each queue to its function, by function.
+        judge: what looks at all of it from outside.
     """
 
     def __init__(
-        self, folder: Path, manifests: str, settings: Mapping[str, Any] | None = None, *, poll_s: float = 0.1
+        self,
+        folder: Path,
+        manifests: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        poll_s: float = 0.1,
+        judged: bool = False,
     ) -> None:
         self.overhead: dict[str, float] = {}
         self.restarted_at = 0.0
         self._folder = folder
         self._manifests = manifests
         self._settings = dict(settings or {})
-        self._poll_s = poll_s
+        self._poll_s, self._judged = poll_s, judged
         self._running = ExitStack()
 
     def __enter__(self) -> World:
@@ -76,6 +87,9 @@ class World:
 
     def __exit__(self, *error: Any) -> None:
         self._running.__exit__(*error)
+        if self._judged and not any(error):
+            assert self.judge.failure is None
+            assert self.judge.violations == ()
 
     def _start(self) -> None:
         enter = self._running.enter_context
@@ -99,6 +113,7 @@ class World:
         self.invoke("catalog", {})
         hardware = CatalogHardware(embedded.load(), self._memory)
         self.joiner = enter(Joiner(self.api, self.ec2.control, CLUSTER, hardware, programs.version(), self._poll_s))
+        self.judge = enter(JudgedCluster(CLUSTER, self.api, self.state, self.ec2.control, pools_in(self._manifests)))
         self.invoke("watch", {"cluster": CLUSTER}, wait=False)
 
     def _client(self, service: str) -> Any:
@@ -211,7 +226,8 @@ class World:
     def interrupt(self, instance_id: str, kind: str = "EC2 Spot Instance Interruption Warning") -> None:
         """What the rule for EC2's events delivers: the emulator takes no events in the name of AWS."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
-        body = {"source": "aws.ec2", "detail-type": kind, "detail": detail}
+        body = {"source": "aws.ec2", "detail-type": kind, "time": rfc3339(time.time()), "detail": detail}
+        self.judge.warned(body)
         self._sqs.send_message(QueueUrl=self.deployed.interruption_queue_url, MessageBody=json.dumps(body))
 
     def disrupt_until(self, done: Callable[[], object], what: str, timeout_s: float = 300.0) -> None:
@@ -278,6 +294,7 @@ class World:
             for e in self.api.list("events").items
             if (e.get("reportingComponent") or (e.get("source") or {}).get("component")) == "shiplap"
         ][-20:]
+        lines += [f"judge: {violation}" for violation in self.judge.violations[:20]]
         lines += [(self.aws.state / "ministack.log").read_text(errors="replace")[-3000:]]
         return "\n".join(lines)
 

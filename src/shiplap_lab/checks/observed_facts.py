@@ -21,7 +21,6 @@ from shiplap_lab.checks.observation import ENDED, ClusterObservation, RegionObse
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import Json
-from shiplap_lab.scenarios.scenario import Play
 
 UNSEEN = frozenset(
     {
@@ -45,18 +44,20 @@ class ObservedFacts:
     """The judge of a played Region, and its facts: `see` is called with each observation.
 
     `price` is USD per hour of an instance type, in a zone, of a capacity type; `machine_types` are the vCPUs (`cpu`)
-    and the memory of each instance type, as quantities.
+    and the memory of each instance type, as quantities; `pools` is the spec of each NodePool, by cluster and name.
     """
 
     def __init__(
         self,
-        play: Play,
+        pools: Mapping[tuple[str, str], Json],
         started_at: float,
         price: Callable[[str, str, str], float],
         machine_types: Mapping[str, Json],
+        *,
+        most_nodes_per_pod: int,
     ) -> None:
         self._now = started_at
-        self._objects: dict[tuple[str, str], dict[str, Pod | Node]] = {}
+        self._objects: dict[tuple[str, str], dict[str, Json]] = {}
         self._without_instance: set[tuple[str, str]] = set()
         self._deletions: dict[str, int] = {}
         self._dead_letters = 0
@@ -68,13 +69,9 @@ class ObservedFacts:
             lambda: self._now,
             lambda _: None,
             machine_types=machine_types,
-            pools={
-                (cluster, pool.metadata.name): msgspec.to_builtins(pool.spec)
-                for cluster, manifests in play.manifests.items()
-                for pool in manifests.node_pools
-            },
+            pools=pools,
             price=price,
-            most_nodes_per_pod=play.scenario.most_nodes_per_pod,
+            most_nodes_per_pod=most_nodes_per_pod,
             sampled=True,
         )
 
@@ -94,7 +91,7 @@ class ObservedFacts:
         return {str(promise): promise not in broken for promise in Promise if promise not in UNSEEN}
 
     def _see_cluster(self, seen: ClusterObservation) -> None:
-        self._see_objects(seen.name, "nodes", seen.nodes)
+        self._see_objects(seen.name, "nodes", _stored(seen, "nodes", seen.nodes))
         self._see_commands(seen)
         launches = _launches(seen.claims)
         for token, claims in launches.items():
@@ -102,7 +99,7 @@ class ObservedFacts:
         for instance in seen.instances:
             if instance.launch not in launches and instance.id not in self._started:
                 self._start(instance)
-        self._see_objects(seen.name, "pods", seen.pods)
+        self._see_objects(seen.name, "pods", _stored(seen, "pods", seen.pods))
         for instance in seen.instances:
             if instance.state in ENDED and instance.id not in self._ended:
                 self.judge.termination_requested(_INSTALL, [instance.id])
@@ -112,15 +109,15 @@ class ObservedFacts:
             self.judge.pod_deleted(_INSTALL, seen.name, msgspec.to_builtins(deletion.pod), deletion.forced)
         self._deletions[seen.name] = len(seen.deletions)
 
-    def _see_objects(self, cluster: str, plural: str, items: Sequence[Pod | Node]) -> None:
+    def _see_objects(self, cluster: str, plural: str, items: Sequence[Json]) -> None:
         """Objects that are gone, then those that are new or other than before."""
         known = self._objects.get((cluster, plural), {})
-        listed = {item.metadata.uid or item.metadata.name: item for item in items}
+        listed = {item["metadata"].get("uid") or item["metadata"]["name"]: item for item in items}
         for key in sorted(known.keys() - listed.keys()):
-            self.judge.object_written(cluster, "DELETED", plural, msgspec.to_builtins(known[key]))
+            self.judge.object_written(cluster, "DELETED", plural, known[key])
         for key, item in listed.items():
-            if known.get(key) is not item:
-                self.judge.object_written(cluster, "MODIFIED", plural, msgspec.to_builtins(item))
+            if known.get(key) != item:
+                self.judge.object_written(cluster, "MODIFIED", plural, item)
         self._objects[cluster, plural] = listed
 
     def _start(self, instance: Instance) -> None:
@@ -176,6 +173,11 @@ class ObservedFacts:
         for state in _way(known.state, claim.state)[:-1]:
             self._write(_as_it_was(claim, state))
         self._write(claim)
+
+
+def _stored(seen: ClusterObservation, plural: str, typed: Sequence[Pod | Node]) -> Sequence[Json]:
+    """Objects as the API server has them."""
+    return seen.stored[plural] if plural in seen.stored else [msgspec.to_builtins(item) for item in typed]
 
 
 def _launches(claims: Iterable[NodeClaim]) -> dict[str, list[NodeClaim]]:

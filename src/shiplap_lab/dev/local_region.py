@@ -24,11 +24,10 @@ from shiplap.errors import ShiplapError
 from shiplap.kubernetes.objects import DaemonSet, Node, Pod
 from shiplap.kubernetes.objects import Event as KubernetesEvent
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.catalogue import embedded
-from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation
+from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, RegionObservation, SeenClaims
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Machine
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
@@ -81,7 +80,7 @@ class LocalRegion:
         self._memory: tuple[NodeMemoryRule, ...] = self._scenario.memory
         self._instances: tuple[EmulatedInstance, ...] = ()
         self._servers: dict[str, ApiServer] = {}
-        self._known_claims: dict[str, dict[str, NodeClaim]] = {cluster.name: {} for cluster in self._scenario.clusters}
+        self._claims = {cluster.name: SeenClaims(cluster.name) for cluster in self._scenario.clusters}
         self._deletions: dict[str, list[PodDeletion]] = {cluster.name: [] for cluster in self._scenario.clusters}
         self._objects = {cluster.name: _Objects() for cluster in self._scenario.clusters}
 
@@ -167,7 +166,7 @@ class LocalRegion:
     def _cluster(self, cluster: ScenarioCluster, instances: Sequence[EmulatedInstance]) -> ClusterObservation:
         server, objects = self._servers[cluster.name], self._objects[cluster.name]
         deletions = tuple(self._deletions[cluster.name])
-        claims, commands = self._claims(cluster.name), self._state.commands(cluster.name)
+        claims, commands = self._claims[cluster.name].look(self._state), self._state.commands(cluster.name)
         return ClusterObservation(
             name=cluster.name,
             deletions=deletions,
@@ -176,18 +175,11 @@ class LocalRegion:
             pods=objects.all(server, "pods", Pod),
             nodes=objects.all(server, "nodes", Node),
             events=objects.all(server, "events", KubernetesEvent),
-            instances=tuple(_instance(item) for item in instances if item.tags.get(tags.CLUSTER) == cluster.name),
+            instances=tuple(
+                described_instance(item) for item in instances if item.tags.get(tags.CLUSTER) == cluster.name
+            ),
+            stored={plural: server.list(plural).items for plural in ("nodes", "pods")},
         )
-
-    def _claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        """All that were ever seen: the table's list leaves out those that are Gone."""
-        known = self._known_claims[cluster]
-        listed = {claim.name: claim for claim in self._state.claims(cluster)}
-        for name in known.keys() - listed.keys():
-            if known[name].state is not ClaimState.GONE and (claim := self._state.claim(cluster, name)) is not None:
-                known[name] = claim
-        known.update(listed)
-        return tuple(known[name] for name in sorted(known))
 
     def _dead_letters(self) -> int:
         total = 0
@@ -362,7 +354,8 @@ def _machine(instance: EmulatedInstance) -> Machine:
     )
 
 
-def _instance(instance: EmulatedInstance) -> Instance:
+def described_instance(instance: EmulatedInstance) -> Instance:
+    """An emulated instance as the adapter of EC2 would describe it."""
     return Instance(
         id=instance.id,
         instance_type=instance.instance_type,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.checks.expectations import unmet
-from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
 from shiplap_lab.checks.observed_facts import ObservedFacts
 from shiplap_lab.dev.dev_report import DevReport, summarize
 from shiplap_lab.judge.judge import Judge
@@ -89,7 +89,13 @@ Judged = list[tuple[Expectation, tuple[str, ...]]]
 
 def play_observed(play: Play, region: ObservedRegion, show: Show) -> Played:
     """Play every step, then let all come to rest; expectations and invariants become verdicts of the report."""
-    facts = ObservedFacts(play, region.now(), region.price, region.machine_types())
+    facts = ObservedFacts(
+        pool_specs(play.manifests),
+        region.now(),
+        region.price,
+        region.machine_types(),
+        most_nodes_per_pod=play.scenario.most_nodes_per_pod,
+    )
     ends_at = region.now() + play.scenario.time_limit_s
 
     def look() -> RegionObservation:

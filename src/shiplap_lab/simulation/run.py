@@ -25,7 +25,7 @@ from shiplap.kubernetes.objects import Event, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.catalogue import embedded
-from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
 from shiplap_lab.cluster_simulator import topology_filters, volume_binder
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
@@ -217,14 +217,11 @@ class Simulation:
 
     def _seated_judge(self) -> Judge:
         """The judge, who sees all that crosses the ports from now on."""
-        pools = (
-            (cluster, pool) for cluster, manifests in self._play.manifests.items() for pool in manifests.node_pools
-        )
         judge = Judge(
             self.loop.now,
             self._stop,
             machine_types=embedded.stated_hardware(self.sold),
-            pools={(cluster, pool.metadata.name): msgspec.to_builtins(pool.spec) for cluster, pool in pools},
+            pools=pool_specs(self._play.manifests),
             most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
             steered=self._placement != NONE,
             price=partial(price, self.sold),

@@ -15,7 +15,7 @@ from shiplap_lab.checks.observation import ClusterObservation, PodDeletion, Regi
 from shiplap_lab.checks.observed_facts import UNSEEN, ObservedFacts
 from shiplap_lab.dev import dev_report
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.scenarios.scenario import Expectation, Play, Scenario, load
+from shiplap_lab.scenarios.scenario import Expectation, load
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.mutants import MUTANTS, planted
 from tests.kubernetes_objects import typed_node, typed_pod
@@ -66,7 +66,7 @@ def replaced(**changes: object) -> NodeClaim:
 def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), every_s: float = 1.0) -> dict[str, bool]:
     """What `shiplap dev` says after these observations."""
     prices = {"c7i-flex.large": 0.08, "m5.large": 0.1}
-    facts = ObservedFacts(Play("test", Scenario("")), 0.0, lambda kind, *_: prices[kind], {})
+    facts = ObservedFacts({}, 0.0, lambda kind, *_: prices[kind], {}, most_nodes_per_pod=2)
     for number, observation in enumerate(seen):
         facts.see(observation, 20.0 + number * every_s)
     facts.judge.must_rest([pod.key for pod in seen[-1].pending(may_wait)])
