@@ -1,0 +1,38 @@
+"""The terminal in README: a picture that plays by itself, loads nothing, and stands still for those who want that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser import Browser, running
+from tests.rendering.test_pages import shades
+from tools.terminal_picture import FILE
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running() as found:
+        yield found
+
+
+def test_every_line_has_its_moment_and_nothing_is_loaded() -> None:
+    drawn = FILE.read_text()
+    lines = set(re.findall(r'<text class="s-r\d+"[^>]*clip-path="(url\(#s-line-\d+\))"', drawn))
+    shown = {rule: float(at) for rule, at in re.findall(r'\[clip-path="([^"]+)"\].*?opacity:0}([\d.]+)%', drawn)}
+
+    assert lines <= shown.keys()
+    assert list(shown.values()) == sorted(shown.values())
+    assert max(shown.values()) < 75, "the last line stays for a while"
+    assert "prefers-reduced-motion" in drawn
+    assert not re.search(r"(href|src|url)\W+https?:", drawn)
+    assert len(drawn) < 100_000
+
+
+def test_it_is_drawn(browser: Browser) -> None:
+    seen = browser.see(FILE.as_uri(), width=1200)
+
+    assert shades(seen.png) > 10
+    assert seen.requests == []
