@@ -61,7 +61,12 @@ def test_an_instance_that_vanishes_before_it_joins_is_a_failed_claim() -> None:
     stage.compute.terminate(CLUSTER, instance.id)
     stage.clock.advance(1000)
     (claim,) = stage.claims()
+    stage.bus.events.clear()
     stage.attend(Timer(CLUSTER, claim.name, "join"))
+    failed, pending = stage.bus.of_type("NodeClaimFailed"), stage.bus.of_type("PodPending")
+    assert [event.detail["reason"] for event in failed] == [f"instance {instance.id} is gone"]
+    assert [event.detail["id"] for event in pending] == [f"{CLUSTER}/{claim.name}/ended"]
+    assert stage.claims()[0].changed_at == stage.clock.now()
     assert of(stage, "InstancesVanished", "ClaimsFailed") == {"InstancesVanished": 1, "ClaimsFailed": 1}
 
 
