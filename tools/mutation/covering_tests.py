@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import CoveredTest
@@ -42,7 +43,13 @@ class CoveringTests:
         ordered = [sorted(alike, key=rank) for alike in hit]
         ordered.sort(key=lambda alike: (rank(alike[0])[0], len(alike), *rank(alike[0])[1:]))
         turns = ((turn, place, test) for place, alike in enumerate(ordered) for turn, test in enumerate(alike))
-        return [test for *_, test in sorted(turns, key=lambda item: item[:2])]
+        in_turn = [test for *_, test in sorted(turns, key=lambda item: item[:2])]
+        # All cases of the file that is named after the module come first: one of them alone may find a mutant.
+        named = _words(f"{Path(path).stem}/{function}")
+        shared = {file: len(named & _words(Path(file).stem)) for file in {_file(test) for test in in_turn}}
+        most = max(shared.values(), default=0)
+        own = [test for test in in_turn if most and shared[_file(test)] == most]
+        return [*sorted(own, key=rank), *(test for test in in_turn if not most or shared[_file(test)] < most)]
 
 
 def lines_of(mutant: Mutant, source: str) -> set[int]:

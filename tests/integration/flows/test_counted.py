@@ -58,7 +58,7 @@ def test_an_instance_that_vanishes_before_it_joins_is_a_failed_claim() -> None:
     stage = crowd(1)
     stage.schedule()
     (instance,) = stage.compute.alive()
-    stage.compute.terminate(CLUSTER, instance.id)
+    stage.compute.hide(instance.id, 10_000)
     stage.clock.advance(1000)
     (claim,) = stage.claims()
     stage.bus.events.clear()

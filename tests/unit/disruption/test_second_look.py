@@ -57,3 +57,17 @@ def test_of_empty_nodes_those_go_that_were_empty_before() -> None:
     ready, waiting = confirmed(known, (EMPTY,), 160.0)
     assert [proposal.nodes for proposal in ready] == [("x",)]
     assert waiting == (RememberedProposal(("y",), Reason.EMPTY, 160.0, 160.0),)
+
+
+def test_of_several_earlier_looks_the_first_counts_for_its_reason() -> None:
+    looks = [
+        RememberedProposal(("a",), Reason.UNDERUTILIZED, 150.0, 158.0),
+        RememberedProposal(("a",), Reason.UNDERUTILIZED, 100.0, 158.0),
+        RememberedProposal(("a",), Reason.UNDERUTILIZED, 155.0, 158.0),
+        RememberedProposal(("a",), Reason.DRIFTED, 20.0, 158.0),
+    ]
+    alone = DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ("a",))
+    for order in (looks, looks[::-1]):
+        _, (waiting,) = confirmed(order, (alone,), 100.0 + SECOND_LOOK_S - 1)
+        assert waiting.since == 100.0
+        assert confirmed(order, (alone,), 100.0 + SECOND_LOOK_S)[0] == (alone,)

@@ -104,7 +104,7 @@ def test_tests_that_are_about_the_function_come_before_all_others() -> None:
         ]
     )
     found = [test.test.rpartition("_")[2] for test in tests.of("x.py", [1], function="C._leave_node")]
-    assert found == ["leave", "rare", "b", "a"]
+    assert found == ["leave", "b", "rare", "a"], "the file of the module, then what is rare"
 
 
 LINES = """LIMIT = 3
