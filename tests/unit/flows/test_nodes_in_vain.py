@@ -421,3 +421,54 @@ def test_all_claims_are_looked_at_only_if_a_pod_waits_and_something_is_known_or_
     assert may_be_held(view(pod("p")), {"uid-x": tried(1, 1)}, {})
     assert may_be_held(view(pod("p")), {}, {"n": NOW})
     assert not may_be_held(view(), {"uid-x": tried(1, 1)}, {"n": NOW})
+
+
+def test_a_few_failures_of_pods_that_are_gone_hold_back_none_of_those_that_came() -> None:
+    few = {"uid-gone": tried(FREE - 1, 10)}
+    assert held(hold_back(view(*map(pod, "pqrs")), [], few, {}, NOW)) == []
+
+
+def of_kind(kind: str, number: int) -> Refusals:
+    return Refusals(("c1", "c2", "c3"), NOW - FIRST_PAUSE_S - number, FREE, NOW - 9000, pod_kind(pod("x", kind)))
+
+
+def test_kinds_share_what_the_windows_leave_the_one_that_has_waited_longest_first() -> None:
+    """Of four nodes more the older kind gets three and the younger one; equally old ones come by kind."""
+    names = {"a": "pqr", "b": "stu"}
+    pods = [pod(name, kind) for kind, some in names.items() for name in some]
+    gone = {f"n{number}": NOW - 10 for number in range(MOST_IN_WINDOW[300.0] - 4)}
+    kinds = sorted("ab", key=lambda kind: pod_kind(pod("x", kind)))
+    for ages, first in (({"a": 5, "b": 1}, "a"), ({"a": 1, "b": 5}, "b"), ({"a": 3, "b": 3}, kinds[0])):
+        known = {f"uid-{name}": of_kind(kind, ages[kind]) for kind, some in names.items() for name in some}
+        left = {item.metadata.name for item in hold_back(view(*pods), [], known, gone, NOW).view.pods}
+        second = "ab".replace(first, "")
+        assert left == {*names[first], names[second][0]}
+
+
+def test_equally_old_pods_of_a_kind_are_tried_by_name() -> None:
+    known = {f"uid-{name}": of_kind("a", 1) for name in "pqrs"}
+    assert held(hold_back(view(*map(pod, "srqp")), [], known, {}, NOW)) == ["s"]
+
+
+@pytest.mark.parametrize(("kind", "left"), [("a", 1), ("c", FREE)])
+def test_nodes_on_their_way_count_against_the_windows_if_they_are_for_suspects(kind: str, left: int) -> None:
+    """34 nodes are coming for pods of a kind that no node takes, or of another one; 35 are allowed."""
+    others = [pod(f"x{number:02}", kind) for number in range(34)]
+    coming = [claim(f"n{number:02}", f"x{number:02}", state=ClaimState.LAUNCHED, ago_s=5) for number in range(34)]
+    known = {f"uid-{name}": of_kind("b", 1) for name in "pqr"} | ({"uid-x00": of_kind("a", 1)} if kind == "a" else {})
+    found = hold_back(view(*(pod(name, "b") for name in "pqr"), *others), coming, known, {}, NOW)
+    assert len({item.metadata.name for item in found.view.pods} & set("pqr")) == left
+
+
+def test_a_pod_without_a_namespace_is_told_of_in_the_default_one() -> None:
+    bare = Pod(
+        metadata=ObjectMeta(name="p", namespace="", uid="uid-p"), spec=PodSpec(), status=PodStatus(phase="Pending")
+    )
+    other = Pod(
+        metadata=ObjectMeta(name="q", namespace="n", uid="uid-q"), spec=PodSpec(), status=PodStatus(phase="Pending")
+    )
+    known = {
+        item.metadata.uid: Refusals(("c",) * FREE, NOW - 10, FREE, NOW - 900, pod_kind(item)) for item in (bare, other)
+    }
+    found = hold_back(view(bare, other), [], known, {}, NOW)
+    assert sorted(item.pod.namespace for item in found.unschedulable) == ["default", "n"]
