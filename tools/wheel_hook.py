@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHIPPED = ("functions/*/handler.py", "requirements/lambda.txt", "docs/rbac*.yaml")
+SHIPPED = ("functions/*/handler.py", "requirements/lambda.txt", "docs/rbac*.yaml", "docs/kustomization.yaml")
 COMMIT = "commit.txt"
 
 

@@ -89,6 +89,11 @@ COMMANDS = {
         "status",
         "Node classes with their conditions, pools, age of the catalogue.",
     ),
+    "template": (
+        "shiplap_cli.deployment.template",
+        "template",
+        "Writes the stack as a CloudFormation template with its assets, for those without the CDK.",
+    ),
     "top": (
         "shiplap_cli.top.top",
         "top",
@@ -102,7 +107,7 @@ COMMANDS = {
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
 }
 
-_ASKING_AWS = frozenset(COMMANDS) - {"completion", "dev", "instance-types", "simulate", "validate"}
+_ASKING_AWS = frozenset(COMMANDS) - {"completion", "dev", "instance-types", "simulate", "template", "validate"}
 
 _LISTS = {
     **dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "-f", "--manifests")),

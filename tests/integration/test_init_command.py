@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,6 +102,23 @@ def make_cluster(name: str = "prod") -> list[str]:
 
 def seen(name: str = "prod") -> ClusterSurroundings:
     return look_around(lambda service: boto3.client(service, REGION), REGION, name)
+
+
+def test_from_the_wheel_it_writes_the_cdks_app_and_rbac_and_leaves_what_is_there(
+    aws: None, shiplap: Shiplap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_installed", lambda: True)
+    make_cluster()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "rbac.yaml").write_text("ours")
+    page = shiplap("init", "--region", REGION, "--to", tmp_path)
+
+    assert json.loads((tmp_path / "cdk.json").read_text())["app"] == "python -m shiplap_cdk"
+    assert (tmp_path / "docs" / "rbac.yaml").read_text() == "ours"
+    (kustomization,) = yaml.safe_load_all((tmp_path / "docs" / "kustomization.yaml").read_text())
+    assert all((tmp_path / "docs" / name).exists() for name in kustomization["resources"])
+    assert f"wrote {tmp_path / 'cdk.json'}" in page
+    assert f"wrote {tmp_path / 'docs' / 'rbac.yaml'}" not in page
 
 
 def test_it_writes_what_fits_the_only_cluster(aws: None, shiplap: Shiplap, tmp_path: Path) -> None:

