@@ -44,7 +44,8 @@ class PodClass(msgspec.Struct, eq=False):
     written; there is at least one. `own_terms` holds, for each of them, the part the pod itself asks for: what its
     volumes add says nothing about the domains its pods may spread over. `problem` says why none of them can be planned
     at all; `members` are in placing order. `selected` are the numbers of the topology terms that count these pods,
-    `constraints` what they demand themselves, `preferences` what they would like besides.
+    `constraints` what they demand themselves, `preferences` what they would like besides. Classes of one grouping that
+    differ only in requests, priority and problem have the same object as `shape`.
     """
 
     requests: dict[str, int]
@@ -62,6 +63,7 @@ class PodClass(msgspec.Struct, eq=False):
     selected: frozenset[int] = frozenset()
     members: list[Pod] = msgspec.field(default_factory=list)
     index: int = -1
+    shape: object = None
 
     def series(self, term: int) -> tuple[int, ...]:
         """The affinity terms that begin together: required ones all at once, preferred ones each for themselves."""
@@ -165,9 +167,11 @@ def _classes(kinds: Iterable[_Alike], terms: Terms) -> list[PodClass]:
         reader.demands_of(members) if terms.constrains(members[0].spec) else None for _, members in specifications
     ]
     merged: dict[object, PodClass] = {}
+    shapes: dict[object, object] = {}
     for (kind, members), demanded in zip(specifications, demands, strict=True):
         common = describe(members[0], missed=kind.missed, volumes=kind.needs, prefer=terms.prefer, parts=parts)
-        described = parts.identity(common)
+        but_for_size = parts.shape(common)
+        described = (but_for_size, id(parts.requests(common.requests)), common.priority, common.problem)
         for demand, selected, pods in _alike(members, demanded, terms, parts):
             identity = (described, id(demand), id(selected))
             known = merged.get(identity)
@@ -177,6 +181,7 @@ def _classes(kinds: Iterable[_Alike], terms: Terms) -> list[PodClass]:
             fresh = merged[identity] = msgspec.structs.replace(common, members=list(pods))
             fresh.constraints, preferred, problem = demand
             fresh.selected = selected
+            fresh.shape = shapes.setdefault((but_for_size, id(demand), id(selected)), object())
             if preferred != UNCONSTRAINED:
                 fresh.preferences = Preferences(common.preferences.node, preferred)
             fresh.problem = common.problem or problem
@@ -189,6 +194,7 @@ class _Parts:
     def __init__(self) -> None:
         self._values: dict[object, Any] = {}
         self._made: dict[bytes, Any] = {}
+        self._shapes: dict[object, int] = {}
 
     def value(self, value: T) -> T:
         """The one object that stands for all equal to this; values of different types are never equal."""
@@ -207,21 +213,19 @@ class _Parts:
         known: dict[str, int] = self._values.setdefault(frozenset(amounts.items()), amounts)
         return known
 
-    def identity(self, pod_class: PodClass) -> tuple[object, ...]:
-        """What tells described classes apart, topology aside."""
-        return (
-            id(self.requests(pod_class.requests)),
+    def shape(self, pod_class: PodClass) -> int:
+        """A number for what tells described classes apart, but for topology, requests, priority and problem."""
+        key = (
             id(self.value(pod_class.terms)),
             id(self.value(pod_class.own_terms)),
             pod_class.volumes.private,
             pod_class.volumes.shared,
             id(self.value(pod_class.tolerations)),
             pod_class.ports,
-            pod_class.priority,
             pod_class.missed,
-            pod_class.problem,
             id(self.value(pod_class.preferences)),
         )
+        return self._shapes.setdefault(key, len(self._shapes))
 
 
 Demand = tuple[Constraints, Constraints, str]

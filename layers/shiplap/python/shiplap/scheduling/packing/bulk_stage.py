@@ -564,7 +564,7 @@ class BulkStage:
         self._totals: Ints = np.ones(len(axis), np.int64)
         self._pins: dict[tuple[int, str, str], PlacementAttempt | None] = {}
         self._fits: dict[bytes, Bools] = {}
-        self._fits_of: dict[int, tuple[Ints, Bools]] = {}
+        self._fits_of: dict[int, tuple[Ints, Bools, bool]] = {}
 
     def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
         """Place pods; returns the pods that are still waiting, in the same order."""
@@ -670,10 +670,10 @@ class BulkStage:
                 continue
             if group.minimums or template.counted:
                 break  # the packer's order decides which pods fit such nodes
-            fits = self._fitting(group)[indexes]
-            if fits.all():
+            if self._all_fit(group, indexes):
                 taken.append((template, indexes))
                 break
+            fits = self._fitting(group)[indexes]
             if fits.any():
                 taken.append((template, indexes[fits]))
             indexes = indexes[~fits]
@@ -702,25 +702,34 @@ class BulkStage:
         size_class.key = key
         known = self._domains_of(size_class.template, size_class.attempt, key)
         indexes = size_class.indexes
-        size_class.domains = tuple(value for value, group in known.items() if self._fitting(group)[indexes].all())
+        size_class.domains = tuple(value for value, group in known.items() if self._all_fit(group, indexes))
         if size_class.spreads:
             reached: set[str] = set()
             for template in self._openings.templates:
                 for value, group in self._domains_of(template, size_class.attempt, key).items():
-                    if value not in reached and self._fitting(group)[indexes].any():
+                    if value not in reached and (self._all_fit(group, indexes) or self._fitting(group)[indexes].any()):
                         reached.add(value)
             size_class.reachable = frozenset(reached)
 
     def _fitting(self, group: ClaimGroup) -> Bools:
         """Which classes [classes] have pods that fit a node of a group. Most groups of a template hold as much."""
+        return self._fits_of_group(group)[1]
+
+    def _all_fit(self, group: ClaimGroup, indexes: Ints) -> bool:
+        """Whether the pods of the classes at `indexes` all fit a node of a group; mostly those of any class do."""
+        _, fits, every = self._fits_of_group(group)
+        return every or bool(fits[indexes].all())
+
+    def _fits_of_group(self, group: ClaimGroup) -> tuple[Ints, Bools, bool]:
         front = group.front
         known = self._fits_of.get(id(front))
         if known is None:
             content = front.tobytes()
             if content not in self._fits:
                 self._fits[content] = fits_front(self._sizes, front)
-            known = self._fits_of[id(front)] = (front, self._fits[content])
-        return known[1]
+            fits = self._fits[content]
+            known = self._fits_of[id(front)] = (front, fits, bool(fits.all()))
+        return known
 
     def _weight(self, indexes: Ints) -> float:
         return float(

@@ -120,23 +120,13 @@ def size_classes_of(
 def _alike_but_for_size(waiting: Waiting) -> list[list[int]]:
     """The places of classes that differ only in size, by their first class."""
     found: dict[object, list[int]] = {}
-    quick: dict[tuple[int, ...], list[int]] = {}
+    by_shape: dict[int, list[int]] = {}
     for index, (pod_class, _) in enumerate(waiting):
-        # Classes made of one pod specification share these objects, and comparing them by value is not free.
-        same = (
-            id(pod_class.terms),
-            id(pod_class.own_terms),
-            id(pod_class.tolerations),
-            id(pod_class.ports),
-            id(pod_class.constraints),
-            id(pod_class.preferences),
-            id(pod_class.selected),
-            id(pod_class.volumes),
-            pod_class.missed,
-        )
-        alike = quick.get(same)
+        # Comparing classes by value is not free, and most have a shape.
+        shape = id(pod_class.shape or pod_class)
+        alike = by_shape.get(shape)
         if alike is None:
-            alike = quick[same] = found.setdefault(_identity(pod_class), [])
+            alike = by_shape[shape] = found.setdefault(_identity(pod_class), [])
         alike.append(index)
     return list(found.values())
 
