@@ -25,9 +25,13 @@
 #define RUNNING 1
 #define ENDED 2
 
+#ifndef NUMBER
+#define NUMBER byte
+#endif
+
 /* EC2: one account for all installs. `tag` is the install of an instance plus one. */
 byte ec2[INSTANCES + 1];
-byte launched_by[INSTANCES + 1];
+NUMBER launched_by[INSTANCES + 1];
 byte tag[INSTANCES + 1];
 bit answered[INSTANCES];
 
@@ -41,7 +45,7 @@ bit once_in_service[INSTANCES];
 #define has(c, m) (is_live(c) && holds[c] == (m) + 1)
 
 /* Scratch; 0 between steps. */
-byte other;
+NUMBER other;
 byte found;
 
 /* Whether a claim of this install has the instance. */
@@ -124,7 +128,8 @@ inline create_fleet(launch) {
   do
   :: other < CLAIMS -> assert(state[other] != PLANNED || token[other] != (launch)); other++
   :: else -> break
-  od
+  od;
+  other = 0
 }
 
 /* EC2 has launched for a client token. Promise: it does so once. */
@@ -186,6 +191,11 @@ inline terminate_garbage(instance, owner) {
   assert(!found);
   assert(!once_in_service[instance]);
   ec2[instance] = ENDED
+}
+
+/* Something else about a claim is written: a deadline, a mark, its network. */
+inline touch(claim) {
+  assert(state[claim] >= LAUNCHED && state[claim] <= TERMINATING)
 }
 
 inline finish(claim) {

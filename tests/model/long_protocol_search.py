@@ -1,11 +1,15 @@
-"""The Promela model within its full bounds, and every planted defect. `make model` runs this, `make test` does not."""
+"""The Promela model within its full bounds, every planted defect, and runs of fresh seeds.
+
+`make model` runs this, `make test` does not."""
 
 from __future__ import annotations
 
 import sys
+from random import SystemRandom
 
 import pytest
 
+from tests.model.recorded_run import record, replay
 from tests.model.spin import Search, need_spin, search
 
 FULL = {"INSTALLS": 2, "MOST": 2, "PODS": 2, "RESTORES": 1}
@@ -54,6 +58,24 @@ def test_each_planted_defect_breaks_its_promise(defect: str, broken: str, bounds
 
     _print(defect, found)
     assert broken in found.violation
+
+
+FRESH = {"mixed": 120, "unkind": 30, "restored": 30, "two-installs": 20}
+
+
+@pytest.mark.parametrize("scenario", FRESH)
+def test_the_operations_of_fresh_seeds_are_paths_of_the_model(scenario: str) -> None:
+    need_spin()
+    first, operations = SystemRandom().randrange(2**31), 0
+
+    for seed in range(first, first + FRESH[scenario]):
+        run = record(scenario, seed)
+        operations += len(run.operations)
+        assert run.unknown == [], (scenario, seed)
+        refused = replay(run.operations, run.size("claim"), run.size("instance"), run.size("launch"))
+        assert refused == "", (scenario, seed)
+
+    sys.stdout.write(f"{scenario}: {FRESH[scenario]} seeds from {first} on, {operations} operations\n")
 
 
 def _print(what: str, found: Search) -> None:
