@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -148,6 +148,12 @@ fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wr
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -n 0 -s -v tests/model tests/model/long_protocol_search.py
+
+# It goes on where it ended; its logs and summary are in build/kills.
+KILLS ?= 200
+
+kills: setup ## Kill each function of `shiplap dev` KILLS times while pods come and go, and explain each standstill
+	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS)
 
 docs: setup ## Write docs/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
 	@$(BIN)/python tools/command_reference.py

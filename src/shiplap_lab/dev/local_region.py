@@ -59,6 +59,14 @@ class RealClock:
         return time.time()
 
 
+class QueueDepth(msgspec.Struct, frozen=True):
+    """Messages of a queue that wait, and those that an invocation holds or a death has left invisible."""
+
+    queue: str
+    waiting: int
+    in_flight: int
+
+
 class LocalRegion:
     """A scenario's world; a context manager that sets everything up on entry and takes it down on exit.
 
@@ -106,6 +114,36 @@ class LocalRegion:
         self._aws.keep_logs = True
         return self._aws.state
 
+    @property
+    def emulator_process(self) -> int:
+        """The process that guards the emulated AWS and all functions."""
+        return self._emulator.process
+
+    @property
+    def emulator_log(self) -> Path:
+        """What the emulated AWS and the functions say."""
+        return self._emulator.log
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """The functions' names in Lambda."""
+        return self._deployed.functions
+
+    def queue_depths(self) -> tuple[QueueDepth, ...]:
+        """How many messages each queue has."""
+        return tuple(self._depth(url) for url in self._deployed.queue_urls)
+
+    def _depth(self, url: str) -> QueueDepth:
+        names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+        counts = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))["Attributes"]
+        return QueueDepth(url.rpartition("/")[2], *(int(counts[name]) for name in names))
+
+    @property
+    def _emulator(self) -> AwsEmulator:
+        if self._aws is None:
+            raise ShiplapError("the Region is not set up")
+        return self._aws
+
     def now(self) -> float:
         return self._clock.now()
 
@@ -148,6 +186,10 @@ class LocalRegion:
         self._sqs.send_message(
             QueueUrl=self._deployed.provisioning_queue_url, MessageBody=msgspec.json.encode(sweep).decode()
         )
+
+    def watch(self, cluster: str) -> None:
+        """Begin a watch, as the schedule does every few minutes on AWS. One that dies is repeated twice."""
+        _invoke(self._functions, self._deployed.functions["watch"], {"cluster": cluster}, wait=False)
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """As the emulated EC2 sells it."""
@@ -212,7 +254,7 @@ class LocalRegion:
         _invoke(functions, self._deployed.functions["catalog"], {})
         self._start_clusters(CatalogHardware(catalog, lambda kind, ami: node_memory(self._memory, kind, ami)))
         for cluster in self._scenario.clusters:
-            _invoke(functions, self._deployed.functions["watch"], {"cluster": cluster.name}, wait=False)
+            self.watch(cluster.name)
 
     def _serve(self, cluster: str, server: ApiServer) -> str:
         """Only functions come by HTTP: a pod that is deleted there is deleted by them."""

@@ -57,6 +57,11 @@ class DeployedStack(msgspec.Struct, frozen=True):
         """Where messages end that nobody could handle."""
         return self.provisioning_dead_letters_url, self.lifecycle_dead_letters_url, self.interruption_dead_letters_url
 
+    @property
+    def queue_urls(self) -> tuple[str, ...]:
+        """The queues that feed functions."""
+        return self.provisioning_queue_url, self.lifecycle_queue_url, self.interruption_queue_url
+
     @classmethod
     def of(cls, outputs: Mapping[str, str]) -> DeployedStack:
         """From the stack's outputs, whose names are these fields' in CamelCase."""
@@ -87,6 +92,19 @@ class AwsEmulator:
         self._running = ExitStack()
         self._cdk = Cdk(self.state, self.environment(), region, ACCOUNT)
         self._bootstrap: Process | None = None
+        self._server: Process | None = None
+
+    @property
+    def log(self) -> Path:
+        """What MiniStack and the functions say."""
+        return self.state / "ministack.log"
+
+    @property
+    def process(self) -> int:
+        """The process that guards MiniStack, below which all functions run. Raises ShiplapError before the start."""
+        if self._server is None:
+            raise ShiplapError("the emulator is not started")
+        return self._server.id
 
     @property
     def url(self) -> str:
@@ -98,10 +116,10 @@ class AwsEmulator:
         began = time.monotonic()
         self._folder.hold()
         (self.state / "tmp").mkdir()
-        server = self._running.enter_context(
+        server = self._server = self._running.enter_context(
             Process(
                 [sys.executable, "-m", "shiplap_lab.emulated_aws.traced_ministack"],
-                log=self.state / "ministack.log",
+                log=self.log,
                 environment=self._server_environment(),
                 folder=self.state,
             )

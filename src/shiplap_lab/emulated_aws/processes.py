@@ -40,6 +40,11 @@ class Process:
             )
 
     @property
+    def id(self) -> int:
+        """Of the process that guards the command."""
+        return self._guard.pid
+
+    @property
     def ended(self) -> bool:
         """Whether the command has ended by itself."""
         return self._guard.poll() is not None

@@ -1,0 +1,320 @@
+"""Kills the functions of a played Region again and again, and says what each long standstill was due to.
+
+`python -m shiplap_lab.dev.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
+processes in which MiniStack runs the functions, one function after the other. It writes one line for each kill and each
+standstill into its folder, keeps the logs of every session and the states of the queues, and goes on where an earlier
+run has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shiplap.kubernetes.objects import Pod
+from shiplap_lab.checks.observation import ClusterObservation
+from shiplap_lab.dev.local_region import LocalRegion, QueueDepth
+from shiplap_lab.emulated_aws.cdk import ROOT
+from shiplap_lab.scenarios.scenario import Play, PodGroup, load
+from shiplap_lab.scenarios.workload import pod_object
+
+FUNCTIONS = ("watch", "schedule", "lifecycle", "disrupt", "catalog", "interrupt")
+GAP_S = 120.0
+"""A standstill of so many seconds with pods that wait is explained."""
+
+_KILL_EVERY_S = 8.0
+_WAVE_EVERY_S = 20.0
+_LOOK_S = 2.0
+_MOST_PODS = 24
+_SESSION_S = 1500.0
+_WATCH_AGAIN_S = 60.0
+"""How long nobody watches until a watch is begun: on AWS the schedule does that, which `shiplap dev` has not."""
+
+_KILLS, _GAPS = "kills.jsonl", "gaps.jsonl"
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """A process of a function that was killed; `at` in epoch seconds, `busy_s` its CPU seconds until then."""
+
+    session: str
+    function: str
+    process: int
+    at: float
+    busy_s: float
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A time in which pods waited and nothing changed.
+
+    `depths` are the queues' messages at its end, `kills` the functions that were killed in it or in the minute before,
+    `running` those that had a process, `log` the lines that MiniStack wrote in it, the last ones.
+    """
+
+    session: str
+    began_at: float
+    ended_at: float
+    waiting: int
+    reason: str
+    depths: tuple[QueueDepth, ...] = ()
+    kills: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+
+
+class Ledger:
+    """Kills and gaps of all sessions, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+
+    def add(self, item: Kill | Gap) -> None:
+        """Append a line."""
+        name = _KILLS if isinstance(item, Kill) else _GAPS
+        with (self.folder / name).open("ab") as file:
+            file.write(msgspec.json.encode(item) + b"\n")
+
+    def kills(self) -> tuple[Kill, ...]:
+        """All kills so far."""
+        return tuple(msgspec.json.decode(line, type=Kill) for line in self._lines(_KILLS))
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """All gaps so far."""
+        return tuple(msgspec.json.decode(line, type=Gap) for line in self._lines(_GAPS))
+
+    def _lines(self, name: str) -> list[bytes]:
+        path = self.folder / name
+        return path.read_bytes().splitlines() if path.exists() else []
+
+
+def function_processes(guard: int, names: dict[str, str]) -> dict[str, list[int]]:
+    """Ids of the processes below `guard` that run a function, by function; `names` maps functions to Lambda's names."""
+    of_name = {name: function for function, name in names.items()}
+    found: dict[str, list[int]] = {}
+    for process in _descendants(guard):
+        function = of_name.get(_variable(process, "AWS_LAMBDA_FUNCTION_NAME"))
+        if function is not None:
+            found.setdefault(function, []).append(process)
+    return found
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            parent = _parent(int(entry.name))
+            children.setdefault(parent, []).append(int(entry.name))
+    found, left = [], [root]
+    while left:
+        left += (below := children.get(left.pop(), []))
+        found += below
+    return sorted(found)
+
+
+def _parent(process: int) -> int:
+    try:
+        return int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _variable(process: int, name: str) -> str:
+    try:
+        variables = (Path("/proc") / str(process) / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    prefix = name.encode() + b"="
+    return next((item.removeprefix(prefix).decode() for item in variables if item.startswith(prefix)), "")
+
+
+def _cpu_s(process: int) -> float:
+    try:
+        fields = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Session:
+    """One played Region whose functions are killed."""
+
+    def __init__(self, play: Play, region: LocalRegion, ledger: Ledger, name: str, wanted: int) -> None:
+        self._region, self._ledger, self._name, self._wanted = region, ledger, name, wanted
+        self._cluster = play.scenario.clusters[0].name
+        self._wave = 0
+        self._progress_at = time.time()
+        self._seen: object = None
+        self._killed: list[Kill] = []
+        self._watched_at = time.time()
+
+    def run(self, ends_at: float) -> None:
+        """Until every function was killed often enough, or until a moment in epoch seconds."""
+        kill_at, wave_at = time.time() + _KILL_EVERY_S, 0.0
+        while time.time() < ends_at and (due := self._due()):
+            if time.time() >= wave_at:
+                wave_at = time.time() + _WAVE_EVERY_S
+                self._next_wave()
+            self._watch()
+            if time.time() >= kill_at and self._kill(due):
+                kill_at = time.time() + _KILL_EVERY_S
+            self._region.let_time_pass()
+            time.sleep(_LOOK_S)
+            self._look()
+
+    def _watch(self) -> None:
+        now = time.time()
+        if "watch" in self._running():
+            self._watched_at = now
+        elif now >= self._watched_at + _WATCH_AGAIN_S:
+            self._watched_at = now
+            self._region.watch(self._cluster)
+
+    def _due(self) -> list[str]:
+        """Functions that were killed too seldom, the rarest first."""
+        counts = Counter(kill.function for kill in self._ledger.kills())
+        return sorted((name for name in FUNCTIONS if counts[name] < self._wanted), key=lambda name: counts[name])
+
+    def _kill(self, due: Sequence[str]) -> bool:
+        running = self._running()
+        for function in due:
+            for process in running.get(function, [])[:1]:
+                kill = Kill(self._name, function, process, time.time(), _cpu_s(process))
+                os.kill(process, signal.SIGKILL)
+                self._killed.append(kill)
+                self._ledger.add(kill)
+                return True
+        return False
+
+    def _running(self) -> dict[str, list[int]]:
+        return function_processes(self._region.emulator_process, self._region.functions)
+
+    def _next_wave(self) -> None:
+        """Half of the pods that run end, and new ones come."""
+        world = self._world()
+        running = sorted((pod for pod in world.workload if pod.spec.node_name), key=lambda pod: pod.key)
+        for pod in running[::2]:
+            self._region.remove(self._cluster, pod)
+        for index in range(max(0, min(6, _MOST_PODS - len(world.workload)))):
+            group = PodGroup(name=f"wave{self._wave}", cpu="900m", memory="1300Mi")
+            self._region.apply(self._cluster, pod_object(group, f"{group.name}-{index}"))
+        self._wave += 1
+        if self._wave % 5 == 0 and (claims := world.launched):
+            self._region.interrupt(claims[-1].instance_id, "spot")
+
+    def _world(self) -> ClusterObservation:
+        return next(item for item in self._region.observe().clusters if item.name == self._cluster)
+
+    def _look(self) -> None:
+        world, now = self._world(), time.time()
+        waiting = [pod for pod in world.workload if not pod.spec.node_name]
+        seen = (
+            tuple((claim.name, claim.state) for claim in world.claims),
+            tuple(sorted(node.metadata.name for node in world.nodes)),
+            frozenset(pod.key for pod in waiting),
+        )
+        if not waiting or _has_progressed(self._seen, seen):
+            self._end_gap(now, waiting)
+            self._progress_at = now
+        self._seen = seen
+
+    def _end_gap(self, now: float, waiting: Sequence[Pod]) -> None:
+        began = self._progress_at
+        if now - began < GAP_S:
+            return
+        kills = tuple(kill.function for kill in self._killed if began - 60 <= kill.at <= now)
+        depths = self._region.queue_depths()
+        running = tuple(sorted(self._running()))
+        log = said_between(self._region.emulator_log, began, now)
+        reason = explained(kills, depths, running, log)
+        self._ledger.add(Gap(self._name, began, now, len(waiting), reason, depths, kills, running, tuple(log[-40:])))
+
+
+def _has_progressed(before: Any, after: Any) -> bool:
+    """A claim or node changed, or a pod that waited does not any more; pods that are new are no progress."""
+    return before is None or before[:2] != after[:2] or bool(before[2] - after[2])
+
+
+def said_between(log: Path, began: float, ended: float) -> list[str]:
+    """Lines of a log between two moments: MiniStack's lines begin with the local time, others belong to the last."""
+    said, inside = [], False
+    for line in log.read_text(errors="replace").splitlines():
+        try:
+            at = time.mktime(time.strptime(line[:19], "%Y-%m-%d %H:%M:%S"))
+        except ValueError:
+            pass
+        else:
+            inside = began - 1 <= at <= ended + 1
+        if inside:
+            said.append(line)
+    return said
+
+
+def explained(kills: Iterable[str], depths: Iterable[QueueDepth], running: Iterable[str], log: Sequence[str]) -> str:
+    """What the facts of a gap say that it was due to; empty when they do not tell."""
+    killed, held = set(kills), {depth.queue: depth.in_flight for depth in depths if depth.in_flight}
+    if any("timed out after" in line for line in log):
+        return "an invocation took longer than its function may"
+    if held and killed:
+        names = ", ".join(sorted(held))
+        return f"{names}: messages of killed invocations are invisible until their visibility timeout"
+    if "watch" in killed and "watch" not in set(running):
+        return "nobody watches until the watch is invoked again, and the sweep has not come by"
+    return ""
+
+
+def summary(kills: Sequence[Kill], gaps: Sequence[Gap]) -> str:
+    """Counts, and every gap with its reason."""
+    counts = Counter(kill.function for kill in kills)
+    lines = [f"{name}: killed {counts[name]} times" for name in FUNCTIONS]
+    lines.append(f"{len(gaps)} gaps of {GAP_S:.0f} s or more, {sum(not gap.reason for gap in gaps)} without a reason")
+    lines += [
+        f"  {gap.session}: {gap.ended_at - gap.began_at:.0f} s, {gap.waiting} pods waited, "
+        f"killed {', '.join(gap.kills) or 'nothing'}: {gap.reason or 'no reason found'}"
+        for gap in gaps
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Kill until each function was killed so many times; exit code 1 while a gap has no reason."""
+    parser = ArgumentParser(prog="kills")
+    parser.add_argument("--scenario", default="flex-first")
+    parser.add_argument("--kills", type=int, default=200, help="of each function")
+    parser.add_argument("--minutes", type=float, default=600.0, help="after which it stops; another run goes on")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
+    given = parser.parse_args(arguments)
+    ledger, play = Ledger(given.folder), load(given.scenario)
+    ends_at = time.time() + given.minutes * 60
+    while time.time() < ends_at and _left(ledger, given.kills):
+        name = time.strftime("%H%M%S")
+        with LocalRegion(play, _tell) as region:
+            session = Session(play, region, ledger, name, given.kills)
+            try:
+                session.run(min(ends_at, time.time() + _SESSION_S))
+            finally:
+                shutil.copy(region.emulator_log, ledger.folder / f"{name}.log")
+        sys.stdout.write(summary(ledger.kills(), ledger.gaps()) + "\n")
+    return 1 if any(not gap.reason for gap in ledger.gaps()) else 0
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _left(ledger: Ledger, wanted: int) -> bool:
+    counts = Counter(kill.function for kill in ledger.kills())
+    return any(counts[name] < wanted for name in FUNCTIONS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
