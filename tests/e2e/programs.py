@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 from pathlib import Path
+from threading import Timer
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / "build" / "kube"
@@ -39,6 +40,9 @@ _UNREACHABLE = re.compile(
     r"|module lookup disabled|(403|407|502|503|504) [A-Z]"
 )
 _BUILD_TIMEOUT_S = 3600.0
+_PACKAGES, _TOLD_EACH = 1800, 200
+_PACKAGE = re.compile(r"[\w.~-]+(/[\w.~-]+)*")
+"""What `go build -v` prints of each package that it has compiled."""
 
 
 class ProgramsMissing(Exception):
@@ -120,22 +124,36 @@ def build() -> Path:
 
 def _compile(go: str, module: Path, packages: Sequence[str], folder: Path) -> None:
     """Build the programs of one Go module into a folder."""
-    flags = ["-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{folder}{os.sep}"]
+    names = ", ".join(package.rpartition("/")[2] for package in packages)
+    sys.stderr.write(f"compiling {names}: about {_PACKAGES} Go packages, up to nine minutes on two cores\n")
+    flags = ["-v", "-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{folder}{os.sep}"]
     settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
-    done = subprocess.run(  # noqa: S603 - our own command
-        [go, "build", *flags, *packages],
-        cwd=module,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr[-2000:]
+    code, said = _run([go, "build", *flags, *packages], module, settings)
+    if code:
         if is_unreachable(said):
             raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
         raise BuildFailed(f"`go build` failed:\n{said}")
+
+
+def _run(command: Sequence[str], folder: Path, settings: Mapping[str, str]) -> tuple[int, str]:
+    """Run a build, telling how many packages it has compiled; its exit code and the last that it said otherwise."""
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command, cwd=folder, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        limit = Timer(_BUILD_TIMEOUT_S, process.kill)
+        limit.start()
+        said: list[str] = []
+        compiled = 0
+        for line in process.stderr or ():
+            if _PACKAGE.fullmatch(line.strip()):
+                compiled += 1
+                if compiled % _TOLD_EACH == 0:
+                    sys.stderr.write(f"  {compiled} packages\n")
+            else:
+                said.append(line)
+        code = process.wait()
+        limit.cancel()
+    return code, "".join(said)[-2000:]
 
 
 def is_unreachable(said: str) -> bool:

@@ -122,3 +122,24 @@ def test_the_page_on_limits_lists_the_releases() -> None:
     assert listed == {
         minor: programs.version({"SHIPLAP_KUBE_VERSION": minor}).removeprefix("v") for minor in programs.VERSIONS
     }
+
+
+def test_a_long_build_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    go = tmp_path / "go"
+    go.write_text(
+        "#!/bin/sh\nfor n in $(seq 450); do echo k8s.io/api/v$n >&2; done\necho '# k8s.io/x: broken' >&2; exit 1\n"
+    )
+    go.chmod(0o755)
+    monkeypatch.setattr(programs, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SHIPLAP_KUBE_BIN", raising=False)
+
+    assert programs.main() == 1
+
+    said = capsys.readouterr().err
+    assert "compiling" in said
+    assert "  200 packages\n  400 packages\n" in said
+    assert "# k8s.io/x: broken" in said
+    assert "k8s.io/api/v7" not in said

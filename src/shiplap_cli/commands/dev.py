@@ -7,8 +7,9 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from shiplap_cli.output import Format, Output, emit
 from shiplap_lab.checks.observation import RegionObservation
@@ -36,8 +37,15 @@ def dev(
     live = not once and output is Format.TABLE
     with ended_by_signals():
         result = _play_live(loaded) if live else _play_quietly(loaded)
-    emit(result, output, lambda: dev_report.table(result))
+    emit(result, output, lambda: _page(result, try_next=live))
     return 0 if all(result.invariants.values()) else 1
+
+
+def _page(result: dev_report.DevReport, *, try_next: bool) -> RenderableType:
+    if not try_next:
+        return dev_report.table(result)
+    commands = (Text(f"  {line}", no_wrap=True, overflow="fold") for line in dev_report.TRY_NEXT)
+    return Group(dev_report.table(result), Text(), Text("Try next:", style="bold"), *commands)
 
 
 def _play_quietly(loaded: Play) -> dev_report.DevReport:

@@ -115,11 +115,31 @@ def table(report: DevReport) -> Table:
             f"{report.launches} launches, {report.misses} {'miss' if report.misses == 1 else 'misses'}, "
             f"{report.hourly:.4f} USD/h (estimated prices), "
             f"event to launch p50 {latency.p50} s, max {latency.max} s",
+            *_empty_nodes(report),
             *_verdicts(report),
         ]
     )
     drawn.caption_justify = "left"
     return drawn
+
+
+def _empty_nodes(report: DevReport) -> Iterator[str]:
+    """Why nodes without a pod are still there and paid for."""
+    empty = [node for node in report.nodes if node.node_pool and not node.pods]
+    if empty:
+        hourly = sum(node.hourly for node in empty)
+        yield (
+            f"{', '.join(node.name.partition('.')[0] for node in empty)}: empty, {hourly:.4f} USD/h until `disrupt` "
+            "removes what its NodePool's consolidateAfter allows; the scenario ends before that"
+        )
+
+
+TRY_NEXT = (
+    "shiplap dev --scenario spot-interruption   # AWS takes a node away; the others: src/shiplap_lab/scenarios/bundled",
+    "shiplap simulate mixed --seed 7            # messages lost, functions dying, in virtual time",
+    "shiplap plan --context NAME --manifests examples/one-cluster/manifests   # your own cluster, with lists only",
+)
+"""Commands for those who have seen the demo."""
 
 
 def _verdicts(report: DevReport) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.quantity import CPU, MEMORY, add_resources, parse_resources
+from shiplap.kubernetes.quantity import CPU, MEMORY, add_resources, format_amount, parse_resources
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_report import summarize
@@ -137,6 +137,18 @@ def _totals(world: RegionObservation) -> Text:
     )
 
 
+def _miss(cluster: ClusterObservation, claim: NodeClaim) -> str:
+    """How much less of which resource the node has than its plan counted on."""
+    node = next((node for node in cluster.nodes if node.metadata.name == claim.node_name), None)
+    real = parse_resources(node.status.allocatable) if node is not None else {}
+    short = [
+        f"{format_amount(name, real[name])} of {name} for pods instead of {format_amount(name, planned)}"
+        for name, planned in sorted(claim.plan.allocatable.items())
+        if real.get(name, planned) < planned
+    ]
+    return f"has {', '.join(short)}" if short else f"on {claim.known_instance.ami} has less than predicted"
+
+
 def remember(happened: list[str], world: RegionObservation) -> None:
     """Add a line for everything that is new in an observation: launches, joins, misses, bindings per node."""
     lines = []
@@ -149,9 +161,7 @@ def remember(happened: list[str], world: RegionObservation) -> None:
             if claim.node_name:
                 lines.append(f"{what}: joined as {claim.node_name}")
             if claim.missed:
-                lines.append(
-                    f"{what}: MISSED, {claim.known_instance.type} on {claim.known_instance.ami} has less than predicted"
-                )
+                lines.append(f"{what}: MISSED, {claim.known_instance.type} {_miss(cluster, claim)}")
             if claim.failure:
                 lines.append(f"{what}: {claim.failure}")
     happened.extend(line for line in lines if line not in happened)
