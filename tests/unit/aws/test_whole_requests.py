@@ -372,3 +372,16 @@ def test_tags_are_written_in_order_and_read_back() -> None:
         "shiplap.dev/ec2nodeclass": "c",
     }
     assert parameters_of(request())["ClientToken"] == "t"
+
+
+def test_a_template_has_the_same_name_whatever_order_tags_are_written_in() -> None:
+    """A manifest that is only rearranged must not make new launch templates."""
+
+    def name(own: dict[str, str]) -> str:
+        wanted = request()
+        spec = structs.replace(wanted.node_class.spec, tags=own)
+        changed = structs.replace(wanted, node_class=structs.replace(wanted.node_class, spec=spec))
+        (config,) = fleet_requests.fleet_configs(changed, INSTALL)
+        return config.template.name
+
+    assert name({"a": "1", "b": "2"}) == name({"b": "2", "a": "1"}) != name({"a": "1"})

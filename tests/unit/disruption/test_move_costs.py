@@ -155,3 +155,18 @@ def test_a_saving_is_a_share_below_all() -> None:
     assert list(DisruptionSettings(least_saving_share=0.99).problems()) == []
     ((path, _),) = DisruptionSettings(least_saving_share=1.0).problems()
     assert path == ("leastSavingShare",)
+
+
+def test_what_disruption_does_unless_it_is_told_otherwise() -> None:
+    """docs/disruption.md names these values."""
+    assert DisruptionSettings() == DisruptionSettings(
+        enabled=True,
+        spot_to_spot=True,
+        least_saving_per_pod=None,
+        least_saving_share=0.1,
+        settle_s=1800.0,
+        improve_s=0.6,
+        climb_back_s=3600.0,
+        expire_protected=False,
+        move_cost=0.025,
+    )
