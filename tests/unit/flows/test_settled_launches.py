@@ -8,14 +8,18 @@ import msgspec
 import pytest
 
 from shiplap.flows.assign_instances import Attempt, _launch_changes, _price, offering_of, release_leases
-from shiplap.flows.learn import _observation, learn_from_joined
+from shiplap.flows.learn import _observation, has_reported, instance_of, learn_from_joined
+from shiplap.flows.lifecycle.adoption import claim_of
 from shiplap.flows.planning.decision_inputs import exploring
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node
-from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance, PodReference
+from shiplap.kubernetes.objects import Node, Taint
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, LaunchRequest, NodeClaim, PodReference
 from shiplap.ports import Instance
+from shiplap.settings import ClusterSettings
 from tests.conformance.catalogues import fake_type
+from tests.conformance.given import pool
 from tests.integration.flows.stage import Stage
 from tests.node_claims import node_claim
 
@@ -204,3 +208,114 @@ def test_of_nodes_alike_those_teach_that_have_least_and_pods_that_miss_are_told(
     assert stage.state.read(stage.name, stage.clock.now()).missed_pods == {"uid-p"}
     assert learn_from_joined(stage.context, []) == frozenset()
     assert learn_from_joined(stage.context, nodes[:1]) == frozenset()
+
+
+def registered(name: str = "n", **marks: str) -> Node:
+    """A Node that an install registered as the claim `c` of NodePool `p`."""
+    own = {
+        labels.REGISTERED: "true",
+        labels.INITIALIZED: "true",
+        labels.NODE_CLAIM: "c",
+        labels.NODE_POOL: "p",
+        labels.NODE_CLASS: "default",
+        **marks,
+    }
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": {k: v for k, v in own.items() if v}},
+            "status": {"allocatable": {"cpu": "2"}},
+        },
+        Node,
+    )
+
+
+def adopted(node: Node, **fields: Any) -> NodeClaim | None:
+    template = {
+        "taints": [{"key": "t", "effect": "NoSchedule"}],
+        "startupTaints": [{"key": "s", "effect": "NoExecute"}],
+    }
+    plain = msgspec.to_builtins(pool("p"))
+    plain["spec"]["template"]["spec"] |= template
+    manifests = Manifests(node_pools=(msgspec.convert(plain, NodePool),))
+    settings = ClusterSettings(name="demo", region="eu-west-1", manifests=manifests)
+    return claim_of(settings, instance(**fields), node, NOW + 5)
+
+
+def test_a_node_that_is_adopted_says_all_that_its_claim_said() -> None:
+    found = adopted(registered())
+    assert found == NodeClaim(
+        cluster="demo",
+        name="c",
+        plan=ClaimPlan(
+            node_pool="p",
+            node_class="default",
+            instance_types=("m5.large",),
+            allocatable={"cpu": 2000},
+            taints=(Taint(key="t", effect="NoSchedule"),),
+            startup_taints=(Taint(key="s", effect="NoExecute"),),
+        ),
+        state=ClaimState.INITIALIZED,
+        created_at=NOW,
+        changed_at=NOW + 5,
+        launch=LaunchRequest(token=""),
+        instance=LaunchedInstance(
+            id="i-1",
+            type="m5.large",
+            zone="a",
+            capacity_type="on-demand",
+            ami="ami-1",
+            subnet="subnet-a",
+            security_groups=("sg-1", "sg-2"),
+        ),
+        node_name="n",
+    )
+    young = adopted(registered(**{labels.INITIALIZED: ""}), launch="t")
+    assert young is not None
+    assert (young.state, young.launch.token) == (ClaimState.REGISTERED, "t")
+
+
+@pytest.mark.parametrize(
+    ("marks", "fields", "name"),
+    [
+        ({labels.NODE_CLAIM: ""}, {"claim": "tagged"}, "tagged"),
+        ({labels.NODE_CLAIM: ""}, {}, None),
+        ({labels.NODE_POOL: ""}, {"node_pool": ""}, None),
+        ({labels.NODE_POOL: "unknown"}, {"node_pool": "unknown"}, None),
+        ({}, {"node_pool": "another"}, None),
+        ({}, {"node_pool": ""}, "c"),
+        ({labels.REGISTERED: ""}, {}, None),
+    ],
+)
+def test_which_nodes_are_adopted(marks: dict[str, str], fields: dict[str, str], name: str | None) -> None:
+    found = adopted(registered(**marks), **fields)
+    assert (found.name if found is not None else None) == name
+
+
+def test_the_class_of_an_adopted_node_is_its_pools_where_it_does_not_say() -> None:
+    found = adopted(registered(**{labels.NODE_CLASS: ""}))
+    assert found is not None
+    assert found.plan.node_class == "default"
+
+
+@pytest.mark.parametrize("lacking", ["cpu", "memory", "pods"])
+@pytest.mark.parametrize("where", ["capacity", "allocatable"])
+def test_a_node_has_reported_once_kubelet_has_written_all_of_it(lacking: str, where: str) -> None:
+    amounts = {"cpu": "2", "memory": "1Gi", "pods": "9"}
+    status = {"capacity": dict(amounts), "allocatable": dict(amounts)}
+    assert has_reported(msgspec.convert({"metadata": {"name": "n"}, "status": status}, Node))
+    del status[where][lacking]
+    assert not has_reported(msgspec.convert({"metadata": {"name": "n"}, "status": status}, Node))
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "instance_id"),
+    [
+        ("aws:///eu-west-1a/i-0123", "i-0123"),
+        ("aws:///i-0123", "i-0123"),
+        ("aws:///eu-west-1a/fargate-ip", ""),
+        ("kind://docker/kind/i-0123", ""),
+        ("", ""),
+    ],
+)
+def test_the_instance_of_a_node_is_in_its_provider_id(provider_id: str, instance_id: str) -> None:
+    assert instance_of(provider_id) == instance_id

@@ -10,6 +10,7 @@ import pytest
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.interrupt.interrupt import WARNING_S
 from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.flows.schedule.entry import SweepTimes
 from shiplap.flows.sweep.repair import IMPAIRED_S, SickNode, _room, choose_repairs, sick_among
 from shiplap.flows.sweep.sweep import MOST_REMINDERS, _is_silent, _reason, _without_instance, in_turn
 from shiplap.kubernetes import labels
@@ -200,3 +201,11 @@ def test_a_scheduled_change_waits_for_the_room_that_budgets_leave(states: list[C
     claims = [in_pool(f"c{place}", state) for place, state in enumerate(states)]
     others = [claim(STATES.DRAINING, name=f"o{place}", node_pool="other") for place in range(9)]
     assert _room(wanted, [*claims, *others], NOW) == room
+
+
+def test_a_cluster_is_swept_at_least_every_five_minutes_by_each_process() -> None:
+    times = SweepTimes()
+    assert times.is_overdue("demo", 300.0)
+    times.note("demo", NOW)
+    assert [times.is_overdue("demo", NOW + ago_s) for ago_s in (0.0, 299.0, 300.0)] == [False, False, True]
+    assert times.is_overdue("other", NOW)
