@@ -33,7 +33,7 @@ from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 
 SEARCH_S = 2.0
 GPU = "nvidia.com/gpu"
-_SAMPLES = (120, 240)
+_SAMPLES = (60, 120, 240, 480, 960)
 """Numbers of kinds of which unit prices are computed; the bound then counts all kinds, at the better prices."""
 
 

@@ -65,6 +65,16 @@ def test_more_sizes_than_can_be_told_apart_are_filled_within_their_nodes() -> No
     assert filling.hourly(problem) <= first_fit(problem).hourly(problem)
 
 
+def test_pods_with_most_gpus_are_placed_first_and_leave_none_for_pods_that_need_fewer() -> None:
+    """Pods with two GPUs share nodes of four in pairs; each with one gets the node of one that holds its cpu."""
+    sizes = [[2000, 2000, 1, 2], [6000, 6000, 1, 1], [1000, 1000, 1, 0]]
+    net = [[4000, 8000, 20, 1], [8000, 16_000, 20, 1], [48_000, 96_000, 20, 4]]
+    problem = without_rules(sizes, [60, 120, 400], net, [0.5, 0.75, 4.0])
+    [filling] = fill_cheaply([problem])
+    assert faults(problem, filling) == []
+    assert np.bincount(filling.rows, minlength=3).tolist() == [0, 120, 30]
+
+
 def test_few_pods_beside_a_problem_of_many_sizes_are_filled() -> None:
     places = np.arange(300)
     sizes = np.stack([100 + places, 200 + 3 * places, np.ones(300, np.int64)], axis=1)

@@ -124,6 +124,17 @@ def test_pods_share_the_node_that_is_cheapest_for_all_of_them() -> None:
     assert found.number.tolist() == [4, 2]
 
 
+def test_more_kinds_than_column_generation_is_for_are_searched_too() -> None:
+    """200 sizes of pods with one GPU each: whatever they are found on, nodes of two GPUs cost less."""
+    places = np.arange(200)
+    sizes = np.stack([1000 + 7 * places, 2000 + 5 * places, np.ones(200, np.int64), np.ones(200, np.int64)], axis=1)
+    net = [[8000, 16_000, 20, 1], [16_000, 32_000, 20, 2], [32_000, 64_000, 20, 0]]
+    problem = without_rules(sizes, np.ones(200, np.int64), net, [1.0, 1.5, 1.5])
+    [found] = improve([problem], [one_each(problem)], Effort.of(2.0))
+    assert faults(problem, found) == []
+    assert found.hourly(problem) == pytest.approx(100 * 1.5)
+
+
 def _plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
     return without_rules([[1000, 1, 1], [2000, 1, 1]], [4, 2], [[2000, 10, 10], [8000, 10, 10]], [0.2, 0.5])

@@ -325,7 +325,11 @@ def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats
     worth = ((reduced.net / unit[None, :]) * duals[None, :]).sum(axis=1)
     scale = float(np.max(worth / reduced.price))
     duals = duals / max(scale, 1e-300)
-    return float(duals.sum()), duals / unit, program.solution()[size:]
+    solution = program.solution()
+    used = solution[size:]
+    # What covers one resource only is a whole node of its row, too.
+    np.add.at(used, best, solution[:size])
+    return float(duals.sum()), duals / unit, used
 
 
 def singles(reduced: ReducedProblem, demand: Floats) -> Floats:

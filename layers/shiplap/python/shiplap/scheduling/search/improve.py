@@ -197,12 +197,25 @@ _TOLERANCE = 1e-9
 _VALUES = ((0.4, 0.6), (0.55, 0.45), (0.7, 0.3), (0.2, 0.8))
 """Weights of the largest node's first and second resource: they define the size of a pod."""
 
+_FEW_UNITS = 128.0
+_OF_A_UNIT = 2.0
+"""Weight of one unit of a resource of which no node has more than a few: more than all cpu and memory of a node."""
+
 
 def size_weights(reduced: ReducedProblem) -> Floats:
-    """Weightings [n, resources] of the resources that define the size of a pod."""
+    """Weightings [n, resources] of the resources that define the size of a pod.
+
+    A pod that needs more units of a resource that is counted in a few units, as GPUs, is larger than one that needs
+    fewer. Those that need none then fill what is left of nodes that are bought for the others. Placed by cpu and memory
+    alone, a pod with one GPU takes one of four that two pods with two want.
+    """
     scale = reduced.net[:, :2].max(axis=0)
     weights = np.zeros((len(_VALUES), reduced.net.shape[1]))
     weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
+    for column in range(len(scale), reduced.net.shape[1] - reduced.soft - reduced.rules):
+        needed = reduced.sizes[:, column]
+        if needed.min() < needed.max() and reduced.net[:, column].max() <= _FEW_UNITS:
+            weights[:, column] = _OF_A_UNIT
     return weights
 
 
@@ -538,8 +551,12 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
         return patterns
 
     def grown_patterns(self, effort: Effort) -> list[Floats]:
-        """Patterns of nodes that rules open and that grow by the least price step, in several ways; some with rules."""
-        return grown_patterns(self.reduced, effort) if self.reduced.rules else []
+        """Patterns of nodes that grow by the least price step, in several ways.
+
+        With rules, which open nodes; and without where there are too many kinds for column generation.
+        """
+        many = len(self.reduced.sizes) > _MANY_KINDS and not self.fine
+        return grown_patterns(self.reduced, effort) if self.reduced.rules or many else []
 
     def improved_filling(self, patterns: Floats, effort: Effort) -> Filling:
         """The filling of these patterns if it ranks before the present one, else the present one."""
