@@ -214,7 +214,8 @@ def size_weights(reduced: ReducedProblem) -> Floats:
     weights[:, : len(scale)] = np.array(_VALUES)[:, : len(scale)] / scale
     for column in range(len(scale), reduced.net.shape[1] - reduced.soft - reduced.rules):
         needed = reduced.sizes[:, column]
-        if needed.min() < needed.max() and reduced.net[:, column].max() <= _FEW_UNITS:
+        differs = bool((needed != needed[0]).any())
+        if differs and bool((reduced.net[:, column] <= _FEW_UNITS).all()):
             weights[:, column] = _OF_A_UNIT
     return weights
 
