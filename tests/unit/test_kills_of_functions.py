@@ -40,14 +40,16 @@ def test_only_the_lines_of_a_gap_are_kept(tmp_path: Path) -> None:
     assert said_between(log, began, began + 20) == ["2026-01-01 10:00:20 within", "its output"]
 
 
-def test_gaps_are_explained_by_timeouts_invisible_messages_and_missing_watches() -> None:
-    held = (QueueDepth("provisioning", 0, 2), QueueDepth("lifecycle", 1, 0))
+def test_a_gap_is_explained_by_a_function_that_ended_no_invocation_well() -> None:
+    began = time.mktime(time.strptime("2026-01-01 10:00:00", "%Y-%m-%d %H:%M:%S"))
+    died = "2026-01-01 10:01:00 WARNING ESM: Lambda shiplap-lifecycle failed processing SQS batch"
+    late = "2026-01-01 10:02:05 INFO ESM: Lambda shiplap-lifecycle processed 1 SQS messages"
+    early = "2026-01-01 10:01:05 INFO ESM: Lambda shiplap-lifecycle processed 1 SQS messages"
+    other = "2026-01-01 10:01:00 INFO ESM: Lambda shiplap-schedule processed 1 SQS messages"
 
-    assert "longer than its function may" in explained((), (), (), ["Lambda x timed out after 300s"])
-    assert explained(("schedule",), held, (), ()).startswith("provisioning: messages")
-    assert "nobody watches" in explained(("watch",), (), ("schedule",), ())
-    assert explained(("watch",), (), ("watch",), ()) == ""
-    assert explained((), held, (), ()) == ""
+    assert explained(began, began + 130, [died, other, late]).startswith("no lifecycle ended well for 125 s, 1 failed")
+    assert explained(began, began + 130, [died, early, late]) == ""
+    assert explained(began, began + 130, [other]) == ""
 
 
 def test_the_summary_counts_kills_and_names_gaps_without_a_reason() -> None:

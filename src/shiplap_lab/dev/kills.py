@@ -9,13 +9,15 @@ run has ended.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,16 @@ import msgspec
 
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.checks.observation import ClusterObservation
+from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion, QueueDepth
 from shiplap_lab.emulated_aws.cdk import ROOT
 from shiplap_lab.scenarios.scenario import Play, PodGroup, load
 from shiplap_lab.scenarios.workload import pod_object
 
 FUNCTIONS = ("watch", "schedule", "lifecycle", "disrupt", "catalog", "interrupt")
+_FED = ("schedule", "lifecycle", "interrupt")
+"""Those that are fed by queues: MiniStack says of each of their invocations how it ended."""
+
 GAP_S = 120.0
 """A standstill of so many seconds with pods that wait is explained."""
 
@@ -39,6 +45,14 @@ _MOST_PODS = 24
 _SESSION_S = 1500.0
 _WATCH_AGAIN_S = 60.0
 """How long nobody watches until a watch is begun: on AWS the schedule does that, which `shiplap dev` has not."""
+
+_PATIENCE_S = 30.0
+"""How long a killed Region may stand still until the next kill, so that functions outlive their cold start."""
+
+_VISIT_S = 20.0
+"""How long the last step after a function has ended well may take: a node joins, a pod is bound."""
+
+_FAILED = re.compile("failed processing|Warm worker execution error|timed out after")
 
 _KILLS, _GAPS = "kills.jsonl", "gaps.jsonl"
 
@@ -165,7 +179,8 @@ class Session:
                 wave_at = time.time() + _WAVE_EVERY_S
                 self._next_wave()
             self._watch()
-            if time.time() >= kill_at and self._kill(due):
+            has_moved = self._progress_at > kill_at - _KILL_EVERY_S
+            if time.time() >= kill_at + (0.0 if has_moved else _PATIENCE_S) and self._kill(due):
                 kill_at = time.time() + _KILL_EVERY_S
             self._region.let_time_pass()
             time.sleep(_LOOK_S)
@@ -235,7 +250,7 @@ class Session:
         depths = self._region.queue_depths()
         running = tuple(sorted(self._running()))
         log = said_between(self._region.emulator_log, began, now)
-        reason = explained(kills, depths, running, log)
+        reason = explained(began, now, log)
         self._ledger.add(Gap(self._name, began, now, len(waiting), reason, depths, kills, running, tuple(log[-40:])))
 
 
@@ -248,28 +263,45 @@ def said_between(log: Path, began: float, ended: float) -> list[str]:
     """Lines of a log between two moments: MiniStack's lines begin with the local time, others belong to the last."""
     said, inside = [], False
     for line in log.read_text(errors="replace").splitlines():
-        try:
-            at = time.mktime(time.strptime(line[:19], "%Y-%m-%d %H:%M:%S"))
-        except ValueError:
-            pass
-        else:
+        if at := _moment(line):
             inside = began - 1 <= at <= ended + 1
         if inside:
             said.append(line)
     return said
 
 
-def explained(kills: Iterable[str], depths: Iterable[QueueDepth], running: Iterable[str], log: Sequence[str]) -> str:
-    """What the facts of a gap say that it was due to; empty when they do not tell."""
-    killed, held = set(kills), {depth.queue: depth.in_flight for depth in depths if depth.in_flight}
-    if any("timed out after" in line for line in log):
-        return "an invocation took longer than its function may"
-    if held and killed:
-        names = ", ".join(sorted(held))
-        return f"{names}: messages of killed invocations are invisible until their visibility timeout"
-    if "watch" in killed and "watch" not in set(running):
-        return "nobody watches until the watch is invoked again, and the sweep has not come by"
-    return ""
+def explained(began: float, ended: float, log: Sequence[str]) -> str:
+    """What the log says that a gap was due to; empty when it does not tell.
+
+    A gap is explained if some function ended no invocation well for most of it, because all that began were killed or
+    took too long: what that function does next could not happen, and its messages come back after their visibility
+    timeout.
+    """
+    reasons = []
+    for function in _FED:
+        well = [at for at, line in _dated(log) if f"shiplap-{function} processed" in line]
+        badly = [at for at, line in _dated(log) if f"shiplap-{function}" in line and _FAILED.search(line)]
+        moments = [began, *(at for at in well if began <= at <= ended), ended]
+        longest = max(later - at for at, later in pairwise(moments))
+        if badly and longest >= GAP_S - _VISIT_S:
+            reasons.append(
+                f"no {function} ended well for {longest:.0f} s, {len(badly)} failed, were killed or timed out"
+            )
+    return "; ".join(reasons)
+
+
+def _dated(log: Iterable[str]) -> Iterator[tuple[float, str]]:
+    """Lines that begin with a local time, with it."""
+    for line in log:
+        if at := _moment(line):
+            yield at, line
+
+
+def _moment(line: str) -> float:
+    try:
+        return time.mktime(time.strptime(line[:19], "%Y-%m-%d %H:%M:%S"))
+    except ValueError:
+        return 0.0
 
 
 def summary(kills: Sequence[Kill], gaps: Sequence[Gap]) -> str:
@@ -297,7 +329,7 @@ def main(arguments: Sequence[str]) -> int:
     ends_at = time.time() + given.minutes * 60
     while time.time() < ends_at and _left(ledger, given.kills):
         name = time.strftime("%H%M%S")
-        with LocalRegion(play, _tell) as region:
+        with ended_by_signals(), LocalRegion(play, _tell) as region:
             session = Session(play, region, ledger, name, given.kills)
             try:
                 session.run(min(ends_at, time.time() + _SESSION_S))
