@@ -27,6 +27,11 @@ COMMANDS = {
         "completion",
         "A script by which bash, zsh or fish completes commands.",
     ),
+    "deploy": (
+        "shiplap_cli.deployment.deploy",
+        "deploy",
+        "Deploys the installs of a fleet in waves; the first failure or alarm stops the rest.",
+    ),
     "dev": (
         "shiplap_cli.commands.dev",
         "dev",

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from shiplap.manifests.files.described_installs import read_installs
 from shiplap.manifests.files.loading import inspect_files
 from shiplap_cdk.install_document import read
 from shiplap_cli.inputs.manifest_warnings import manifest_warnings
@@ -16,7 +17,10 @@ from shiplap_lab.catalogue import embedded
 from tests.commands import Shiplap
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SETTINGS = sorted(EXAMPLES.glob("*/shiplap.yaml"))
+INSTALLS = EXAMPLES / "fleet" / "installs.yaml"
+SETTINGS = sorted(
+    {*EXAMPLES.glob("*/shiplap.yaml"), *(INSTALLS.parent / each.settings for each in read_installs(INSTALLS))}
+)
 FOLDERS = sorted({path.parent for path in EXAMPLES.glob("**/nodes.yaml")})
 
 
@@ -99,3 +103,10 @@ def test_flux_and_argo_cd_look_at_the_kinds_that_have_a_status() -> None:
     checks = {name.rpartition("_")[2] for name in settings["data"] if ".health." in name}
     assert kinds == checks == {"NodePool", "EC2NodeClass"}
     assert application["spec"]["source"]["path"] == flux["spec"]["path"].removeprefix("./")
+
+
+def test_the_fleet_can_be_deployed_and_names_the_stacks_that_are_made(shiplap: Shiplap) -> None:
+    planned = shiplap.json("deploy", "-f", INSTALLS, "--dry-run")
+    assert [item["wave"] for item in planned] == [1, 2, 3]
+    for install in read_installs(INSTALLS):
+        assert install.stack == read(INSTALLS.parent / install.settings).document.name.title()

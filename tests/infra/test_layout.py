@@ -128,13 +128,17 @@ def test_one_cluster_more_or_less_changes_nothing_of_any_other(tmp_path: Path) -
 
 
 HUNDRED = [f"{f'cluster-{number:03d}':-<99}z" for number in range(100)]
-NETWORKS = ("", "blue", "red")
+NETWORKS = ("", "blue", "green", "red", "violet")
+
+
+def network_of(name: str) -> str:
+    return NETWORKS[HUNDRED.index(name) % len(NETWORKS)]
 
 
 @pytest.fixture(scope="module")
 def hundred(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A hundred clusters with names of a hundred characters, in three VPCs."""
-    return install(tmp_path_factory.mktemp("hundred"), HUNDRED, lambda name: NETWORKS[HUNDRED.index(name) % 3])
+    """A hundred clusters with names of a hundred characters, in five VPCs."""
+    return install(tmp_path_factory.mktemp("hundred"), HUNDRED, network_of)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +148,7 @@ def roles(hundred: Written) -> Roles:
 
 def test_a_hundred_clusters_exceed_no_quota(hundred: Written) -> None:
     assert list(quotas.exceeded(hundred.bodies())) == []
-    assert len(hundred.nested) == 102
+    assert len(hundred.nested) == 100 + 4
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=["without a name", *NETWORKS[1:]])
@@ -156,7 +160,7 @@ def test_functions_enter_the_clusters_of_their_network_and_no_others(roles: Role
             for name in HUNDRED
             if allowed(statements, of("eks:DescribeCluster", arn("eks", REGION, f"cluster/{name}"), {}))
         }
-        assert entered == {name for index, name in enumerate(HUNDRED) if NETWORKS[index % 3] == network}
+        assert entered == {name for name in HUNDRED if network_of(name) == network}
 
 
 def test_zonal_shifts_are_heeded_in_all_of_a_hundred_clusters(roles: Roles) -> None:
@@ -196,8 +200,8 @@ def test_events_of_each_of_a_hundred_clusters_reach_the_queues_of_its_network(hu
         for item in template.resources()
         if item.type == "AWS::Events::Rule" and "cluster" in item.properties["EventPattern"].get("detail", {})
     ]
-    for index, name in enumerate(HUNDRED):
-        suffix = f"-{NETWORKS[index % 3]}" if NETWORKS[index % 3] else ""
+    for name in HUNDRED:
+        suffix = f"-{network_of(name)}" if network_of(name) else ""
         reached = {
             (detail_type, target["Arn"].rpartition(":")[2])
             for rule in rules
@@ -221,16 +225,14 @@ def test_each_of_a_hundred_clusters_is_watched_once(hundred: Written) -> None:
     ]
 
     assert sorted(name for each in inputs for name in each.get("clusters", ())) == HUNDRED
-    assert inputs.count({"kind": "sweep"}) == 3
+    assert inputs.count({"kind": "sweep"}) == len(NETWORKS)
 
 
 def test_interrupt_finds_the_lifecycle_queue_of_each_network(roles: Roles) -> None:
     urls = json.loads(roles.environment("interrupt")["SHIPLAP_LIFECYCLE_QUEUE_URLS"])
 
     assert {name: url.rpartition("/")[2] for name, url in urls.items()} == {
-        "": "shiplap-lifecycle",
-        "blue": "shiplap-lifecycle-blue",
-        "red": "shiplap-lifecycle-red",
+        name: f"shiplap-lifecycle-{name}" if name else "shiplap-lifecycle" for name in NETWORKS
     }
     statements = roles.statements("interrupt")
     for url in urls.values():
