@@ -114,6 +114,11 @@ COMMANDS = {
 
 _ASKING_AWS = frozenset(COMMANDS) - {"completion", "dev", "instance-types", "simulate", "template", "validate"}
 
+_EXTRAS = {"deploy": "cdk", "template": "cdk"}
+"""The extra of the wheel with the packages that a command needs; `dev` without."""
+
+_OURS = ("shiplap", "shiplap_cdk", "shiplap_cli", "shiplap_lab")
+
 _LISTS = {
     **dict.fromkeys(("disrupt", "explain", "plan"), ("--cluster-state", "-f", "--manifests")),
     "replay": ("--with",),
@@ -172,7 +177,14 @@ def _left() -> int:
 
 def _run(name: str, arguments: list[str]) -> int:
     if name in COMMANDS:
-        return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
+        try:
+            return _invoke(name, _spread(arguments, _LISTS.get(name, ())))
+        except ModuleNotFoundError as missing:
+            if missing.name is None or missing.name.partition(".")[0] in _OURS:
+                raise
+            extra = _EXTRAS.get(name, "dev")
+            reason = f"needs {missing.name}, which is not installed: pip install 'shiplap[{extra}]'"
+            raise InvalidInput(name, reason) from missing
     sys.stdout.write(f"{_version()}\n" if name == "--version" else _overview())
     return 0
 

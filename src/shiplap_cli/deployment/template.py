@@ -51,10 +51,8 @@ def template(
     if not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
         raise InvalidInput("--bucket", f"{bucket!r} is no name of a bucket")
     os.environ.setdefault("JSII_NODE", str(executable()))
-    try:
-        from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
-    except ModuleNotFoundError as missing:
-        raise InvalidInput("shiplap template", f"{missing.name} is missing: pip install 'shiplap[cdk]'") from missing
+    from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
+
     with progress("synthesising"):
         written = write_template(settings, to, bucket)
     document = TemplateDocument(

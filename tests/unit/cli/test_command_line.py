@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shiplap_cli import main
 from shiplap_cli.command_tree import commands
 from shiplap_cli.main import COMMANDS, run
 from shiplap_lab.dev import dev_session
@@ -235,3 +236,25 @@ def test_every_command_shows_an_example() -> None:
     for command in commands():
         examples = [part for part in command.help.split("\n\n") if part.startswith("Example:")]
         assert any(f"shiplap {command.name}" in example for example in examples), command.name
+
+
+@pytest.mark.parametrize(("command", "extra"), [("simulate", "dev"), ("dev", "dev"), ("template", "cdk")])
+def test_a_package_of_an_extra_that_is_not_installed_is_told(
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch, shiplap: Shiplap
+) -> None:
+    def missing(name: str, arguments: list[str]) -> int:
+        raise ModuleNotFoundError("No module named 'moto.ec2'", name="moto.ec2")
+
+    monkeypatch.setattr(main, "_invoke", missing)
+    told = shiplap.error(command)
+
+    assert f"{command}: needs moto.ec2, which is not installed: pip install 'shiplap[{extra}]'" in told
+
+
+def test_a_module_of_our_own_that_is_missing_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, arguments: list[str]) -> int:
+        raise ModuleNotFoundError("No module named 'shiplap_lab.nowhere'", name="shiplap_lab.nowhere")
+
+    monkeypatch.setattr(main, "_invoke", missing)
+    with pytest.raises(ModuleNotFoundError):
+        run(["simulate"])
