@@ -49,7 +49,7 @@ def life() -> Play:
     play = load("mixed")
     groups = (PodGroup("web", "900m", "1500Mi", max_unavailable=1), PodGroup("batch", "1", "3Gi"))
     waves = (Wave("web", 4), Wave("batch", 3, at=2.0), Wave("batch", 0, at=8.0), Wave("web", 2, at=9.0))
-    changed = {"groups": groups, "waves": waves, "rhythms": (), "chaos": 0, "placement": "nominate"}
+    changed = {"groups": groups, "waves": waves, "rhythms": (), "chaos": 0, "placement": "nominate", "watched": 0.0}
     scenario = replace(play.scenario, settle_minutes=45.0, **changed)
     pools = tuple(pool for pool in play.manifests["demo"].node_pools if pool.metadata.name == "spot")
     return replace(play, scenario=scenario, manifests={"demo": replace(play.manifests["demo"], node_pools=pools)})

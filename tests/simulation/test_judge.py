@@ -543,8 +543,23 @@ def test_a_snapshot_shows_the_pods_of_its_version(version: str, pods: list[tuple
 def test_what_a_decision_knows_is_as_of_some_version_that_is_not_too_old() -> None:
     region = Region()
     region.has("pods", placed("web-1", "node-a", 10), placed("web-2", "node-b", 11))
-    region.judge.pods_known("demo", "10", [("default/web-1", "node-a")])
+    first, second = ("default/web-1", "node-a", False), ("default/web-2", "node-b", False)
+    region.judge.pods_known("demo", "10", [first])
+    region.judge.pods_known("demo", "11", [first, second])
     assert region.told == []
-    region.judge.pods_known("demo", "11", [("default/web-1", "node-a")])
-    region.judge.pods_known("demo", "10", [("default/web-1", "node-a"), ("default/web-1", "node-a")])
-    assert region.told == [Promise.SNAPSHOTS] * 2
+    region.judge.pods_known("demo", "11", [first])
+    region.judge.pods_known("demo", "10", [first, first])
+    region.judge.pods_known("demo", "11", [first, ("default/web-2", "node-b", True)])
+    assert region.told == [Promise.SNAPSHOTS] * 3
+
+
+def test_a_snapshot_shows_which_pods_end() -> None:
+    region = Region()
+    item = placed("web-1", "node-a", 10)
+    ending = {**item["metadata"], "resourceVersion": "11", "deletionTimestamp": "1970-01-01T00:17:00Z"}
+    region.has("pods", item, {**item, "metadata": ending})
+    for deleted, told in (("1970-01-01T00:17:00Z", 0), ("", 1)):
+        row = [0, 0, 0, "web-1", b"uid", "", deleted, "started"]
+        document = [{"version": "11", "complete": True}, [None], [["default", {}, []]], ["node-a"], [row]]
+        region.judge.snapshot_written("demo", zlib.compress(msgspec.msgpack.encode(document)))
+        assert len(region.told) == told

@@ -69,6 +69,17 @@ def test_decisions_use_the_snapshot_and_watches_hand_over() -> None:
         assert begun < ended < begun + 35  # its predecessor retires as soon as it has seen the successor's snapshot
 
 
+def test_hints_are_quicker_than_the_sweep() -> None:
+    told = [msgspec.json.decode(line) for line in Simulation(WATCHED, 5, (), 0.1).play().lines]
+    begun = [fact["t"] for fact in told if fact["what"] == "invoked" and fact["invocation"].startswith("schedule-")]
+    assert begun[0] < 6  # the first sweep begins at seven seconds
+    joined = next(fact["t"] for fact in told if fact["what"] == "node joined")
+    lifecycle = [
+        fact["t"] for fact in told if fact["what"] == "invoked" and fact["invocation"].startswith("lifecycle-")
+    ]
+    assert any(joined < moment < joined + 2 for moment in lifecycle)
+
+
 def nothing(*_: Any) -> None:
     """Instead of what is forgotten."""
 
@@ -83,6 +94,19 @@ def _without_deletions(apply: Callable[[BoundPods, WatchEvent], None]) -> Callab
 def test_deletions_that_are_not_applied_to_the_snapshot_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PodTable, "drop", nothing)
     assert run_with().violations[0].promise is Promise.SNAPSHOTS
+
+
+def _without_changes(see: Callable[[SnapshotKeeper, WatchEvent], None]) -> Callable[[SnapshotKeeper, WatchEvent], None]:
+    def act(self: SnapshotKeeper, event: WatchEvent) -> None:
+        see(self, replace(event, type="BOOKMARK") if event.type == "MODIFIED" else event)
+
+    return act
+
+
+def test_pods_that_end_but_do_not_in_the_snapshot_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SnapshotKeeper, "_see", _without_changes(SnapshotKeeper._see))
+    broken = [violation.promise for seed in range(3) for violation in run_with(seed=seed).violations[:1]]
+    assert set(broken) == {Promise.SNAPSHOTS}
 
 
 def test_deletions_that_decisions_do_not_apply_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

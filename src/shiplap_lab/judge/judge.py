@@ -71,6 +71,9 @@ _BEFORE_LAUNCH = ("Planned", "Launching")
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")
 """Why nodes are emptied whose machines still run."""
 
+Place = tuple[str, bool]
+"""The node of a pod, and whether the pod was asked to end."""
+
 Key = tuple[str, str, str]
 """Install, cluster and name."""
 
@@ -87,8 +90,8 @@ class ClusterObjects:
         self.requests: dict[str, dict[str, Decimal]] = {}
         self.in_service: dict[str, float] = {}
         self.allocatable: dict[str, dict[str, Decimal]] = {}
-        self.placed: dict[str, str] = {}
-        self._placed_before: deque[tuple[int, str, str]] = deque(maxlen=_REMEMBERED)
+        self.placed: dict[str, Place] = {}
+        self._placed_before: deque[tuple[int, str, Place | None]] = deque(maxlen=_REMEMBERED)
 
     def put_pod(self, pod: Json, *, gone: bool) -> None:
         """A pod was written or removed."""
@@ -107,16 +110,17 @@ class ClusterObjects:
         """Keep where unfinished pods are, and where they were before each change."""
         metadata = pod["metadata"]
         key = f"{metadata.get('namespace')}/{metadata['name']}"
-        before = self.placed.get(key, "")
-        if before == node:
+        place = (node, bool(metadata.get("deletionTimestamp"))) if node else None
+        before = self.placed.get(key)
+        if before == place:
             return
         self._placed_before.append((int(metadata.get("resourceVersion", 0)), key, before))
-        if node:
-            self.placed[key] = node
+        if place is not None:
+            self.placed[key] = place
         else:
             del self.placed[key]
 
-    def was_so(self, placed: Mapping[str, str], oldest: int, newest: int) -> bool:
+    def was_so(self, placed: Mapping[str, Place], oldest: int, newest: int) -> bool:
         """Whether pods were on these nodes, and no others on any, at one of these versions."""
         then, newer = dict(self.placed), list(self._placed_before)
         while newer and newer[-1][0] > newest:
@@ -411,15 +415,15 @@ class Judge:
         """The pods of a cluster as they were at a version, in an object of the bucket."""
         header, _, shared, nodes, rows = msgspec.msgpack.decode(zlib.decompress(document))
         if header["complete"]:
-            shown = [(f"{shared[row[1]][0]}/{row[3]}", nodes[row[2]]) for row in rows]
+            shown = [(f"{shared[row[1]][0]}/{row[3]}", nodes[row[2]], any(row[6:7])) for row in rows]
             self._check_snapshot(cluster, shown, int(header["version"]), int(header["version"]))
 
-    def pods_known(self, cluster: str, version: str, pods: Sequence[tuple[str, str]]) -> None:
-        """A decision knows pods and their nodes without a list, as of a version or a later one."""
+    def pods_known(self, cluster: str, version: str, pods: Sequence[tuple[str, str, bool]]) -> None:
+        """A decision knows pods without a list, as of a version or a later one: their nodes, and whether they end."""
         self._check_snapshot(cluster, pods, int(version), _NEWEST)
 
-    def _check_snapshot(self, cluster: str, shown: Sequence[tuple[str, str]], oldest: int, newest: int) -> None:
-        objects, placed = self._objects(cluster), dict(shown)
+    def _check_snapshot(self, cluster: str, shown: Sequence[tuple[str, str, bool]], oldest: int, newest: int) -> None:
+        objects, placed = self._objects(cluster), {key: (node, ends) for key, node, ends in shown}
         if len(placed) == len(shown) and objects.was_so(placed, oldest, newest):
             return
         other = sorted(key for key, _ in placed.items() ^ objects.placed.items())
@@ -681,9 +685,9 @@ class Judge:
         return self._claims.get(key) if key is not None and key[0] == install else None
 
 
-def _undo(placed: dict[str, str], change: tuple[int, str, str]) -> None:
+def _undo(placed: dict[str, Place], change: tuple[int, str, Place | None]) -> None:
     _, key, before = change
-    if before:
+    if before is not None:
         placed[key] = before
     else:
         del placed[key]

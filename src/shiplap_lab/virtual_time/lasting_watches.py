@@ -29,14 +29,14 @@ class ClusterWithWatches(CheckedCluster):
     """A cluster whose watches last as long as they were asked for; deciding functions are told only what there is.
 
     Attributes:
-        on_known: called with the version that was asked for and the pods, each with its node, that a decision knows
-            without listing them.
+        on_known: called with the version that was asked for and the pods that a decision knows without listing them,
+            each with its node and whether it was asked to end.
         looks_without_list: how often a decision knew them so.
     """
 
     def __init__(self, server: ApiServer, faults: FaultInjector, threads: VirtualThreads) -> None:
         super().__init__(server, faults)
-        self.on_known: list[Callable[[str, Sequence[tuple[str, str]]], object]] = []
+        self.on_known: list[Callable[[str, Sequence[tuple[str, str, bool]]], object]] = []
         self.looks_without_list = 0
         self._loop = threads.loop
         self._news: dict[str, WaitingTasks] = {plural: threads.waiting() for plural, _, _ in WATCHED.values()}
@@ -90,7 +90,7 @@ class ClusterWithWatches(CheckedCluster):
         pods = known(nodes, version)
         if pods is not None:
             self.looks_without_list += 1
-            placed = [(pod.key, pod.spec.node_name) for pod in pods]
+            placed = [(pod.key, pod.spec.node_name, bool(pod.metadata.deletion_timestamp)) for pod in pods]
             for listener in self.on_known:
                 listener(version, placed)
         return pods
