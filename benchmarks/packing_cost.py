@@ -29,6 +29,7 @@ from shiplap.scheduling.search.column_generation import totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 
+BARS = "diverse 10,000: no search ≤ +8 % in ≤ 0.1 s, improved ≤ +3 % in ≤ 0.35 s"
 BUDGET_S = 1.0
 FIRST_S = 0.1
 """Budget of the first plan: what is launched when time is short."""
@@ -95,6 +96,7 @@ def main() -> None:
         *("pods, types", "bound", "content", "first fit", "Karpenter model", "no search", "first plan", "improved"),
         *("over content", "under Karpenter", "types up to 1.6 times"),
         title=f"USD per hour and % over the resource bound; {prices}; first plan {FIRST_S} s, improved {BUDGET_S} s",
+        caption=BARS,
     )
     for case in cases():
         if options.only in case.name:

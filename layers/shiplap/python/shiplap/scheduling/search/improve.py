@@ -132,7 +132,8 @@ def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | N
             [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
         weightings = size_weights(reduced)[: None if few else 1]
         patterns += [grow_nodes(reduced, reduced.leading(), weights, _unlimited()) for weights in weightings]
-    found = realise(problem, reduced, min(patterns, key=lambda some: _rank(reduced, some)), _unlimited())
+    best = patterns[0] if len(patterns) == 1 else min(patterns, key=lambda some: _rank(reduced, some))
+    found = realise(problem, reduced, best, _unlimited())
     if found is not None:
         found = join_nodes(problem, found, reduced.rows, _unlimited())
     plain = first_fit(problem) if few else None

@@ -12,11 +12,10 @@ place of its kind within the rules goes to any node with room.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, marked_columns
@@ -163,7 +162,7 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     total = (sizes * counts[:, None]).sum(axis=0)
     net = np.minimum(np.minimum(net, total[None, :]), _PLENTY)
     sizes, net = sizes[:, total > 0], net[:, total > 0]
-    suited, suit_class = _distinct(np.packbits(suits, axis=1))
+    suited, suit_class = _suit_classes(suits)
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
 
     def reduced(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
@@ -207,10 +206,24 @@ def aggregate_problem(reduced: ReducedProblem, total: Floats, useful: Bools) -> 
     )
 
 
-def _distinct(lines: NDArray[Any]) -> tuple[Ints, Ints]:
+def _suit_classes(suits: Bools) -> tuple[Ints, Ints]:
+    """As `_distinct` of these lines: mostly all items suit the same rows."""
+    if suits.all():
+        return np.zeros(1, np.int64), np.zeros(len(suits), np.int64)
+    lines = [line.tobytes() for line in np.packbits(suits, axis=1)]
+    numbers = {line: number for number, line in enumerate(sorted(set(lines)))}
+    of: Ints = np.array([numbers[line] for line in lines], np.int64)
+    return np.unique(of, return_index=True)[1], of
+
+
+def _distinct(lines: Floats) -> tuple[Ints, Ints]:
     """Where each distinct line of a matrix is first, in lexical order, and which of them every line is."""
-    _, first, place = np.unique(lines, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
+    order = np.lexsort(lines.T[::-1])
+    ordered = lines[order]
+    starts = np.r_[True, (ordered[1:] != ordered[:-1]).any(axis=1)]
+    place = np.empty(len(lines), np.int64)
+    place[order] = np.cumsum(starts) - 1
+    return order[starts], place
 
 
 def strong_rules(problem: BinPackingProblem, nodes: int) -> list[tuple[Floats, float]]:
