@@ -32,6 +32,7 @@ UNSEEN = frozenset(
         Promise.CRITICAL_LAST,
         Promise.DEADLINES,
         Promise.REPEATABLE,
+        Promise.SNAPSHOTS,
     }
 )
 """Invariants about which observations say nothing, and expectations, which the report lists by their names."""
