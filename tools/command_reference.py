@@ -16,8 +16,8 @@ def text() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command takes `--help`. Exit codes: 0 yes, 1 no, 2 bad input. Errors are one line on stderr. `NO_COLOR`",
-        "switches colours off.",
+        "Every command takes `--help`. Exit codes: 0 yes, 1 no, 2 bad input or a question that could not be asked.",
+        "Errors are one line on stderr. `NO_COLOR` switches colours off.",
         "`source <(shiplap completion bash)` (or `zsh`, `fish`) lets the shell complete what follows.",
         "",
         *(f"* [`shiplap {command.name}`](#shiplap-{command.name.replace(' ', '-')})" for command in found),

@@ -1,7 +1,7 @@
 """The `shiplap` command: finds the subcommand and turns errors into exit codes.
 
-0 is success, 1 a negative answer, 2 bad input. Each command lives in a module of its own that is imported only when it
-is used, so that `shiplap validate` does not wait for numpy.
+0 is success, 1 a negative answer, 2 bad input or a question that could not be asked. Each command lives in a module of
+its own that is imported only when it is used, so that `shiplap validate` does not wait for numpy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from copy import copy
 import typer
 
 from shiplap import __version__
-from shiplap.errors import InvalidInput, ShiplapError
+from shiplap.errors import ShiplapError
 from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.hints import with_hint
 from shiplap_cli.output import fail
@@ -153,7 +153,7 @@ def _answer(name: str, arguments: list[str]) -> int:
         return code
     except ShiplapError as error:
         fail(with_hint(error))
-        return 2 if isinstance(error, InvalidInput) else 1
+        return 2
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         return _left()
     except SystemExit as stop:

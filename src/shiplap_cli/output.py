@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,9 +13,12 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
+
+_UNWRAPPED = 10_000
+"""Columns of a page that nobody looks at; no line of it is as long."""
 
 
 class Printed(msgspec.Struct, frozen=True, rename="camel"):
@@ -40,10 +44,30 @@ def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> 
     elif output is Format.YAML:
         sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(value)).decode())
     else:
-        console = Console()
-        if not console.is_terminal and "COLUMNS" not in os.environ:
-            console = Console(width=160)
-        console.print(table())
+        _print(table())
+
+
+def _fold(page: RenderableType) -> None:
+    """Let words that are longer than their column go on in the next line, instead of cutting them off."""
+    if isinstance(page, Group):
+        for part in page.renderables:
+            _fold(part)
+    elif isinstance(page, Table):
+        for column in page.columns:
+            column.overflow = "fold"
+
+
+def _print(page: RenderableType) -> None:
+    """To a terminal as wide as it is; into a pipe or file without wrapping, and without blanks at the ends of lines."""
+    _fold(page)
+    console = Console()
+    if console.is_terminal:
+        console.print(page)
+        return
+    lines = io.StringIO()
+    width = None if "COLUMNS" in os.environ else _UNWRAPPED
+    Console(file=lines, width=width).print(page)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines.getvalue().splitlines()))
 
 
 @contextmanager

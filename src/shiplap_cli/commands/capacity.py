@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
@@ -40,7 +40,7 @@ from shiplap_cli.inputs.travelling_capacity import (
 )
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
-from shiplap_cli.output import Format, Output, Printed, emit, fail
+from shiplap_cli.output import Format, Output, Printed, emit, fail, plain_table
 from shiplap_lab.fakes.stores import FakeCapacity
 
 
@@ -123,11 +123,9 @@ def learned_entry(entry: LearnedCapacity) -> LearnedEntry:
     )
 
 
-def _table(*columns: str, rows: Iterator[tuple[str, ...]]) -> Table:
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # as Text: brackets would be taken for markup
-    return table
+def _table(*columns: str | Column, rows: Iterator[tuple[str, ...]]) -> Table:
+    """Cells as Text, for brackets would be taken for markup."""
+    return plain_table(*columns, rows=(tuple(map(Text, row)) for row in rows))
 
 
 def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
@@ -135,7 +133,16 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
     if not rows:
         return Text("nothing learned yet")
     return _table(
-        *("AMI", "instance type", "kubelet", "learned", "predicted", "imported", "nodes", "last seen"),
+        *(
+            Column("AMI", no_wrap=True),
+            "instance type",
+            "kubelet",
+            "learned",
+            "predicted",
+            "imported",
+            "nodes",
+            "last seen",
+        ),
         rows=(
             (
                 row.ami,

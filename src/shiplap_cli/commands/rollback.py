@@ -31,7 +31,7 @@ from shiplap_cli.installs.releases import (
     objections,
     releases_of,
 )
-from shiplap_cli.output import Format, Output, Printed, counted, emit, plain_table, warning_line
+from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, plain_table, warning_line
 
 
 class RollbackDocument(Printed, frozen=True, omit_defaults=True):
@@ -85,7 +85,11 @@ def rollback(
     moves = moves_to(release, deployed.aliases)
     document = RollbackDocument(moves=moves, objections=refused)
     if not refused and moves and _agreed(moves, yes=yes):
-        _move(client, install, deployed, release)
+        try:
+            _move(client, install, deployed, release)
+        except (AwsError, StoreError) as error:
+            fail(with_hint(error))
+            return 1
         document = msgspec.structs.replace(document, moved=True)
     emit(document, output, lambda: _moves_view(document))
     return 1 if refused else 0

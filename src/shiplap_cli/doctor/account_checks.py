@@ -162,7 +162,7 @@ def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
     for service, code, what, key in _QUOTAS:
         most = quota_of(client, service, code)
         says = f"{used[key]:g} of {most:g}"
-        fix = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} …"
+        fix = quota_increase(service, code, 2 * most)
         if used[key] >= most:
             yield report.failed(what, says, fix)
         elif used[key] >= most * _NEARLY_FULL:
@@ -177,10 +177,16 @@ def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
-        fix = "aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 …"
+        fix = quota_increase("lambda", "L-B99A9384", needed)
         yield report.warning(what, f"{most} in the account, {needed} may be needed", fix)
     else:
         yield report.ok(what, f"{most} in the account")
+
+
+def quota_increase(service: str, code: str, wanted: float) -> str:
+    """The command that asks AWS for more."""
+    asks = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code}"
+    return f"{asks} --desired-value {wanted:g}"
 
 
 def quota_of(client: Client, service: str, code: str) -> float:

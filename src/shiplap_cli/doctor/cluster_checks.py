@@ -97,7 +97,7 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
 
 def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
     """Whether instance types and prices are fresh."""
-    report, fix = CheckReporter("catalogue"), "aws lambda invoke --function-name …-catalog, and read its log"
+    report, fix = CheckReporter("catalogue"), "invoke the function catalog (docs/operations.md), and read its log"
     try:
         age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
     except StoreError as error:

@@ -157,7 +157,7 @@ def rules(client: Client) -> Iterator[CheckResult]:
     used = sum(len(page["Rules"]) for page in pages)
     limit = account_checks.quota_of(client, "events", "L-244521F2")
     if used + _DEFAULT_BUS_RULES > limit:
-        fix = "aws service-quotas request-service-quota-increase --service-code events --quota-code L-244521F2 …"
+        fix = account_checks.quota_increase("events", "L-244521F2", used + _DEFAULT_BUS_RULES)
         yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", fix)
     else:
         yield report.ok(what, f"{used} of {limit:g}")

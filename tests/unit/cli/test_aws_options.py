@@ -94,4 +94,4 @@ def test_clients_are_made_anew_for_another_profile() -> None:
 
 
 def test_a_profile_that_is_not_there_is_said(shiplap: Shiplap) -> None:
-    assert "profile" in shiplap.error("status", "--profile", "not-there", code=1)
+    assert "profile" in shiplap.error("status", "--profile", "not-there")

@@ -59,7 +59,7 @@ def test_commands_end_with_the_hint(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         raise store_error("read table state", denied) from denied
 
     monkeypatch.setattr(main, "_run", fails)
-    assert main.run(["status"]) == 1
+    assert main.run(["status"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("shiplap: could not read table state")
     assert "the permission named is missing" in said
