@@ -15,7 +15,7 @@ from copy import copy
 import typer
 
 from shiplap import __version__
-from shiplap.errors import ShiplapError
+from shiplap.errors import InvalidInput, ShiplapError
 from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.hints import with_hint
 from shiplap_cli.output import fail

@@ -173,7 +173,7 @@ def test_the_bucket_is_an_output_of_the_stack(install: Install) -> None:
 
 
 def test_a_bucket_that_is_not_there(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", "--bucket", "missing"]) == 1
+    assert run(["status", "--bucket", "missing"]) == 2
     assert "s3://missing/status/clusters.json" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ from shiplap_cli.command_tree import commands
 from tests.commands import Shiplap
 
 VARIABLES = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION")
-NEVER_ASK = ("completion", "dev", "instance-types", "simulate", "validate")
+NEVER_ASK = ("completion", "dev", "instance-types", "simulate", "template", "validate")
 
 
 @pytest.fixture(autouse=True)

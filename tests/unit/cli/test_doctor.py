@@ -695,7 +695,7 @@ def test_without_a_region_it_says_what_to_set(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
     session.session.cache_clear()
-    assert run(["doctor"]) == 1
+    assert run(["doctor"]) == 2
     said = capsys.readouterr().err
     assert "set AWS_REGION" in said
     assert said.count("\n") == 1

@@ -80,7 +80,7 @@ def now(shiplap: Shiplap, state: Path) -> tuple[float, float]:
 
 def fact(page: str, name: str) -> list[str]:
     """The dollars of one of the numbers above a map."""
-    (found,) = re.findall(rf"<dt>{name}</dt><dd>(.*?)</dd>", page)
+    (found,) = re.findall(rf"<dt>{name}(?:, estimated)?</dt><dd>(.*?)</dd>", page)
     return re.findall(r"~?\$[\d.,]+", found)
 
 
