@@ -447,6 +447,9 @@ _CLOSE = 5e-3
 _MANY_KINDS = 160
 """Column generation is for at most so many kinds; with more kinds, pods are dealt out."""
 
+_MOST_PATTERN_CELLS = 1 << 23
+"""Kinds times pods up to which nodes are grown again without rules: larger patterns take long to count."""
+
 _SLACKS = (0.0, 0.001, 0.002, 0.004)
 _EACH_POD, _MANY_PODS, _FEW_PODS = 1000.0, 100, 25
 """Microseconds of effort per pod, the batch size from which on it applies, and the least number of pods to count."""
@@ -557,7 +560,8 @@ class _ProblemSearch(msgspec.Struct, frozen=True, eq=False):
 
         With rules, which open nodes; and without where there are too many kinds for column generation.
         """
-        many = len(self.reduced.sizes) > _MANY_KINDS and not self.fine
+        kinds = len(self.reduced.sizes)
+        many = kinds > _MANY_KINDS and not self.fine and kinds * self.reduced.demand.sum() <= _MOST_PATTERN_CELLS
         return grown_patterns(self.reduced, effort) if self.reduced.rules or many else []
 
     def improved_filling(self, patterns: Floats, effort: Effort) -> Filling:
