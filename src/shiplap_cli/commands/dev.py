@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,18 +12,27 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from shiplap.errors import InvalidInput
 from shiplap_cli.output import Format, Output, emit
 from shiplap_lab.checks.observation import RegionObservation
 from shiplap_lab.dev import dev_report, screen
 from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion
 from shiplap_lab.dev.player import Played, play_observed
+from shiplap_lab.dev.playground import instructions, keep_going, widget_page, write_kubeconfig
 from shiplap_lab.scenarios.scenario import Play, load
+
+After = Callable[[Played, LocalRegion], dev_report.DevReport]
+"""What is done with a region when its scenario has been played."""
 
 
 def dev(
     name: Annotated[str, typer.Option("--scenario", help="A bundled scenario, or the path of one.")] = "flex-first",
     once: Annotated[bool, typer.Option("--once", help="Print only the report, and end when it is done.")] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Stay up after the scenario, for kubectl, `shiplap top` and a browser."),
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Play a scenario on an emulated AWS and a simulated cluster, with the deployed functions.
@@ -31,13 +41,29 @@ def dev(
     build/local. While it plays, other commands look at it by --dev. Ctrl-C, `kill` and closing the terminal end it in
     seconds and leave nothing behind; what a run that was killed outright has left, the next one removes.
 
+    With --keep the Region stays up after the scenario until Ctrl-C: kubectl works with the kubeconfig that is
+    named, and a page shows the dashboard's widget.
+
     Example: shiplap dev --scenario spot-interruption
+
+    Example: shiplap dev --keep
     """
+    if keep and once:
+        raise InvalidInput("--keep", "--once ends when the scenario is done: give one of both")
     loaded = load(name)
     live = not once and output is Format.TABLE
+
+    def after(played: Played, stage: LocalRegion) -> dev_report.DevReport:
+        result = _report(played, stage)
+        if keep:
+            emit(result, output, lambda: _page(result, try_next=False))
+            _stay(stage)
+        return result
+
     with ended_by_signals():
-        result = _play_live(loaded) if live else _play_quietly(loaded)
-    emit(result, output, lambda: _page(result, try_next=live))
+        result = _play_live(loaded, after) if live else _play_quietly(loaded, after)
+    if not keep:
+        emit(result, output, lambda: _page(result, try_next=live))
     return 0 if all(result.invariants.values()) else 1
 
 
@@ -48,7 +74,17 @@ def _page(result: dev_report.DevReport, *, try_next: bool) -> RenderableType:
     return Group(dev_report.table(result), Text(), Text("Try next:", style="bold"), *commands)
 
 
-def _play_quietly(loaded: Play) -> dev_report.DevReport:
+def _stay(stage: LocalRegion) -> None:
+    """Go on until Ctrl-C; what to do meanwhile goes to stderr."""
+    kubeconfig = write_kubeconfig(stage.folder, stage.endpoints)
+    with widget_page(stage.widget) as page:
+        sys.stderr.write(instructions(kubeconfig, page, sorted(stage.endpoints)) + "\n")
+        sys.stderr.flush()
+        keep_going(stage)
+    sys.stderr.write("taking everything down\n")
+
+
+def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
     """Lines on stderr, so that stdout holds the report alone."""
     started = time.monotonic()
     said: list[str] = []
@@ -59,10 +95,10 @@ def _play_quietly(loaded: Play) -> dev_report.DevReport:
             sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalRegion(loaded, tell) as stage:
-        return _report(play_observed(loaded, stage, lambda say, _world: tell(say)), stage)
+        return after(play_observed(loaded, stage, lambda say, _world: tell(say)), stage)
 
 
-def _play_live(loaded: Play) -> dev_report.DevReport:
+def _play_live(loaded: Play, after: After) -> dev_report.DevReport:
     console = Console()
     happened: list[str] = []
     with console.status("setting up") as status, LocalRegion(loaded, status.update) as stage:
@@ -73,7 +109,8 @@ def _play_live(loaded: Play) -> dev_report.DevReport:
                 screen.remember(happened, world)
                 picture.update(screen.frame(loaded.scenario.about, say, world, happened))
 
-            return _report(play_observed(loaded, stage, show), stage)
+            played = play_observed(loaded, stage, show)
+        return after(played, stage)
 
 
 def _report(played: Played, stage: LocalRegion) -> dev_report.DevReport:

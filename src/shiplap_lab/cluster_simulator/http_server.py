@@ -13,11 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
 from shiplap_lab.api_server.api_resources import RESOURCES
+from shiplap_lab.api_server.discovery import discovery_document
 from shiplap_lab.api_server.server import ApiServer, ListOptions
 from shiplap_lab.cluster_simulator.access import ApiRequest, PolicyRule, allowed, parse
 
@@ -43,7 +45,7 @@ class KubeHttpServer:
 
     `access` maps bearer tokens to their rules; without it anybody may do anything. A watch gets a bookmark every
     `bookmark_s` seconds, if that tells it something. `on_pod_deleted` is called with each pod that a client has evicted
-    or, with True, deleted: as it was before.
+    or, with True, deleted: as it was before. `version` of Kubernetes is what clients are told.
 
     Attributes:
         seen: how often each (verb, API group, resource) was asked for.
@@ -57,8 +59,10 @@ class KubeHttpServer:
         access: Mapping[str, tuple[PolicyRule, ...]] | None = None,
         bookmark_s: float = 60.0,
         on_pod_deleted: Callable[[dict[str, Any], bool], object] | None = None,
+        version: str = "v1.36.0",
     ) -> None:
         self.api = api
+        self.version = version
         self.on_pod_deleted = on_pod_deleted or (lambda _pod, _forced: None)
         self.access = access
         self.bookmark_s = bookmark_s
@@ -153,6 +157,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         owner = self.server.owner
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = discovery_document(urlsplit(self.path).path, owner.version) if self.command == "GET" else None
+        if found is not None:
+            self._send(200, found)
+            return
         try:
             request, query = parse(self.command, self.path)
             self._authorize(request)

@@ -191,6 +191,21 @@ class LocalRegion:
         """Begin a watch, as the schedule does every few minutes on AWS. One that dies is repeated twice."""
         _invoke(self._functions, self._deployed.functions["watch"], {"cluster": cluster}, wait=False)
 
+    def widget(self) -> str:
+        """The markup of the dashboard's widget, as its function draws it. Raises ShiplapError."""
+        answer = _invoke(self._functions, self._deployed.functions["widget"], {})
+        return msgspec.json.decode(answer, type=str)
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """The addresses of the clusters' API servers, by name."""
+        return dict(self._endpoints)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this run, which is removed with it."""
+        return self._emulator.state
+
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """As the emulated EC2 sells it."""
         return self._prices.price(instance_type, zone, capacity_type)
@@ -239,7 +254,7 @@ class LocalRegion:
         self._prices = Prices.of(catalog)
         for cluster in self._scenario.clusters:
             self._servers[cluster.name] = ApiServer(self._clock)
-        endpoints = {name: self._serve(name, server) for name, server in self._servers.items()}
+        endpoints = self._endpoints = {name: self._serve(name, server) for name, server in self._servers.items()}
         self._tell("deploying the stack with cdk deploy")
         settings = self._write_settings(aws.state / "install", endpoints)
         services = dict.fromkeys(("EC2", "SSM", "PRICING"), self._ec2.url)
@@ -372,8 +387,8 @@ _INTERRUPTIONS: dict[InterruptionKind, str] = {
 }
 
 
-def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> None:
-    """Call a function as its schedule would. Raises ShiplapError when it was waited for and failed."""
+def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool = True) -> bytes:
+    """Call a function as its schedule would; its answer. Raises ShiplapError when it was waited for and failed."""
     answer = client.invoke(
         FunctionName=function,
         InvocationType="RequestResponse" if wait else "Event",
@@ -381,6 +396,7 @@ def _invoke(client: Any, function: str, payload: dict[str, str], *, wait: bool =
     )
     if answer.get("FunctionError"):
         raise ShiplapError(f"function {function} failed: {answer['Payload'].read().decode()}")
+    return bytes(answer["Payload"].read())
 
 
 def _machine(instance: EmulatedInstance) -> Machine:
