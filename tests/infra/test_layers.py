@@ -191,6 +191,40 @@ def test_what_cannot_be_installed_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list((tmp_path / "build").iterdir()), "nothing half-built stays"
 
 
+def test_a_wheelhouse_is_the_only_place_that_packages_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wheelhouse").mkdir()
+    monkeypatch.setenv("SHIPLAP_WHEELHOUSE", str(tmp_path / "wheelhouse"))
+
+    with pytest.raises(ShiplapError, match=r"uv could not install lambda\.txt"):
+        layers.dependencies(layers.LAMBDA, tmp_path / "build")
+
+
+def test_without_uv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(layers.shutil, "which", lambda name: None)
+
+    with pytest.raises(ShiplapError, match=r"pip install 'shiplap\[cdk\]'"):
+        layers.dependencies(layers.LAMBDA, tmp_path)
+
+
+def test_with_another_botocore_any_change_of_the_library_builds_the_dependencies_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not know an operation that the library calls and the layer's botocore has."""
+    source = tmp_path / "new.py"
+    source.write_text("one\n")
+    exact = list(layers._operations([source]))
+    source.write_text("two\n")
+    assert list(layers._operations([source])) == exact
+
+    monkeypatch.setattr(layers.botocore, "__version__", "1.0.0")
+    before = list(layers._operations([source]))
+    source.write_text("three\n")
+    assert list(layers._operations([source])) != before
+
+
 def test_source_that_does_not_compile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "shiplap"
     source.mkdir()
