@@ -15,6 +15,8 @@ import pytest
 
 FOLDER = Path(__file__).parent
 MEMORY_MIB = 6144
+PARTIAL_MIN = 10
+"""Minutes after which a partial search ends."""
 
 _STATES = re.compile(r"^\s*(\S+) states, stored", re.MULTILINE)
 _TRANSITIONS = re.compile(r"^\s*(\S+) transitions", re.MULTILINE)
@@ -55,7 +57,7 @@ def search(
         limit_s: seconds of CPU time that the search may take.
         optimised: whether to compile for a long search.
         hashed_mib: memory for a partial search, which remembers a few bits of each state instead of all states, and so
-            leaves out states that it takes for others; 0 for a complete search.
+            leaves out states that it takes for others, and ends after PARTIAL_MIN; 0 for a complete search.
 
     Raises subprocess.CalledProcessError when a step fails, as when the search takes longer.
     """
@@ -63,7 +65,7 @@ def search(
     kind = ["-DBITSTATE"] if hashed_mib else ["-DCOLLAPSE", f"-DMEMLIM={MEMORY_MIB}"]
     # Every step of an install reads what others write: nothing is gained by partial-order reduction.
     options = ["-DSAFETY", "-DNOREDUCE", *kind, *(["-DBFS"] if defects else []), "-O2" if optimised else "-O0"]
-    run = ["./pan", "-E", "-m10000000", *([f"-w{(hashed_mib * 2**23).bit_length() - 1}"] if hashed_mib else [])]
+    run = ["./pan", "-E", "-m10000000", *(_partial(hashed_mib) if hashed_mib else [])]
     with tempfile.TemporaryDirectory(prefix="spin-") as made:
         folder = Path(made)
         for source in FOLDER.glob("*.pml"):
@@ -81,6 +83,10 @@ def search(
             and "max search depth too small" not in output,
             violation=violation[1] if violation else "",
         )
+
+
+def _partial(hashed_mib: int) -> list[str]:
+    return [f"-w{(hashed_mib * 2**23).bit_length() - 1}", f"-Q{PARTIAL_MIN}"]
 
 
 def _figure(pattern: re.Pattern[str], output: str) -> str:
