@@ -9,7 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from shiplap_lab.scenarios.scenario import FaultKind, Play, load
+from shiplap_lab.scenarios.scenario import Fault, FaultKind, Play, load
 from shiplap_lab.simulation.campaign import run_seed
 
 
@@ -93,6 +93,18 @@ def test_pods_whose_nodes_are_lost_twice_get_no_node_too_many() -> None:
     outcome = run_seed(load("mixed"), 3_000_180)
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
+
+
+def test_an_eviction_that_ends_after_its_nodes_claim_is_no_breach() -> None:
+    """The faults of seed 418800034, which failed: evictions took a minute, and EC2 ended the node meanwhile."""
+    faults = (
+        Fault("late-join", 2.33, 1.35, "*", 302),
+        Fault("slow", 17.91, 7.91, "cluster.evict", 55),
+        Fault("terminate", 19.92, 0.0, "*", 3),
+    )
+    outcome = run_seed(mixed("none"), 418800034, faults=faults)
+    assert outcome.violations == ()
+    assert min(outcome.effects["slow"], outcome.effects["terminate"]) > 0
 
 
 def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:

@@ -375,6 +375,27 @@ def test_pods_are_deleted_only_from_nodes_of_ours_that_leave() -> None:
     assert region.told == [Promise.OWN_PODS, Promise.OWN_PODS]
 
 
+def test_an_eviction_that_was_under_way_may_take_effect_after_the_claims_end() -> None:
+    """Its node had left, and the answer took so long that the machine's end was written first."""
+    region = Region()
+
+    def refused(name: str, on: str) -> bool:
+        before = region.told.count(Promise.OWN_PODS)
+        region.has("pods", pod(name, node=on))
+        delete(region, pod(name, node=on))
+        return region.told.count(Promise.OWN_PODS) > before
+
+    region.node("a", state="Draining")
+    region.node("b")
+    for name in ("a", "b"):
+        region.claim(name, "Gone", instance_id=f"i-{name}", node_name=f"node-{name}")
+
+    assert not refused("web-1", "node-a")
+    assert refused("web-2", "node-b"), "nobody had asked its pods to leave"
+    region.now += 121
+    assert refused("web-3", "node-a")
+
+
 def test_protection_holds_until_a_pods_last_moment() -> None:
     region = Region()
     region.node(state="Draining", deadline_at=2000.0)

@@ -67,6 +67,9 @@ _NEWEST = 2**63
 
 _ENDED = ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
+_EMPTIED = ("Draining", "Terminating")
+_UNDER_WAY_S = 120.0
+"""An eviction that was asked for while a node left may take effect so long after the node's claim is over."""
 _BEFORE_LAUNCH = ("Planned", "Launching")
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")
 """Why nodes are emptied whose machines still run."""
@@ -203,6 +206,7 @@ class Judge:
         self._written: dict[tuple[str, str], dict[str, float]] = {}
         self._waits: dict[tuple[str, str], set[str]] = {}
         self._of_node: dict[Key, Key] = {}
+        self._left_at: dict[Key, float] = {}
         self._warned: dict[str, list[float]] = {}
         self._alone_since: dict[str, float] = {}
         self._clusters: dict[str, ClusterObjects] = {}
@@ -226,6 +230,8 @@ class Judge:
         self._follow(install, claim)
         if before is not None:
             self._check_transition(before, claim)
+            if before.state in _EMPTIED and claim.state == "Gone":
+                self._left_at[key] = self._now()
         if claim.instance_id:
             self._check_instance(install, before, claim)
         self._decisions_of(install).claim_written(claim)
@@ -362,7 +368,9 @@ class Judge:
             return
         if self._is_pressed(claim, pod):
             return
-        if claim.state not in (_LEAVES if self._sampled else ("Draining", "Terminating")):
+        left_at = self._left_at.get((install, cluster, claim.name))
+        is_leaving = claim.state in (_LEAVES if self._sampled else _EMPTIED)
+        if not is_leaving and (left_at is None or self._now() > left_at + _UNDER_WAY_S):
             self.found(Promise.OWN_PODS, f"{name} was deleted while {claim.name} was {claim.state}")
         if forced:
             self.found(Promise.POD_BUDGETS, f"{name} was deleted before its last moment")
