@@ -665,7 +665,7 @@ def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, shipl
             2,
             "there is no stack 'X'",
         ),
-        (denied("DescribeStacks"), [], 1, "could not look up stack"),
+        (denied("DescribeStacks"), [], 2, "could not look up stack"),
         (None, ["--context", "c"], 2, "name it with --cluster"),
         (None, ["--rbac", "nowhere.yaml"], 2, "the RBAC manifest cannot be read"),
     ],
