@@ -30,38 +30,38 @@ COMMANDS = {
     "deploy": (
         "shiplap_cli.deployment.deploy",
         "deploy",
-        "Deploys the installs of a fleet in waves; the first failure or alarm stops the rest.",
+        "Deploys a fleet's installs in waves; stops at the first alarm.",
     ),
     "dev": (
         "shiplap_cli.commands.dev",
         "dev",
-        "The whole system on this machine: a scenario plays and nodes appear, live.",
+        "The whole system on this machine, live: a scenario plays.",
     ),
     "disrupt": (
         "shiplap_cli.commands.disrupt",
         "disrupt",
-        "What would be consolidated, drifted, expired, and what blocks the rest.",
+        "What would be consolidated, drifted or expired, and why not.",
     ),
     "doctor": ("shiplap_cli.doctor.doctor", "doctor", "Checks a deployment and says how to fix each problem."),
     "explain": (
         "shiplap_cli.commands.explain",
         "app",
-        "Why a pod, claim, node or pool is as it is, and what would change it.",
+        "Why a pod, claim, node or pool is as it is.",
     ),
     "fleet": (
         "shiplap_cli.fleet.fleet",
         "fleet",
-        "All clusters of all installs on one screen: nodes, dollars, versions, problems.",
+        "All clusters of all installs: nodes, dollars, what is wrong.",
     ),
     "handover": (
         "shiplap_cli.commands.handover",
         "handover",
-        "Hands a cluster's nodes from Karpenter to Shiplap, or back; no pod moves.",
+        "Hands nodes from Karpenter to Shiplap, or back; no pod moves.",
     ),
     "init": (
         "shiplap_cli.first_install.init",
         "init",
-        "Looks at an EKS cluster and writes the first files that fit it.",
+        "Looks at an EKS cluster and writes first files that fit it.",
     ),
     "instance-types": (
         "shiplap_cli.commands.instance_types",
@@ -71,43 +71,43 @@ COMMANDS = {
     "migrate": (
         "shiplap_cli.commands.migrate",
         "migrate",
-        "Manifests and a report from Karpenter's or Cluster Autoscaler's.",
+        "Converts what Karpenter or Cluster Autoscaler is told.",
     ),
-    "plan": ("shiplap_cli.commands.plan", "plan", "What would be launched for this cluster state and these manifests."),
+    "plan": ("shiplap_cli.commands.plan", "plan", "What would be launched for a cluster with these manifests."),
     "replay": (
         "shiplap_cli.commands.replay",
         "replay",
-        "A recorded decision made again; with other manifests, the difference.",
+        "A recorded decision made again, also with other manifests.",
     ),
     "rollback": (
         "shiplap_cli.commands.rollback",
         "rollback",
-        "Moves all functions of an install to an earlier release, or lists the releases.",
+        "Moves all functions to an earlier release, or lists them.",
     ),
     "simulate": (
         "shiplap_cli.commands.simulate",
         "simulate",
-        "A scenario in virtual time, with faults; checks every invariant.",
+        "A scenario in virtual time, with faults and invariants.",
     ),
     "status": (
         "shiplap_cli.commands.status",
         "status",
-        "Node classes with their conditions, pools, age of the catalogue.",
+        "Node classes, pools, queues, functions, recent failures.",
     ),
     "template": (
         "shiplap_cli.deployment.template",
         "template",
-        "Writes the stack as a CloudFormation template with its assets, for those without the CDK.",
+        "Writes the stack as a plain CloudFormation template.",
     ),
     "top": (
         "shiplap_cli.top.top",
         "top",
-        "A live view of a cluster: nodes, pods that wait, what happens, dollars.",
+        "A live view of a cluster: nodes, pods that wait, dollars.",
     ),
     "uninstall": (
         "shiplap_cli.commands.uninstall",
         "uninstall",
-        "Ends an install step by step: launches, nodes, finalizers, stack, data.",
+        "Ends an install step by step: launches, nodes, stack, data.",
     ),
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
 }
@@ -234,7 +234,7 @@ def application(name: str) -> typer.Typer:
     target = getattr(importlib.import_module(module), attribute)
     if isinstance(target, typer.Typer):
         return _with_aws_options(target) if name in _ASKING_AWS else target
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     application.command(name=name)(asking_aws(target) if name in _ASKING_AWS else target)
     return application
 
@@ -259,7 +259,7 @@ def _overview() -> str:
             "Commands:",
             *lines,
             "",
-            "`shiplap COMMAND --help` explains a command; `shiplap --version` prints the version.",
+            "`shiplap COMMAND --help` explains a command, `shiplap --version` the version.",
             "",
         ]
     )

@@ -113,6 +113,19 @@ def plain_table(*columns: str | Column, rows: Iterable[Sequence[str | Text]]) ->
     return table
 
 
+def titled_table(title: str, *columns: str | Column) -> Table:
+    """A table without rows yet, under its title and without a frame."""
+    return Table(*columns, title=title, title_justify="left", box=None, pad_edge=False)
+
+
+def spaced(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """The parts of a page, with an empty line before each table but one at the top."""
+    for place, part in enumerate(parts):
+        if place and isinstance(part, Table):
+            yield Text()
+        yield part
+
+
 def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     """Names and what is known under each, without a head or a frame."""
     table = plain_table(rows=facts)

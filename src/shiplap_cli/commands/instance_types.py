@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import RenderableType
-from rich.table import Column, Table
+from rich.table import Column
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
@@ -25,7 +25,7 @@ from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, fo
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
 from shiplap.manifests.files.loading import load_manifests
 from shiplap_cli.inputs import learned_file
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, emit, titled_table
 from shiplap_lab.catalogue import embedded
 
 _COMMON = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -127,15 +127,14 @@ def _yield(kind: InstanceType) -> _NodeYield:
 
 
 def _table(kinds: Sequence[InstanceType]) -> RenderableType:
-    table = Table(
+    table = titled_table(
+        "Allocatable per node",
         "instance type",
         "arch",
         *(_right(name) for name in ("cpu", "memory", "of capacity", "ephemeral", "pods")),
         "devices",
         _right("USD/h"),
         "memory from",
-        title="Allocatable per node",
-        title_justify="left",
     )
     for kind in sorted(kinds, key=lambda kind: (kind.name.partition(".")[0], kind.capacity[CPU], kind.name)):
         allocatable = format_resources(kind.allocatable)

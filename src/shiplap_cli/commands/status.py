@@ -24,7 +24,7 @@ from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallS
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import STACK, Bucket, DeployedInstall, Dev, Stack, find_install
 from shiplap_cli.installs.install_metrics import InstallMetrics, gather_metrics, queues_of
-from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, spaced, titled_table, write_page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument, metrics_page
 
 _OLD_S = 3 * 3600
@@ -63,7 +63,7 @@ def status(
         pictures, missing = pictures_of(install, [each.cluster for each in document.clusters], now)
         write_page(html, status_report(document, metrics, pictures, missing, now))
     answer = msgspec.to_builtins(document) | msgspec.to_builtins(metrics)
-    emit(answer, output, lambda: Group(_status_tables(document), *metrics_page(metrics)))
+    emit(answer, output, lambda: Group(*spaced([*_status_tables(document), *metrics_page(metrics)])))
     classes = [item for each in document.clusters for item in each.node_classes]
     return 0 if classes and all(item.ready.status == nodeclass_status.TRUE for item in classes) else 1
 
@@ -138,16 +138,18 @@ def _rfc3339(epoch_s: float) -> str:
     return rfc3339(epoch_s) if epoch_s else ""
 
 
-def _status_tables(document: StatusDocument) -> RenderableType:
+def _status_tables(document: StatusDocument) -> Iterator[RenderableType]:
     if not document.clusters:
-        return Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
-    return Group(*(part for each in document.clusters for part in _cluster_tables(each)), _catalogue_table(document))
+        yield Text("Nothing is known yet: the first inspection follows within five minutes of a deployment.")
+        return
+    for each in document.clusters:
+        yield from _cluster_tables(each)
+    yield _catalogue_table(document)
 
 
 def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
     title = f"Cluster {shown.cluster} ({shown.region}), looked at {_age(shown.age_seconds)} ago"
-    classes = Table("node class", "ready", "AMIs", "subnets", "free IPs", "types", "why", title=title)
-    classes.title_justify = "left"
+    classes = titled_table(title, "node class", "ready", "AMIs", "subnets", "free IPs", "types", "why")
     for item in shown.node_classes:
         classes.add_row(
             item.name,
@@ -159,10 +161,8 @@ def _cluster_tables(shown: ClusterStatusDocument) -> Iterator[RenderableType]:
             "\n".join([*_reasons(item), *(f"warning: {text}" for text in item.warnings)]),
         )
     yield classes
-    pools = Table("node pool", "node class", "weight", "ready")
-    for pool in shown.pools:
-        pools.add_row(pool.name, pool.node_class, str(pool.weight), pool.ready)
-    yield pools
+    rows = ((pool.name, pool.node_class, str(pool.weight), pool.ready) for pool in shown.pools)
+    yield plain_table("node pool", "node class", "weight", "ready", rows=rows)
 
 
 def _reasons(status: NodeClassStatus) -> list[str]:
@@ -178,7 +178,7 @@ def _reasons(status: NodeClassStatus) -> list[str]:
 
 
 def _catalogue_table(document: StatusDocument) -> Table:
-    table = Table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "")
+    table = plain_table("catalogue", "version", "types", "age", "on-demand prices of", "spot prices of", "", rows=())
     for catalog in document.catalogues:
         old = "not refreshed lately" if catalog.age_seconds > _OLD_S else ""
         table.add_row(

@@ -20,7 +20,7 @@ from shiplap_cli.explain.claim_account import ClaimAccount, ClaimAccounts
 from shiplap_cli.explain.node_account import NodeAccount
 from shiplap_cli.explain.pod_account import PodAccount
 from shiplap_cli.money import Money, dollars, estimate_mark, hourly_text
-from shiplap_cli.output import counted, grouped, plain_table, summary
+from shiplap_cli.output import counted, grouped, plain_table, summary, titled_table
 
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
@@ -221,7 +221,7 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
     if account.home is not None:
         parts += [_placement(account, price), Text()]
     if account.lanes:
-        table = Table("lane", "verdict", Column("why", overflow="fold"), title="NodePools", title_justify="left")
+        table = titled_table("NodePools", "lane", "verdict", Column("why", overflow="fold"))
         for lane in account.lanes:
             table.add_row(
                 lane.lane, Text(lane.verdict, style="green" if lane.verdict == "used" else ""), Text(lane.text)
@@ -229,7 +229,7 @@ def account_page(account: PodAccount, price: Price = UNKNOWN_PRICE) -> Renderabl
         parts.append(table)
     if account.nodes:
         columns = (Column("nodes", justify="right"), Column("verdict", overflow="fold"), "for example")
-        table = Table(*columns, title="Nodes that exist or are in flight", title_justify="left")
+        table = titled_table("Nodes that exist or are in flight", *columns)
         for group in account.nodes:
             table.add_row(str(group.nodes), Text(group.verdict), ", ".join(group.examples))
         parts.append(table)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from shiplap.instances.readiness.nodeclass_status import NodeClassStatus, PoolStatus
 from shiplap_cli.installs.install_metrics import InstallMetrics
-from shiplap_cli.output import Printed, warning_line
+from shiplap_cli.output import Printed, titled_table, warning_line
 
 _MOST = 10
 """Failures and refused offerings shown on one screen."""
@@ -48,7 +48,7 @@ def _right(*names: str) -> list[Column]:
 
 def _pools(metrics: InstallMetrics) -> Table:
     columns = _right("nodes", "starting", "leaving", "$/h")
-    table = Table("cluster", "pool", *columns, "limits used", title="Nodes", title_justify="left")
+    table = titled_table("Nodes", "cluster", "pool", *columns, "limits used")
     for use in metrics.pool_use:
         bounds = ", ".join(f"{name} {use.used[name]} of {bound}" for name, bound in use.limits.items())
         counts = (str(use.nodes), str(use.starting), str(use.leaving), f"{use.hourly:.4f}")
@@ -58,7 +58,7 @@ def _pools(metrics: InstallMetrics) -> Table:
 
 def _queues(metrics: InstallMetrics) -> Table:
     columns = _right("waiting", "in flight", "dead letters")
-    table = Table("queue", *columns, "why they are dead", title="Queues", title_justify="left")
+    table = titled_table("Queues", "queue", *columns, "why they are dead")
     for queue in metrics.queues:
         reasons = "\n".join(f"{number}: {reason}" for reason, number in queue.reasons.items())
         dead = Text(str(queue.dead_letters), style="red" if queue.dead_letters else "")
@@ -68,7 +68,7 @@ def _queues(metrics: InstallMetrics) -> Table:
 
 def _functions(metrics: InstallMetrics) -> Table:
     columns = _right("version", "invocations", "errors", "throttles")
-    table = Table("function", *columns, title="Functions, last hour", title_justify="left")
+    table = titled_table("Functions, last hour", "function", *columns)
     for function in metrics.functions:
         counts = ("?" if n is None else str(n) for n in (function.invocations, function.errors, function.throttles))
         table.add_row(function.name, function.version, *counts)
@@ -77,7 +77,7 @@ def _functions(metrics: InstallMetrics) -> Table:
 
 def _failures(metrics: InstallMetrics) -> Table:
     title = f"Failed within the last hour: {len(metrics.failures)}"
-    table = Table("at", "cluster", "claim", "why", title=title, title_justify="left")
+    table = titled_table(title, "at", "cluster", "claim", "why")
     for failure in metrics.failures[:_MOST]:
         table.add_row(failure.at, failure.cluster, failure.claim, Text(failure.why))
     return table
@@ -85,7 +85,7 @@ def _failures(metrics: InstallMetrics) -> Table:
 
 def _resting(metrics: InstallMetrics) -> Table:
     title = f"Offerings left alone for now: {len(metrics.resting)}"
-    table = Table("type", "zone", "capacity type", "until", "EC2 said", title=title, title_justify="left")
+    table = titled_table(title, "type", "zone", "capacity type", "until", "EC2 said")
     for offer in metrics.resting[:_MOST]:
         table.add_row(offer.instance_type, offer.zone, offer.capacity_type, offer.until, offer.code)
     return table

@@ -95,7 +95,8 @@ def _nodes(cluster: ClusterObservation) -> list[NodeReport]:
 
 def table(report: DevReport) -> Table:
     """The report for people."""
-    drawn = Table(title=f"{report.scenario}: {report.bound} of {report.pods} pods run", title_justify="left")
+    title = f"{report.scenario}: {report.bound} of {report.pods} pods run"
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading in ("node", "type", "zone", "pool", "tier", "pods", "AMI", "USD/h"):
         drawn.add_column(heading, justify="right" if heading in ("tier", "pods", "USD/h") else "left")
     for node in report.nodes:
