@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shiplap.ports import INSTALL_DIMENSION, METRICS_NAMESPACE
-from shiplap_cdk.constructs.dashboard import LABELS
+from shiplap_cdk.constructs.dashboard import BROKEN, COMMANDS, FAILURES, LABELS, LIFE
 
 FILE = Path(__file__).parents[1] / "docs/grafana-cloudwatch.json"
 
@@ -35,31 +35,16 @@ _GRAPHS: tuple[tuple[tuple[str, Sequence[str], str, str], ...], ...] = (
     (
         ("Nodes", ("Nodes",), "Sum", "none"),
         ("Pods on nodes", ("Pods",), "Sum", "none"),
-        (
-            "Steps of nodes",
-            ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted"),
-            "Sum",
-            "none",
-        ),
+        ("Steps of nodes", LIFE, "Sum", "none"),
     ),
     (
         ("USD per hour, paid and listed", ("HourlyCost", "HourlyListPrice"), "Sum", "currencyUSD"),
-        ("Disruption commands", ("CommandsBegun", "CommandsDone", "CommandsUndone"), "Sum", "none"),
+        ("Disruption commands", COMMANDS, "Sum", "none"),
         ("USD per hour saved by commands", ("SavingsHourly",), "Sum", "currencyUSD"),
     ),
     (
-        (
-            "Offerings that EC2 refused, by cause",
-            tuple(name for name in LABELS if name.startswith("FailedFor")),
-            "Sum",
-            "none",
-        ),
-        (
-            "What went wrong",
-            ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed"),
-            "Sum",
-            "none",
-        ),
+        ("Offerings that EC2 refused, by cause", FAILURES, "Sum", "none"),
+        ("What went wrong", BROKEN, "Sum", "none"),
         ("Age of the catalogue", ("CatalogAge",), "Maximum", "s"),
     ),
 )

@@ -59,10 +59,11 @@ LABELS = {
 """What people read in place of the names of metrics."""
 
 _PERCENTILES = {"p50": "median", "p99": "slowest of 100"}
-_COMMANDS = ("CommandsBegun", "CommandsDone", "CommandsUndone")
-_FAILURES = tuple(name for name in LABELS if name.startswith("FailedFor"))
-_LIFE = ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted")
-_BROKEN = ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed")
+# The groups of metrics that one graph shows, here and in the Grafana dashboard.
+COMMANDS = ("CommandsBegun", "CommandsDone", "CommandsUndone")
+FAILURES = tuple(name for name in LABELS if name.startswith("FailedFor"))
+LIFE = ("NodesLaunched", "NodesRegistered", "NodesInitialized", "NodesTerminated", "NodesInterrupted")
+BROKEN = ("ClaimsFailed", "NodesNotJoined", "NodeClassNotReady", "PodsUnschedulable", "NodeClaimsMissed")
 
 MOST_METRICS = 50
 """Metrics on a dashboard that costs nothing, as AWS's free tier has it."""
@@ -169,12 +170,12 @@ class Dashboard(Construct):
 
     def _nodes(self) -> Iterator[_Graph]:
         yield _Graph("Nodes | pods on them", [self._total("Nodes")], [self._total("Pods")])
-        yield _Graph("Steps of nodes", self._own(*_LIFE))
+        yield _Graph("Steps of nodes", self._own(*LIFE))
 
     def _money(self) -> Iterator[_Graph]:
         hourly = [self._total(name) for name in ("HourlyCost", "HourlyListPrice")]
         yield _Graph("USD per hour", hourly)
-        yield _Graph("Disruption commands | USD per hour", self._own(*_COMMANDS), self._own("SavingsHourly"))
+        yield _Graph("Disruption commands | USD per hour", self._own(*COMMANDS), self._own("SavingsHourly"))
         # A value a minute, in USD per hour: a sixtieth of a day's sum is what the day costs.
         daily = [
             self._summed(f"{name.lower()} / 60", LABELS[name], {name.lower(): name}, _DAY)
@@ -183,8 +184,8 @@ class Dashboard(Construct):
         yield _Graph("USD per day, four weeks", daily, weeks=4)
 
     def _trouble(self) -> Iterator[_Graph]:
-        yield _Graph("Offerings that EC2 refused, by cause", self._own(*_FAILURES), stacked=True)
-        yield _Graph("What went wrong", self._own(*_BROKEN))
+        yield _Graph("Offerings that EC2 refused, by cause", self._own(*FAILURES), stacked=True)
+        yield _Graph("What went wrong", self._own(*BROKEN))
 
 
 def _map(widget: lambda_.IFunction) -> cloudwatch.IWidget:
