@@ -20,7 +20,7 @@ import pytest
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import PRODUCT, CoveredTest, LineRecorder
 from tools.mutation.exchanged_code import LiveFunctions, NotExchangeableError
-from tools.mutation.mutant_runs import LOGS, OPTIONS, SEARCHED, Outcome, Verdict
+from tools.mutation.mutant_runs import LOGS, OPTIONS, SEARCHED, Outcome, Verdict, end_group
 from tools.mutation.mutant_verdicts import VerdictStore
 
 _PATIENCE, _LEAST_S = 3.0, 5.0
@@ -196,7 +196,7 @@ class _Run:
         took_s = round(time.monotonic() - self._began_at, 2)
         if not ended and took_s < _WAITING * self.judgement.limit_s:
             return None
-        _end_group(self._process)
+        end_group(self._process)
         if not ended:
             os.waitpid(self._process, 0)
         with os.fdopen(self._reading, "rb") as stream:
@@ -243,10 +243,3 @@ def _verdict(judgement: Judgement, live: LiveFunctions) -> Verdict:
     if found_by := judgement.act():
         return Verdict(Outcome.FOUND, found_by)
     return Verdict(Outcome.DEFERRED if judgement.is_shared else Outcome.SURVIVED)
-
-
-def _end_group(process: int) -> None:
-    try:
-        os.killpg(process, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -175,7 +175,7 @@ def run_forked(changed: ChangedModule, act: Callable[[], Verdict], limit_s: floa
         status = code if ended else None
         if status is None:
             time.sleep(_POLL_S)
-    _end_group(process)
+    end_group(process)
     if status is None:
         os.waitpid(process, 0)
     with os.fdopen(reading, "rb") as stream:
@@ -217,7 +217,8 @@ def _act_as_child(changed: ChangedModule, act: Callable[[], Verdict], writing: i
         os._exit(0)
 
 
-def _end_group(process: int) -> None:
+def end_group(process: int) -> None:
+    """End a process that leads a group, and all that it has started; one that has ended is left alone."""
     try:
         os.killpg(process, signal.SIGKILL)
     except ProcessLookupError:
