@@ -47,6 +47,9 @@ MOVE_COST = PREFIX + "move-cost"
 """On a NodePool: what moving one pod of its nodes costs, USD; `disruption.moveCost` of the cluster without."""
 MIN_ON_DEMAND_VCPUS = PREFIX + "min-on-demand-vcpus"
 """On a NodePool: the share of its nodes' vCPUs that must not be spot, such as 30%."""
+SLEEP = PREFIX + "sleep"
+"""On a NodePool that may sleep: `never`, or the windows in which it may, between semicolons; it only narrows those of
+shiplap.yaml. What cannot be read keeps the NodePool awake and usable, so that nothing is refused here."""
 IGNORE, CORDON, REPLACE = REBALANCE_POLICIES = ("ignore", "cordon", "replace")
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
