@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.spending.ledger import (
     HOUR_S,
-    SpendingLedger,
     Rate,
+    SpendingLedger,
     begin,
     billed_s,
     cost_micros,

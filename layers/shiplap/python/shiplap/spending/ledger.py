@@ -1,8 +1,8 @@
 """The ledger: what the instances of a cluster cost, by the second, in millionths of a dollar.
 
 A cluster's ledger is one small document. Each hour is posted once: of every claim that had an instance in that hour,
-the price of the time in it. `SpendingLedger.posted_until` is where the next posting begins, and the document is replaced only
-if it is the one that was read. So a posting that is lost, doubled or late counts no second twice and leaves none out.
+the price of the time in it. `posted_until` is where the next posting begins, and the document is replaced only if it is
+the one that was read. So a posting that is lost, doubled or late counts no second twice and leaves none out.
 Between two postings the claims themselves say what has been spent since: see `running_micros`.
 
 Volumes, traffic, load balancers and the control plane are outside of the ledger. See docs/ceilings.md.

@@ -1,0 +1,321 @@
+"""Ceilings in dollars: what shiplap.yaml says of them, how much of each is used, and which launches they let pass.
+
+A ceiling bounds what an account, a cluster or a NodePool costs: per hour, all its instances together until they are
+gone; or per month, what was spent and what is reserved. A launch reserves its price for as long as nodes of its pool
+usually live, at most until the month ends. A ceiling never ends a node: it keeps new ones from being launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.spending.ledger import HOUR_S, micros_of
+
+
+class CeilingMode(StrEnum):
+    """What becomes of launches above a ceiling.
+
+    warn: nothing. cheapest: only those that take the cheapest offering for their pods. priority: only those for pods
+    above a priority. stop: none.
+    """
+
+    WARN = "warn"
+    CHEAPEST = "cheapest"
+    PRIORITY = "priority"
+    STOP = "stop"
+
+
+class CeilingScope(StrEnum):
+    """What a ceiling bounds."""
+
+    ACCOUNT = "account"
+    CLUSTER = "cluster"
+    NODE_POOL = "NodePool"
+    NAMESPACE = "namespace"
+
+
+HOURLY_PERIOD, MONTHLY_PERIOD = "hour", "month"
+
+CRITICAL_PRIORITY = 2_000_000_000
+"""The priority of system-cluster-critical; pods of at least this are what a cluster cannot do without."""
+
+MOST_RECOVERY_PERCENT = 50
+
+
+class Ceiling(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """A ceiling as written, in USD: `hourly` or `monthly`.
+
+    Of a cluster's ceilings, those with `node_pool` bound that NodePool, those with `namespace` only warn.
+    `above_priority` belongs to mode priority: pods of a higher priority still get nodes. `recovery_percent` of the
+    ceiling are kept for replacements of nodes and for system-critical pods.
+    """
+
+    hourly: float | None = None
+    monthly: float | None = None
+    mode: CeilingMode = CeilingMode.WARN
+    node_pool: str = ""
+    namespace: str = ""
+    above_priority: int | None = None
+    recovery_percent: int = 10
+
+    @property
+    def period(self) -> str:
+        """HOURLY_PERIOD or MONTHLY_PERIOD."""
+        return MONTHLY_PERIOD if self.hourly is None else HOURLY_PERIOD
+
+    @property
+    def limit_micros(self) -> int:
+        """The ceiling in millionths of a dollar."""
+        return micros_of(self.monthly or 0.0 if self.hourly is None else self.hourly)
+
+
+def ceiling_problems(ceilings: Sequence[Ceiling], *, of_account: bool) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is wrong with ceilings as written: the index and field, and the reason with what to write instead."""
+    for index, ceiling in enumerate(ceilings):
+        for field, reason in _problems_of(ceiling, of_account=of_account):
+            yield (index, field), reason
+
+
+def _problems_of(ceiling: Ceiling, *, of_account: bool) -> Iterator[tuple[str, str]]:
+    amounts = [amount for amount in (ceiling.hourly, ceiling.monthly) if amount is not None]
+    if len(amounts) != 1:
+        yield "monthly", "give one of hourly and monthly, in USD; write two ceilings for both"
+    if any(not 0 < amount < 1e9 for amount in amounts):
+        yield "monthly" if ceiling.hourly is None else "hourly", "must be an amount of USD above 0, such as 1500"
+    if ceiling.mode is CeilingMode.PRIORITY and ceiling.above_priority is None:
+        yield "abovePriority", "is needed with mode priority: the value of a PriorityClass, such as 100000"
+    if ceiling.mode is not CeilingMode.PRIORITY and ceiling.above_priority is not None:
+        yield "abovePriority", "belongs to mode priority: leave it out, or write mode: priority"
+    if not 0 <= ceiling.recovery_percent <= MOST_RECOVERY_PERCENT:
+        yield "recoveryPercent", f"{ceiling.recovery_percent} must be from 0 to {MOST_RECOVERY_PERCENT}"
+    if of_account and (ceiling.node_pool or ceiling.namespace):
+        yield "nodePool" if ceiling.node_pool else "namespace", "belongs to the ceilings of a cluster"
+    if ceiling.node_pool and ceiling.namespace:
+        yield "namespace", "a ceiling bounds a NodePool or a namespace: write two"
+    if ceiling.node_pool and ceiling.hourly is not None:
+        yield "hourly", "a NodePool has the annotation shiplap.dev/max-hourly-price for this: write it there"
+    if ceiling.namespace and ceiling.mode is not CeilingMode.WARN:
+        yield "mode", "a namespace's nodes are shared: its ceiling only warns, write mode: warn"
+    if ceiling.namespace and ceiling.hourly is not None:
+        yield "hourly", "a namespace has monthly ceilings only"
+
+
+class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ceiling at one moment, in millionths of a dollar: its limit and what is used of it.
+
+    Of a month, `used` is what was spent and what is reserved for nodes that run or are being launched. `name` is that
+    of the cluster, NodePool or namespace.
+    """
+
+    scope: CeilingScope
+    period: str
+    limit: int
+    used: int
+    name: str = ""
+    mode: CeilingMode = CeilingMode.WARN
+    above_priority: int = 0
+    recovery_percent: int = 10
+
+    @property
+    def line(self) -> int:
+        """Up to where launches go that replace nothing."""
+        return self.limit - self.limit * self.recovery_percent // 100
+
+    @property
+    def title(self) -> str:
+        """How messages call it, such as `cluster prod, $12.00 per hour`."""
+        scope = f"{self.scope} {self.name}" if self.name else f"{self.scope}"
+        return f"{scope}, {dollars(self.limit)} per {self.period}"
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether nothing fits below it any more that replaces nothing."""
+        return self.used >= self.line
+
+    def bounds(self, node_pool: str) -> bool:
+        """Whether nodes of this NodePool count."""
+        if self.scope is CeilingScope.NODE_POOL:
+            return self.name == node_pool
+        return self.scope is not CeilingScope.NAMESPACE
+
+
+class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a decision knows of dollars. `lives_s` are how long nodes of a NodePool usually live, where that is known.
+
+    `lost_micros` is the price per hour of nodes that leave or have just left and that no node in flight replaces yet.
+    """
+
+    ceilings: tuple[CeilingUse, ...] = ()
+    month_left_s: int = 0
+    lives_s: dict[str, int] = {}
+    lost_micros: int = 0
+
+    def reserved_s(self, node_pool: str) -> int:
+        """Seconds for which a launch reserves its price: the life of the pool's nodes, or the rest of the month."""
+        return min(self.lives_s.get(node_pool, self.month_left_s), self.month_left_s)
+
+    def charge(self, ceiling: CeilingUse, node_pool: str, hourly_micros: int) -> int:
+        """What a node of this price takes of a ceiling, in millionths of a dollar, rounded up."""
+        if ceiling.period == HOURLY_PERIOD:
+            return hourly_micros
+        return -(-hourly_micros * self.reserved_s(node_pool) // HOUR_S)
+
+
+class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """A planned node as ceilings see it.
+
+    `prices` are what it may cost, in millionths of a dollar per hour, by instance type: each with the dearest offering
+    of the capacity type it is planned for. `priority` is the highest of its pods'. `replaces`: its pods lose their
+    node, or a node in service goes for it. `cheapest` is empty if it takes the cheapest offering there is for its pods,
+    else which one that would be. `fixed`: its launch list must not be narrowed.
+    """
+
+    name: str
+    node_pool: str
+    prices: Mapping[str, int]
+    priority: int = 0
+    replaces: bool = False
+    cheapest: str = ""
+    fixed: bool = False
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether it may draw on what is kept for recovery, and is refused by no mode but stop."""
+        return self.replaces or self.priority >= CRITICAL_PRIORITY
+
+
+class AdmittedLaunch(msgspec.Struct, frozen=True):
+    """A launch that no ceiling refuses, the instance types that it may become, and the dearest price of them."""
+
+    name: str
+    instance_types: tuple[str, ...]
+    most_micros: int
+
+
+class LaunchVerdicts(msgspec.Struct, frozen=True):
+    """Which launches pass, in the order they were looked at, and why others are refused, by name.
+
+    `after` are the ceilings with what was admitted. `slack` is how much more of each ceiling could be in use for the
+    same answer: None where no launch depends on it.
+    """
+
+    admitted: tuple[AdmittedLaunch, ...]
+    refused: dict[str, str]
+    after: tuple[CeilingUse, ...]
+    slack: tuple[int | None, ...]
+
+
+def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdicts:
+    """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price and name."""
+    return _Admitting(view).run(sorted(launches, key=_order))
+
+
+def _order(launch: WantedLaunch) -> tuple[bool, int, int, str]:
+    return not launch.is_exempt, -launch.priority, min(launch.prices.values(), default=0), launch.name
+
+
+class _Admitting:
+    def __init__(self, view: SpendingView) -> None:
+        self._view = view
+        self._used = [ceiling.used for ceiling in view.ceilings]
+        self._slack: list[int | None] = [None for _ in view.ceilings]
+
+    def run(self, launches: Sequence[WantedLaunch]) -> LaunchVerdicts:
+        admitted: list[AdmittedLaunch] = []
+        refused: dict[str, str] = {}
+        lost = self._view.lost_micros
+        for launch in launches:
+            wanted = launch
+            cheapest = min(launch.prices.values(), default=0)
+            if not launch.is_exempt and 0 < cheapest <= lost:
+                wanted, lost = replace(launch, replaces=True), lost - cheapest
+            elif launch.replaces:
+                lost = max(lost - cheapest, 0)
+            passed = self._admitted(wanted)
+            if isinstance(passed, AdmittedLaunch):
+                admitted.append(passed)
+            else:
+                refused[launch.name] = passed
+        after = (replace(ceiling, used=used) for ceiling, used in zip(self._view.ceilings, self._used, strict=True))
+        return LaunchVerdicts(tuple(admitted), refused, tuple(after), tuple(self._slack))
+
+    def _admitted(self, launch: WantedLaunch) -> AdmittedLaunch | str:
+        """The launch, narrowed to what fits; or why it is refused."""
+        bounding = [place for place, ceiling in enumerate(self._view.ceilings) if ceiling.bounds(launch.node_pool)]
+        for most in _candidates(launch):
+            refusals = [reason for place in bounding if (reason := self._refusal(place, launch, most))]
+            if not refusals:
+                self._charge(bounding, launch, most)
+                kept = tuple(name for name, price in launch.prices.items() if price <= most)
+                return AdmittedLaunch(launch.name, kept, most)
+        return refusals[0]
+
+    def _refusal(self, place: int, launch: WantedLaunch, most: int) -> str:
+        """Why a ceiling refuses the launch with types of at most this price; empty if it does not."""
+        ceiling, line = self._view.ceilings[place], self._line(place, launch)
+        if line is None or self._after(place, launch, most) <= line:
+            return ""
+        if not launch.is_exempt and ceiling.mode is CeilingMode.PRIORITY and launch.priority > ceiling.above_priority:
+            return ""
+        is_least = most == min(launch.prices.values(), default=0)
+        if not launch.is_exempt and ceiling.mode is CeilingMode.CHEAPEST and is_least and not launch.cheapest:
+            return ""
+        return self._reason(place, launch, most)
+
+    def _line(self, place: int, launch: WantedLaunch) -> int | None:
+        """Up to where the launch may go; None for anywhere."""
+        ceiling = self._view.ceilings[place]
+        if ceiling.mode is CeilingMode.WARN:
+            return None
+        if launch.is_exempt:
+            return ceiling.limit if ceiling.mode is CeilingMode.STOP else None
+        return ceiling.line
+
+    def _after(self, place: int, launch: WantedLaunch, most: int) -> int:
+        return self._used[place] + self._view.charge(self._view.ceilings[place], launch.node_pool, most)
+
+    def _charge(self, bounding: Sequence[int], launch: WantedLaunch, most: int) -> None:
+        for place in bounding:
+            line = self._line(place, launch)
+            self._used[place] = self._after(place, launch, most)
+            left = line - self._used[place] if line is not None else -1
+            if left >= 0:  # else the mode lets it pass above the ceiling, whatever is in use
+                known = self._slack[place]
+                self._slack[place] = left if known is None else min(known, left)
+
+    def _reason(self, place: int, launch: WantedLaunch, most: int) -> str:
+        ceiling = self._view.ceilings[place]
+        charge = self._view.charge(ceiling, launch.node_pool, most)
+        kept = (
+            ""
+            if launch.is_exempt or not ceiling.recovery_percent
+            else (f", {dollars(ceiling.limit - ceiling.line)} kept for replacements")
+        )
+        reason = (
+            f"{CEILING_REACHED} {ceiling.title}: {dollars(self._used[place])} in use{kept}, "
+            f"a node takes {dollars(charge)}"
+        )
+        if ceiling.mode is CeilingMode.PRIORITY:
+            return f"{reason}; only pods of a priority above {ceiling.above_priority} get nodes"
+        if ceiling.mode is CeilingMode.CHEAPEST:
+            return f"{reason}; only {launch.cheapest or 'the cheapest offering'} would be launched"
+        return reason
+
+
+CEILING_REACHED = "ceiling reached:"
+"""How reasons begin for which a pod waits because of a ceiling."""
+
+
+def _candidates(launch: WantedLaunch) -> list[int]:
+    """The most that the launch may cost: with all its types, then with ever fewer, the dearest left out first."""
+    prices = sorted(set(launch.prices.values()), reverse=True) or [0]
+    return prices[:1] if launch.fixed else prices
+
+
+def dollars(micros: int) -> str:
+    """An amount as people read it, rounded up to whole cents, such as $1,234.57."""
+    return f"${-(-micros // 10_000) / 100:,.2f}"
