@@ -49,6 +49,15 @@ def test_every_invariant_holds_in_an_unkind_world(seed: int) -> None:
     assert outcome.effects
 
 
+def test_nodes_that_flap_while_a_replacement_is_awaited_cost_no_further_nodes() -> None:
+    """Seed 492432569 failed: others took the replacement's room, and nodes for the pods to be moved were launched anew
+    whenever one was not Ready.
+    """
+    outcome = run_seed(load("unkind"), 492432569)
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+
+
 def test_a_replacement_that_never_becomes_ready_costs_no_further_nodes() -> None:
     """The faults of seed 936619096, which failed: the pods of a node that waited for it were planned for as well."""
     faults = (
@@ -64,6 +73,19 @@ def test_a_replacement_that_never_becomes_ready_costs_no_further_nodes() -> None
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
     assert outcome.effects["never-ready"] > 0
+
+
+def test_a_pod_that_its_budget_keeps_on_a_draining_node_costs_few_nodes_though_all_are_tainted() -> None:
+    """A fault of seed 412907000 of `long-taints` as it was then, without limits: a pod had a node every minute."""
+    play = load("long-taints")
+    manifests = {
+        cluster: replace(item, node_pools=tuple(replace(it, spec=replace(it.spec, limits={})) for it in item.node_pools))
+        for cluster, item in play.manifests.items()
+    }
+    outcome = run_seed(replace(play, manifests=manifests), 412907000, faults=(Fault("taint", 170.69, 67.22),))
+    assert outcome.violations == ()
+    assert outcome.settled_at >= 0
+    assert outcome.effects["taint"]
 
 
 @pytest.mark.parametrize(("name", "seed"), [("crowds", 8812), ("long-taints", 8813), ("long-refusals", 8812)])

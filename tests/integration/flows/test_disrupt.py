@@ -122,6 +122,30 @@ def test_the_old_node_stays_until_the_new_one_is_initialized() -> None:
     assert all(item["metadata"].get("deletionTimestamp") is None for item in stage.server.list("pods").items)
 
 
+def test_while_a_command_waits_nothing_more_is_launched_for_the_pods_it_moves() -> None:
+    """Another pod takes the room of the replacement, which is not Ready yet."""
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.disrupt()
+    stage.sweep()
+    stage.join(ready=False)
+    stage.attend(*stage.due())
+    (new,) = (instance for instance in stage.compute.alive() if instance.instance_type == "m6i.large")
+    stage.add_pods(1, cpu="1500m", prefix="early")
+    stage.server.bind("early-000", new.private_dns)
+    for _ in range(3):
+        stage.clock.advance(60)
+        assert stage.sweep().launched == ()
+    assert kinds(stage) == ["m6i.2xlarge", "m6i.large"]
+    for item in stage.server.list("nodes").items:
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        stage.server.patch("nodes", item["metadata"]["name"], {"status": ready}, subresource="status")
+    stage.minutes(12)
+    assert kinds(stage) == ["m6i.large", "m6i.large"], "it has room when its node has gone"
+    assert stage.pending() == 0
+
+
 def test_a_command_whose_replacement_never_comes_is_undone() -> None:
     stage = oversized()
     stage.disrupt()

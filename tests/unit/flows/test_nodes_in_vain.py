@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.flows.planning.futile_launches import (
     FIRST_PAUSE_S,
@@ -23,6 +24,7 @@ from shiplap.flows.planning.futile_launches import (
     pod_kind,
     record_refusals,
     refused,
+    waiting_pods,
     without_held_pods,
 )
 from shiplap.kubernetes import labels
@@ -37,9 +39,11 @@ from shiplap.kubernetes.objects import (
     Taint,
     Toleration,
 )
+from shiplap.kubernetes.taints import DISRUPTED
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
+from shiplap.scheduling.model.planned_pods import needs_room_elsewhere
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.integration.flows.stage import CLUSTER, Stage
 from tests.node_claims import node_claim
@@ -412,15 +416,85 @@ def test_a_pod_for_which_no_node_is_launched_now_keeps_none() -> None:
 def test_all_claims_are_looked_at_only_if_a_pod_waits_and_something_is_known_or_a_node_is_empty() -> None:
     empty = node("n", **{labels.INITIALIZED: "true", labels.NODE_CLAIM: "c"})
     waiting = view(pod("p"), nodes=(empty,))
-    assert may_be_held(waiting, {}, {})
-    assert not may_be_held(view(nodes=(empty,)), {}, {})
-    assert not may_be_held(view(pod("p"), pod("q", node="node-n"), nodes=(empty,)), {}, {})
-    assert may_be_held(view(pod("p"), pod("q", node="node-n", owner="DaemonSet"), nodes=(empty,)), {}, {})
-    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.NODE_CLAIM: "c"}),)), {}, {})
-    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.INITIALIZED: "true"}),)), {}, {})
-    assert may_be_held(view(pod("p")), {"uid-x": tried(1, 1)}, {})
-    assert may_be_held(view(pod("p")), {}, {"n": NOW})
-    assert not may_be_held(view(), {"uid-x": tried(1, 1)}, {"n": NOW})
+    assert may_be_held(waiting, (), {}, {})
+    assert not may_be_held(view(nodes=(empty,)), (), {}, {})
+    assert not may_be_held(view(pod("p"), pod("q", node="node-n"), nodes=(empty,)), (), {}, {})
+    assert may_be_held(view(pod("p"), pod("q", node="node-n", owner="DaemonSet"), nodes=(empty,)), (), {}, {})
+    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.NODE_CLAIM: "c"}),)), (), {}, {})
+    assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.INITIALIZED: "true"}),)), (), {}, {})
+    assert may_be_held(view(pod("p")), (), {"uid-x": tried(1, 1)}, {})
+    assert may_be_held(view(pod("p")), (), {}, {"n": NOW})
+    assert not may_be_held(view(), (), {"uid-x": tried(1, 1)}, {"n": NOW})
+
+
+# Pods of nodes that are being drained
+
+FOREIGN = Taint("k", "v", "NoSchedule")
+
+
+def drained(*pods: Pod, state: ClaimState = ClaimState.DRAINING, **fields: Any) -> tuple[NodeClaim, tuple[Pod, ...]]:
+    """A node that is to go, and pods that run on it until they may be evicted."""
+    there = tuple(pod(item.metadata.name, node="node-old", phase="Running") for item in pods)
+    return claim("old", *(item.metadata.name for item in pods), state=state, **fields), there
+
+
+@pytest.mark.parametrize(
+    ("there", "in_vain"),
+    [
+        (node("x", FOREIGN), True),
+        (node("x", unschedulable=True), True),
+        (node("x"), False),
+        (node("x", DISRUPTED), False),
+        (node("y"), False),
+    ],
+)
+def test_a_node_for_a_pod_not_evicted_yet_is_in_vain_only_if_others_closed_it(there: Node, in_vain: bool) -> None:
+    old, pods = drained(pod("p"))
+    claims = [old, claim("x", "p")]
+    assert names(judge_nodes(claims, view(*pods, nodes=(there,)), NOW).futile) == (["x"] if in_vain else [])
+    found = refused(claims, view(*pods, nodes=(there,)), {}, NOW)
+    assert {uid: item.claims for uid, item in found.items()} == ({"uid-p": ("x",)} if in_vain else {})
+
+
+@pytest.mark.parametrize("state", [ClaimState.INITIALIZED, ClaimState.DISRUPTING])
+def test_pods_of_a_node_that_may_stay_do_not_wait(state: ClaimState) -> None:
+    old, pods = drained(pod("p"), state=state)
+    assert refused([old, claim("x", "p")], view(*pods, nodes=(node("x", FOREIGN),)), {}, NOW) == {}
+
+
+def test_pods_of_a_deleted_node_wait_but_not_those_that_must_not_be_disrupted() -> None:
+    _, pods = drained(pod("p"), pod("q"))
+    kept = replace(pods[1], metadata=replace(pods[1].metadata, annotations={labels.DO_NOT_DISRUPT: "true"}))
+    gone = Node(metadata=ObjectMeta(name="node-old", deletion_timestamp=rfc3339(NOW)))
+    assert set(waiting_pods(view(pods[0], kept, nodes=(gone,)), (), NOW)) == {"uid-p"}
+
+
+def test_after_nodes_in_vain_none_is_launched_for_a_pod_that_is_not_evicted_yet() -> None:
+    """It stays in the view as a pod that needs no room elsewhere, and its node is not launched every minute."""
+    old, pods = drained(pod("p"))
+    found = hold_back(view(*pods), [old], {"uid-p": tried(FREE, 10)}, {}, NOW)
+    (left,) = found.view.pods
+    assert left.spec == pods[0].spec
+    assert not needs_room_elsewhere(left, NOW)
+    assert [item.pod.name for item in found.unschedulable] == ["p"]
+    assert not needs_room_elsewhere(without_held_pods(view(*pods), [old], {"uid-p": tried(FREE, 10)}, NOW).pods[0], NOW)
+    later = hold_back(view(*pods), [old], {"uid-p": tried(FREE, FIRST_PAUSE_S)}, {}, NOW)
+    assert later.view.pods == pods
+
+
+def test_a_pod_not_evicted_yet_gets_no_other_node_before_its_closed_one_is_judged() -> None:
+    old, pods = drained(pod("p"))
+    seen = view(*pods, nodes=(node("x", FOREIGN),))
+    found = hold_back(seen, [old, claim("x", "p", ago_s=5)], {}, {}, NOW)
+    assert not needs_room_elsewhere(found.view.pods[0], NOW)
+    assert found.unschedulable == ()
+
+
+def test_all_claims_are_looked_at_for_pods_that_are_not_evicted_yet() -> None:
+    old, pods = drained(pod("p"))
+    assert may_be_held(view(*pods), (old,), {"uid-p": tried(1, 1)}, {})
+    assert not may_be_held(view(*pods), (), {"uid-p": tried(1, 1)}, {})
+    assert not may_be_held(view(), (old,), {"uid-p": tried(1, 1)}, {})
 
 
 def test_a_few_failures_of_pods_that_are_gone_hold_back_none_of_those_that_came() -> None:

@@ -5,7 +5,9 @@ node as it comes, an admission rule, a scheduler with rules of its own. Without 
 every few minutes for as long as they exist.
 
 A node is in vain when it has been complete for `PATIENCE_S` and none of the pods it was launched for is on it, although
-one of them still waits and no others have taken its room. What is true of one pod is true of the pods like it: as long
+one of them still waits and no others have taken its room. Pods on a node that is being drained wait, too: nodes are
+launched for them before they may be evicted. As they would come later, only a node that is closed to them is in vain.
+What is true of one pod is true of the pods like it: as long
 as no younger node has taken any of them, nodes are tried for a few of them at a time, ever more rarely, but always
 again. Pods of which nodes do take some are launched for without this limit.
 """
@@ -21,12 +23,12 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
-from shiplap.kubernetes.taints import untolerated
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
+from shiplap.kubernetes.taints import DISRUPTED, untolerated
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.manifests.nodeclaim import IN_FLIGHT, ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim, PodReference
 from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
-from shiplap.scheduling.model.planned_pods import is_recreated
+from shiplap.scheduling.model.planned_pods import is_recreated, needs_room_elsewhere, with_pods_staying
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
 
@@ -105,10 +107,12 @@ def judge_nodes(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> N
 
     A node whose room other pods have taken is not in vain, and neither is one that turned out too small.
     """
-    pending = {pod.metadata.uid for pod in view.unbound if _waits(pod)} - {""}
+    claims = sorted(claims, key=lambda item: item.name)
+    pending = waiting_pods(view, claims, now)
     futile, unjudged = [], []
     taken_at: dict[PodKind, float] = {}
-    for claim in sorted(claims, key=lambda item: item.name):
+    nodes = {node.metadata.name: node for node in view.nodes} if pending else {}
+    for claim in claims:
         if claim.state not in _SEEN or claim.missed or not claim.node_name:
             continue
         wanted, here = _uids(claim), view.by_node.get(claim.node_name, ())
@@ -116,7 +120,9 @@ def judge_nodes(claims: Iterable[NodeClaim], view: ClusterView, now: float) -> N
         for pod in own if pending else ():
             like = pod_kind(pod)
             taken_at[like] = max(taken_at.get(like, 0.0), claim.created_at)
-        if own or not wanted & pending or _is_taken(here, wanted):
+        node = nodes.get(claim.node_name)
+        kept_off = any(_is_kept_off(pending[uid], claim, node) for uid in wanted & pending.keys())
+        if own or not kept_off or _is_taken(here, wanted):
             continue
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at < PATIENCE_S:
             unjudged.append(claim)
@@ -164,11 +170,13 @@ def refused(
 
     A node whose room other pods have taken does not count, and neither does one that turned out too small.
     """
-    pending = {pod.metadata.uid: pod for pod in view.unbound if _waits(pod) and pod.metadata.uid}
+    claims = sorted(claims, key=lambda item: (item.created_at, item.name))
+    pending = waiting_pods(view, claims, now)
     if not pending:
         return {}
     new: dict[str, list[NodeClaim]] = {}
-    for claim in sorted(claims, key=lambda item: (item.created_at, item.name)):
+    nodes = {node.metadata.name: node for node in view.nodes}
+    for claim in claims:
         if claim.state not in _SEEN or claim.missed or not claim.node_name:
             continue
         if claim.state is ClaimState.INITIALIZED and now - claim.changed_at < PATIENCE_S:
@@ -177,6 +185,8 @@ def refused(
         if wanted.isdisjoint(pending) or _is_taken(view.by_node.get(claim.node_name, ()), wanted):
             continue
         for uid in wanted & pending.keys():
+            if not _is_kept_off(pending[uid], claim, nodes.get(claim.node_name)):
+                continue
             if claim.name not in known.get(uid, Refusals()).claims:
                 new.setdefault(uid, []).append(claim)
     if not new:
@@ -206,7 +216,7 @@ def hold_back(
         gone: nodes in vain of the last hour, whether they are still there or not: when their claims were created.
         now: epoch seconds.
     """
-    pending = {pod.metadata.uid: pod for pod in view.unbound if _waits(pod) and pod.metadata.uid}
+    pending = waiting_pods(view, claims, now)
     if not pending:
         return HeldBackPods(view)
     seen = judge_nodes(claims, view, now)
@@ -254,7 +264,7 @@ def hold_back(
         if until > now:
             paused.update(waiting)
     nodes = {node.metadata.name for node in view.nodes}
-    out = {uid for uid in (*held, *reasons) if pending[uid].status.nominated_node_name not in nodes}
+    out = {uid for uid in (*held, *reasons) if not (_waits(pending[uid]) and _nominated(pending[uid]) in nodes)}
     return _without(view, out, reasons, frozenset(paused))
 
 
@@ -263,14 +273,7 @@ def _without_room(unjudged: Sequence[NodeClaim], pending: Mapping[str, Pod], vie
     nodes = {node.metadata.name: node for node in view.nodes}
     for claim in unjudged:
         node = nodes.get(claim.node_name)
-        for uid in sorted(_uids(claim) & pending.keys()):
-            taints = node.spec.taints if node is not None else ()
-            if (
-                node is None
-                or node.spec.unschedulable
-                or untolerated(taints, pending[uid].spec.tolerations) is not None
-            ):
-                yield uid
+        yield from (uid for uid in sorted(_uids(claim) & pending.keys()) if _is_closed_to(pending[uid], node))
 
 
 def allowance(launched_at: Iterable[float], now: float, most: Mapping[float, int] = MOST_IN_WINDOW) -> int:
@@ -285,21 +288,61 @@ def without_held_pods(
     """The view without pods that keep no node: none is launched for them now, or they have waited on one in vain."""
     held = hold_back(view, claims, known, {}, now)
     out = held.paused | {uid for uid, refusals in known.items() if now - refusals.at >= IN_VAIN_S}
-    if not out:
-        return view
-    return replace(view, pods=tuple(pod for pod in view.pods if not (pod.metadata.uid in out and _waits(pod))))
+    return _left_out(view, out & waiting_pods(view, claims, now).keys()) if out else view
 
 
-def may_be_held(view: ClusterView, known: Mapping[str, Refusals], gone: Mapping[str, float]) -> bool:
-    """Whether all claims have to be looked at: something is known, or a complete node of ours is without a pod."""
-    if known or gone:
-        return bool(view.unbound)
-    return bool(view.unbound) and any(
+def may_be_held(
+    view: ClusterView, unsettled: Iterable[NodeClaim], known: Mapping[str, Refusals], gone: Mapping[str, float]
+) -> bool:
+    """Whether all claims have to be looked at: something is known, or a complete node of ours is without a pod.
+
+    `unsettled` are the claims in flight or leaving.
+    """
+    waits = bool(view.unbound) or not _drained_nodes(view, unsettled).isdisjoint(view.by_node)
+    if known or gone or not waits:
+        return waits
+    return any(
         node.metadata.labels.get(labels.INITIALIZED) == "true"
         and labels.NODE_CLAIM in node.metadata.labels
         and not any(is_recreated(pod) for pod in view.by_node.get(node.metadata.name, ()))
         for node in view.nodes
     )
+
+
+def waiting_pods(view: ClusterView, claims: Iterable[NodeClaim], now: float) -> dict[str, Pod]:
+    """Pods without a node, and those that have to leave a node that is going for good, by uid."""
+    pods = {pod.metadata.uid: pod for pod in view.unbound if _waits(pod)}
+    for name in sorted(_drained_nodes(view, claims)):
+        on_node = view.by_node.get(name, ())
+        running = (pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES)
+        pods |= {pod.metadata.uid: pod for pod in running if needs_room_elsewhere(pod, now)}
+    pods.pop("", None)
+    return pods
+
+
+def _drained_nodes(view: ClusterView, claims: Iterable[NodeClaim]) -> set[str]:
+    deleted = {node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp}
+    return deleted | {claim.node_name for claim in claims if claim.state in GOING_FOR_GOOD and claim.node_name}
+
+
+def _is_kept_off(pod: Pod, claim: NodeClaim, node: Node | None) -> bool:
+    """Whether a pod does not run on a complete node of its own; one not evicted yet may still come if it is open."""
+    if _waits(pod):
+        return True
+    if node is None or pod.spec.node_name == claim.node_name:
+        return False
+    foreign = [taint for taint in node.spec.taints if taint.key != DISRUPTED.key]
+    return node.spec.unschedulable or untolerated(foreign, pod.spec.tolerations) is not None
+
+
+def _is_closed_to(pod: Pod, node: Node | None) -> bool:
+    if node is None or node.spec.unschedulable:
+        return True
+    return untolerated(node.spec.taints, pod.spec.tolerations) is not None
+
+
+def _nominated(pod: Pod) -> str:
+    return pod.status.nominated_node_name
 
 
 def pod_kind(pod: Pod) -> PodKind:
@@ -361,8 +404,7 @@ def _without(
 ) -> HeldBackPods:
     if not out:
         return HeldBackPods(view)
-    aside = [pod for pod in view.pods if pod.metadata.uid in out and _waits(pod)]
-    uids = {pod.metadata.uid for pod in aside}
+    aside = [pod for pod in view.pods if pod.metadata.uid in out]
     unschedulable = tuple(
         Unschedulable(
             PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid),
@@ -371,9 +413,15 @@ def _without(
         for pod in sorted(aside, key=lambda item: item.key)
         if pod.metadata.uid in reasons
     )
-    return HeldBackPods(
-        replace(view, pods=tuple(pod for pod in view.pods if pod.metadata.uid not in uids)), unschedulable, paused
-    )
+    return HeldBackPods(_left_out(view, out), unschedulable, paused)
+
+
+def _left_out(view: ClusterView, out: Collection[str]) -> ClusterView:
+    """The view in which nobody plans these pods: they do not wait, or stay where they run."""
+    if not out:
+        return view
+    pods = tuple(pod for pod in view.pods if not (pod.metadata.uid in out and _waits(pod)))
+    return with_pods_staying(replace(view, pods=pods), out)
 
 
 def _reason_of_pod(refusals: Refusals, until: float) -> str:

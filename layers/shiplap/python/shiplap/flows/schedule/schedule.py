@@ -32,6 +32,7 @@ from shiplap.flows.planning.decision_inputs import (
     read_supply,
 )
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
+from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.flows.pod_events import publish_unschedulable
@@ -50,7 +51,7 @@ from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap.scheduling.planner import plan, unreadable_pods
+from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
 
@@ -445,7 +446,7 @@ class _Run:
 
     def _hold_back(self, inputs: DecisionInputs) -> tuple[ClusterView, tuple[Unschedulable, ...]]:
         known = {**inputs.state.refused, **self._refused}
-        if not may_be_held(inputs.view, known, inputs.state.futile):
+        if not may_be_held(inputs.view, inputs.state.claims, known, inputs.state.futile):
             return inputs.view, ()
         claims = self._context.state.claims(self._settings.name)
         held = hold_back(inputs.view, claims, known, inputs.state.futile, self._context.clock.now())
@@ -473,7 +474,7 @@ class _Run:
         """Plan, commit, record and launch; whether nothing is left to plan again."""
         if limits.rule_out_a_plan(sweeping=self._is_sweep):
             return True
-        decision = plan(priced.snapshot)
+        priced, decision = plan_without_moves_under_way(priced)
         self._buffers = decision.buffers
         self._unschedulable = (*decision.unschedulable, *self._held_back)
         if self._standalone:

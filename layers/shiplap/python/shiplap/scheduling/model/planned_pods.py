@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import namespaced_name
@@ -199,6 +200,24 @@ def protected_until(pod: Pod) -> float:
 def needs_room_elsewhere(pod: Pod, now: float) -> bool:
     """Whether a pod of a leaving node will need room elsewhere."""
     return is_recreated(pod) and not do_not_disrupt(pod, now)
+
+
+def with_pods_staying(view: ClusterView, uids: Collection[str]) -> ClusterView:
+    """The view in which running pods need no room elsewhere, whatever becomes of their node.
+
+    They count as before for everything else, as kube-scheduler counts them until they are evicted.
+    """
+    if not any(pod.metadata.uid in uids and pod.spec.node_name for pod in view.pods):
+        return view
+    return replace(
+        view,
+        pods=tuple(_staying(pod) if pod.metadata.uid in uids and pod.spec.node_name else pod for pod in view.pods),
+    )
+
+
+def _staying(pod: Pod) -> Pod:
+    annotations = {**pod.metadata.annotations, labels.DO_NOT_DISRUPT: "true"}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
 def is_recreated(pod: Pod) -> bool:
