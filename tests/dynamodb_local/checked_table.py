@@ -25,6 +25,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import CountChange
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.virtual_time.checked_fakes import CheckedState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.versions import as_previous_version
@@ -98,24 +100,48 @@ class CheckedTable(CheckedState):
             return self._table.epoch(cluster)
 
     def commit(
-        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+        self,
+        cluster: str,
+        epoch: int,
+        claims: Sequence[NodeClaim],
+        commands: Sequence[DisruptionCommand] = (),
+        counted: CountChange | None = None,
     ) -> int:
         check_new_claims(cluster, claims)
         items: list[NodeClaim | DisruptionCommand] = [*commands, *claims]
-        for start in range(0, len(items), COMMIT_GROUP):
-            group = items[start : start + COMMIT_GROUP]
+        while items:
+            most = COMMIT_GROUP - (0 if counted is None else 2)
             with self._effect("state.commit"):
-                self._commit_group(cluster, epoch, group)
-            epoch += 1
+                self._commit_group(cluster, epoch, items[:most], counted)
+            items, counted, epoch = items[most:], None, epoch + 1
         return epoch
 
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
+    def _commit_group(
+        self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand], counted: CountChange | None
+    ) -> None:
         self._table.commit(
             cluster,
             epoch,
             [item for item in items if isinstance(item, NodeClaim)],
             [item for item in items if isinstance(item, DisruptionCommand)],
+            counted,
         )
+
+    def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        with self._effect("state.ledger_claims"):
+            return self._table.ledger_claims(cluster)
+
+    def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:
+        with self._effect("state.post_ledger"):
+            return self._table.post_ledger(cluster, ledger)
+
+    def close_claims(self, claims: Sequence[NodeClaim]) -> None:
+        with self._effect("state.close_claims"):
+            self._table.close_claims(claims)
+
+    def count_spending(self, cluster: str, change: CountChange) -> bool:
+        with self._effect("state.count_spending"):
+            return self._table.count_spending(cluster, change)
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         with self._effect("state.commands"):

@@ -33,6 +33,9 @@ from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
+from shiplap.spending.account_counters import CountedSpending, change_to
+from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
+from shiplap.spending.node_lives import NodeLives
 from shiplap_cdk.install_document import InstallDocument, read
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
@@ -129,7 +132,7 @@ def _write_claims(client: Any, state: DynamoState, seeds: Mapping[str, Any]) -> 
             "stage": f"Unsettled#{command['name']}",
         }
         _put(client, "state", seed | {"command": _text(command)})
-    claims, commands = state.claims("seed"), state.commands("seed")
+    claims, commands = state.ledger_claims("seed"), state.commands("seed")
     _empty(client, "state")
     planned = [claim for claim in claims if claim.state == "Planned"]
     assert state.commit("blue", 0, planned, commands) == 1
@@ -153,6 +156,10 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     state.mark_refused("blue", "uid-2", Refusals(("general-a",), NOW, 2, NOW - 60, "likeness"))
     state.mark_futile("blue", {"general-a": NOW})
     state.mark_proven("blue", ["kind"], NOW)
+    month = MonthOfSpending("2023-11", 30, 10, {"general": 30}, {"shop": 7})
+    lives = {"general": NodeLives((0, 2), (1,))}
+    assert state.post_ledger("blue", SpendingLedger(1, int(NOW), month, month, (20, 10), lives))
+    assert state.count_spending("blue", change_to(CountedSpending(), "2023-11", 40, 5))
     joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
     joins.initialized("blue", "general", [20.0], NOW)
     joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from threading import Lock
 from typing import Any, Unpack
 
+import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.progress import OVER, CommandChanges, CommandState, DisruptionCommand, advanced
@@ -44,6 +45,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 
 MOST_ITEM_BYTES = 400 * 1024
@@ -70,6 +73,10 @@ class FakeState:
         self._futile: dict[tuple[str, str], float] = {}
         self._proven: dict[tuple[str, str], float] = {}
         self._frozen_at = 0.0
+        self._ledgers: dict[str, bytes] = {}
+        self._counted: dict[str, CountedSpending] = {}
+        self._spending: dict[str, AccountSpending] = {}
+        self._closed: dict[tuple[str, str], bool] = {}
 
     def read(self, cluster: str, now: float) -> DecisionState:
         with self._effect("state.read"):
@@ -99,6 +106,9 @@ class FakeState:
                     if of == cluster and at + PROVEN_FOR_S > now
                 },
                 frozen_at=self._frozen_at,
+                ledger=self._ledger(cluster),
+                counted=self._counted.get(cluster, CountedSpending()),
+                account_spending=self._account_spending,
             )
 
     def epoch(self, cluster: str) -> int:
@@ -106,18 +116,28 @@ class FakeState:
             return self._epochs.get(cluster, 0)
 
     def commit(
-        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+        self,
+        cluster: str,
+        epoch: int,
+        claims: Sequence[NodeClaim],
+        commands: Sequence[DisruptionCommand] = (),
+        counted: CountChange | None = None,
     ) -> int:
         check_new_claims(cluster, claims)
         items: list[NodeClaim | DisruptionCommand] = [*commands, *claims]
-        for start in range(0, len(items), COMMIT_GROUP):
+        while items:
+            most = COMMIT_GROUP - (0 if counted is None else 2)
             with self._effect("state.commit"):
-                self._commit_group(cluster, epoch, items[start : start + COMMIT_GROUP])
-            epoch += 1
+                self._commit_group(cluster, epoch, items[:most], counted)
+            items, counted, epoch = items[most:], None, epoch + 1
         return epoch
 
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand]) -> None:
+    def _commit_group(
+        self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand], counted: CountChange | None
+    ) -> None:
         if self._epochs.get(cluster, 0) != epoch:
+            raise EpochMoved(cluster, epoch)
+        if counted is not None and not self._may_count(cluster, counted):
             raise EpochMoved(cluster, epoch)
         for item in items:
             known = self._commands if isinstance(item, DisruptionCommand) else self._claims
@@ -127,6 +147,8 @@ class FakeState:
             if isinstance(item, NodeClaim):
                 _checked(item)
         self._epochs[cluster] = epoch + 1
+        if counted is not None:
+            self._count(cluster, counted)
         for item in items:
             if isinstance(item, DisruptionCommand):
                 self._put_command(item)
@@ -186,6 +208,50 @@ class FakeState:
             for claim in after:
                 self._put(claim)
         return after
+
+    def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        with self._effect("state.ledger_claims"):
+            return tuple(claim for claim in self._of(cluster) if self._counts(claim))
+
+    def _counts(self, claim: NodeClaim) -> bool:
+        is_open = claim.is_metered and (claim.cluster, claim.name) not in self._closed
+        return claim.state is not ClaimState.GONE or is_open
+
+    def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:
+        with self._effect("state.post_ledger"):
+            known = self._ledger(cluster)
+            if (0 if known is None else known.version) + 1 != ledger.version:
+                return False
+            self._ledgers[cluster] = msgspec.json.encode(ledger)
+            return True
+
+    def close_claims(self, claims: Sequence[NodeClaim]) -> None:
+        for claim in claims:
+            with self._effect("state.close_claims"):
+                self._closed[claim.cluster, claim.name] = True
+
+    def count_spending(self, cluster: str, change: CountChange) -> bool:
+        with self._effect("state.count_spending"):
+            may_count = self._may_count(cluster, change)
+            if may_count:
+                self._count(cluster, change)
+            return may_count
+
+    def _ledger(self, cluster: str) -> SpendingLedger | None:
+        stored = self._ledgers.get(cluster)
+        return None if stored is None else msgspec.json.decode(stored, type=SpendingLedger)
+
+    @property
+    def _account_spending(self) -> AccountSpending:
+        return self._spending.get("", AccountSpending())
+
+    def _may_count(self, cluster: str, change: CountChange) -> bool:
+        known = self._counted.get(cluster, CountedSpending())
+        return known.version + 1 == change.after.version and self._account_spending.allows(change)
+
+    def _count(self, cluster: str, change: CountChange) -> None:
+        self._counted[cluster] = change.after
+        self._spending[""] = self._account_spending.after(change)
 
     def adopt(self, claim: NodeClaim) -> bool:
         with self._effect("state.adopt"):

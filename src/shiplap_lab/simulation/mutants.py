@@ -60,8 +60,8 @@ def _skips_the_epoch() -> list[Patch]:
     """A decision is committed even if another was committed meanwhile."""
     commit = CheckedState._commit_group
 
-    def act(self: CheckedState, cluster: str, epoch: int, items: Sequence[Any]) -> None:  # noqa: ARG001 - that is it
-        commit(self, cluster, self._epochs.get(cluster, 0), items)
+    def act(self: CheckedState, cluster: str, epoch: int, items: Sequence[Any], counted: Any) -> None:  # noqa: ARG001 - that is it
+        commit(self, cluster, self._epochs.get(cluster, 0), items, counted)
 
     return [(CheckedState, "_commit_group", act)]
 

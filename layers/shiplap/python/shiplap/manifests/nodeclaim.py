@@ -168,7 +168,8 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `instance` is None until the claim is Launched. `hourly` is the price of what is planned, then of what was launched.
     `missed` says that the node turned out smaller than the plan counted on. `cordoned` says why the node takes no more
     pods although its pods stay; empty when it takes them. `change_at` is when AWS will change or end its instance, 0
-    when nothing is scheduled. `version` counts the conditional writes; `schema` is the form of the stored item.
+    when nothing is scheduled. `most_hourly` is the most that the instance may cost, 0 without ceilings in dollars.
+    `version` counts the conditional writes; `schema` is the form of the stored item.
 
     Items and recorded decisions hold it in its flat form, see `StoredForm`.
     """
@@ -189,6 +190,7 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missed: bool = False
     cordoned: str = ""
     change_at: float = 0.0
+    most_hourly: float = 0.0
     version: int = 0
     schema: int = SCHEMA
 
@@ -212,6 +214,11 @@ class NodeClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it was planned for a disruption command: its cause is a hint as `claim_events.disruption_hint`."""
         hint = self.cause.event_id
         return hint.startswith(f"{self.cluster}/") and hint.endswith("/disruption")
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether the ledger has to know when its instance ended."""
+        return self.most_hourly > 0 and self.instance is not None
 
     @property
     def newer(self) -> bool:

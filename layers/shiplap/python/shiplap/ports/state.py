@@ -21,6 +21,8 @@ from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.manifests.stored_form import StoredForm
 from shiplap.ports.compute import OfferingFailure
+from shiplap.spending.account_counters import AccountSpending, CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 
 COMMIT_GROUP = 99
 """Claims in one transaction beside the epoch: DynamoDB allows 100 actions."""
@@ -160,6 +162,7 @@ class DecisionState(msgspec.Struct, frozen=True):
     each subnet id, `reserved` the instances that they take from each capacity reservation, by token. `refused` holds
     pods by uid. `futile` maps futile claims to the time of their creation. `proven` maps kinds of pods that nodes have
     run to the time of the last note. `frozen_at` is when all launches of the install were frozen, 0 if they are not.
+    `ledger` is None without ceilings in dollars; `counted` is what the cluster has added to `account_spending`.
     """
 
     epoch: int
@@ -173,6 +176,9 @@ class DecisionState(msgspec.Struct, frozen=True):
     futile: dict[str, float] = {}
     proven: dict[str, float] = {}
     frozen_at: float = 0.0
+    ledger: SpendingLedger | None = None
+    counted: CountedSpending = CountedSpending()
+    account_spending: AccountSpending = AccountSpending()
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -231,15 +237,22 @@ class StateStore(Protocol):
         ...
 
     def commit(
-        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+        self,
+        cluster: str,
+        epoch: int,
+        claims: Sequence[NodeClaim],
+        commands: Sequence[DisruptionCommand] = (),
+        counted: CountChange | None = None,
     ) -> int:
         """Write commands and Planned claims unchanged and advance the epoch, atomically in groups of at most 99.
 
         Commands come first. Returns the new epoch; without anything to write the epoch stays. The claims are also the
-        launch ledger: the number of nodes launched for a pod is the number of claims that list it.
+        launch ledger: the number of nodes launched for a pod is the number of claims that list it. `counted` is what
+        all of them add to the account's counters, written with the first group.
 
         Raises:
-            EpochMoved: another decision was committed. Groups written before stay and are resumed by others.
+            EpochMoved: another decision was committed, or the account's counters moved too far. Groups written before
+                stay and are resumed by others.
             ConditionFailed: a claim is not Planned, or a name is taken.
         """
         ...
@@ -280,6 +293,22 @@ class StateStore(Protocol):
 
         At most COMMIT_GROUP claims of at most COMMIT_BYTES. Raises ConditionFailed.
         """
+        ...
+
+    def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        """Read the claims as `claims`, and metered ones that are Gone until they are closed, sorted by name."""
+        ...
+
+    def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:
+        """Write a cluster's ledger if the stored one is of the version before; returns whether it was written."""
+        ...
+
+    def close_claims(self, claims: Sequence[NodeClaim]) -> None:
+        """Leave Gone claims out of `ledger_claims` from now on: they are posted to their end."""
+        ...
+
+    def count_spending(self, cluster: str, change: CountChange) -> bool:
+        """Add to the account's counters; returns False, and adds nothing, if the cluster's note is another by now."""
         ...
 
     def adopt(self, claim: NodeClaim) -> bool:

@@ -31,6 +31,7 @@ from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of,
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
+from shiplap.spending.account_counters import AccountSpending, CountChange
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 ACCOUNT = "@account"
 """The partition."""
 
-OFFERING, ADDRESSES, RESERVED, FROZEN = "OFFERING", "ADDRESSES", "RESERVED", "FROZEN"
-"""Prefixes of sort keys; a `#` and the rest of the key follow, except after FROZEN."""
+OFFERING, ADDRESSES, RESERVED, FROZEN, SPENDING = "OFFERING", "ADDRESSES", "RESERVED", "FROZEN", "SPENDING"
+"""Prefixes of sort keys; a `#` and the rest of the key follow, except after FROZEN and SPENDING."""
+
+_HOURLY, _MONTH = "hourly", "month#"
+"""Attributes of SPENDING: what all instances cost per hour; a month follows the second."""
 
 _TRIES = 8
 _BATCH = 100
@@ -60,6 +64,7 @@ class SharedState(msgspec.Struct, frozen=True):
     reservations: tuple[Reservation, ...]
     taken: dict[str, dict[str, tuple[int, float]]] = {}
     frozen_at: float = 0.0
+    spending: AccountSpending = AccountSpending()
 
 
 class DynamoAccount:
@@ -73,6 +78,7 @@ class DynamoAccount:
     def read(self) -> SharedState:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
         offerings, reservations, taken, frozen_at = [], [], {}, 0.0
+        spending = AccountSpending()
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == OFFERING:
@@ -84,8 +90,30 @@ class DynamoAccount:
                 taken[rest] = _taken(item)
             elif kind == FROZEN:
                 frozen_at = float_of(item, "at")
+            elif kind == SPENDING:
+                spending = _spending(item)
         offerings.sort(key=lambda known: known.scope)
-        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at)
+        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at, spending)
+
+    def counting(self, change: CountChange) -> dict[str, Any]:
+        """The action of a transaction that adds to the counters if they are not above what the change asks for."""
+        month = f"{_MONTH}{change.after.month}"
+        values = {":hourly": number(change.more_hourly), ":month": number(change.more_total)}
+        update = {
+            "TableName": self._table,
+            "Key": _key(SPENDING),
+            "UpdateExpression": "ADD #hourly :hourly, #month :month",
+            "ExpressionAttributeNames": {"#hourly": _HOURLY, "#month": month},
+        }
+        bounds = (("#month", ":mostTotal", change.most_total), ("#hourly", ":mostHourly", change.most_hourly))
+        conditions = []
+        for name, key, most in bounds:
+            if most is not None:
+                conditions.append(f"(attribute_not_exists({name}) OR {name} <= {key})")
+                values[key] = number(most)
+        if conditions:
+            update["ConditionExpression"] = " AND ".join(conditions)
+        return {**update, "ExpressionAttributeValues": values}
 
     def freeze(self, now: float) -> float:
         """Note that launches are frozen; returns since when, which is earlier than `now` if they were already."""
@@ -208,6 +236,11 @@ class DynamoAccount:
 
 def _key(item: str) -> dict[str, Value]:
     return {"cluster": text(ACCOUNT), "item": text(item)}
+
+
+def _spending(item: Item) -> AccountSpending:
+    months = {name.removeprefix(_MONTH): int(value["N"]) for name, value in item.items() if name.startswith(_MONTH)}
+    return AccountSpending(dict(sorted(months.items())), int(item[_HOURLY]["N"]))
 
 
 def _taken(item: Item) -> dict[str, tuple[int, float]]:

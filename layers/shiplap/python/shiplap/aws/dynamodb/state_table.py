@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
-from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
+from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
@@ -51,6 +51,8 @@ from shiplap.ports import (
     written_claim,
     written_command,
 )
+from shiplap.spending.account_counters import CountChange, CountedSpending
+from shiplap.spending.ledger import SpendingLedger
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
@@ -69,10 +71,11 @@ SHARDS = 8
 """Partitions a cluster's claims are spread over. Never change it: claims would be looked for where they are not."""
 
 EPOCH, CLAIM, POD, COMMAND = "EPOCH", "CLAIM", "POD", "COMMAND"
+LEDGER, COUNTED = "LEDGER", "COUNTED"
 REFUSED, FUTILE, PROVEN = "REFUSED", "FUTILE", "PROVEN"
-"""Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH."""
+"""Prefixes of sort keys; a `#` and the rest of the key follow, except after EPOCH, LEDGER and COUNTED."""
 
-UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE = "Unsettled", "Settled", "Failed"
+UNSETTLED_STAGE, SETTLED_STAGE, FAILED_STAGE, ENDED_STAGE = "Unsettled", "Settled", "Failed", "Ended"
 """Prefixes of keys of the stage index; `#` and the claim's name follow."""
 
 _BATCH = 25
@@ -96,6 +99,7 @@ class DynamoState:
         refused: dict[str, Refusals] = {}
         futile: dict[str, float] = {}
         proven: dict[str, float] = {}
+        ledger, counted = None, CountedSpending()
         for item in query(self._client, self._table, ("cluster", cluster)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == EPOCH:
@@ -108,6 +112,10 @@ class DynamoState:
                 futile[rest] = float_of(item, "created_at")
             elif kind == PROVEN:
                 proven[rest] = float_of(item, "at")
+            elif kind == LEDGER:
+                ledger = msgspec.json.decode(item["ledger"]["S"], type=SpendingLedger)
+            elif kind == COUNTED:
+                counted = msgspec.json.decode(item["counted"]["S"], type=CountedSpending)
         known = self._account.read()
         return DecisionState(
             epoch=epoch,
@@ -121,6 +129,9 @@ class DynamoState:
             futile={name: at for name, at in futile.items() if at + FUTILE_FOR_S > now},
             proven={kind: at for kind, at in proven.items() if at + PROVEN_FOR_S > now},
             frozen_at=known.frozen_at,
+            ledger=ledger,
+            counted=counted,
+            account_spending=known.spending,
         )
 
     def epoch(self, cluster: str) -> int:
@@ -128,16 +139,22 @@ class DynamoState:
         return next((int(item["epoch"]["N"]) for item in items), 0)
 
     def commit(
-        self, cluster: str, epoch: int, claims: Sequence[NodeClaim], commands: Sequence[DisruptionCommand] = ()
+        self,
+        cluster: str,
+        epoch: int,
+        claims: Sequence[NodeClaim],
+        commands: Sequence[DisruptionCommand] = (),
+        counted: CountChange | None = None,
     ) -> int:
         check_new_claims(cluster, claims)
         items = [*map(_command_item, commands), *map(_claim_item, claims)]
-        for group in _groups(items):
-            self._commit_group(cluster, epoch, group)
-            epoch += 1
+        counters = self._counters(cluster, counted) if counted is not None else []
+        for group in _groups(items, beside=len(counters)):
+            self._commit_group(cluster, epoch, group, counters)
+            epoch, counters = epoch + 1, []
         return epoch
 
-    def _commit_group(self, cluster: str, epoch: int, items: Sequence[Item]) -> None:
+    def _commit_group(self, cluster: str, epoch: int, items: Sequence[Item], counters: Sequence[Any]) -> None:
         absent = "attribute_not_exists(#epoch) OR " if epoch == 0 else ""
         advance_epoch = {
             "TableName": self._table,
@@ -154,10 +171,60 @@ class DynamoState:
             "ClientRequestToken": uuid4().hex,
             "TransactItems": [
                 {"Update": advance_epoch},
+                *counters,
                 *({"Put": {"TableName": self._table, "Item": item, **new}} for item in items),
             ],
         }
-        self._transact(request, lambda error: _explain(error, cluster, epoch))
+        self._transact(request, lambda error: _explain(error, cluster, epoch, len(counters)))
+
+    def _counters(self, cluster: str, change: CountChange) -> list[Any]:
+        """Actions that add to the account's counters, and note it, if the cluster's note is the one before."""
+        note = {
+            **_key(cluster, COUNTED),
+            "counted": text(msgspec.json.encode(change.after).decode()),
+            "version": number(change.after.version),
+        }
+        condition, past = _version_before(change.after.version)
+        names = {"ExpressionAttributeNames": placeholders(["version"])}
+        put = {"TableName": self._table, "Item": note, "ConditionExpression": condition, **names, **past}
+        return [{"Put": put}, {"Update": self._account.counting(change)}]
+
+    def count_spending(self, cluster: str, change: CountChange) -> bool:
+        request = {"ClientRequestToken": uuid4().hex, "TransactItems": self._counters(cluster, change)}
+        try:
+            self._transact(request, lambda error: _explain(error, cluster, 0, 1))
+        except EpochMoved:
+            return False
+        return True
+
+    def ledger_claims(self, cluster: str) -> tuple[NodeClaim, ...]:
+        return self._claims(cluster, "")
+
+    def post_ledger(self, cluster: str, ledger: SpendingLedger) -> bool:
+        item = {
+            **_key(cluster, LEDGER),
+            "ledger": text(msgspec.json.encode(ledger).decode()),
+            "version": number(ledger.version),
+        }
+        condition, past = _version_before(ledger.version)
+        values = past.get("ExpressionAttributeValues")
+        return put_if(self._client, self._table, item, condition, ["version"], values)
+
+    def close_claims(self, claims: Sequence[NodeClaim]) -> None:
+        for claim in claims:
+            with store_errors(f"write table {self._table}"):
+                try:
+                    self._client.update_item(
+                        TableName=self._table,
+                        Key=_claim_key(claim.cluster, claim.name),
+                        UpdateExpression="REMOVE #stage",
+                        ConditionExpression="#state = :gone",
+                        ExpressionAttributeNames=placeholders(["stage", "state"]),
+                        ExpressionAttributeValues={":gone": text(ClaimState.GONE)},
+                    )
+                except ClientError as error:  # it has expired
+                    if code_of(error) != CONDITION_FAILED:
+                        raise
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         unfinished = self._commands.read([_commands_key(cluster)], UNSETTLED_STAGE)
@@ -188,7 +255,7 @@ class DynamoState:
         return None
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
-        return self._claims(cluster, "")
+        return tuple(claim for claim in self._claims(cluster, "") if claim.state is not ClaimState.GONE)
 
     def _claims(self, cluster: str, stage: str) -> tuple[NodeClaim, ...]:
         """Those in the stage index whose key there begins with `stage`, sorted by name."""
@@ -338,10 +405,20 @@ def _refusals(item: Item) -> Refusals:
     )
 
 
-def _explain(error: ClientError, cluster: str, epoch: int) -> None:
-    """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again."""
+def _version_before(version: int) -> tuple[str, dict[str, Any]]:
+    """The condition that what is stored is of the version before this one, with its values."""
+    if version == 1:
+        return "attribute_not_exists(#version)", {}
+    return "#version = :version", {"ExpressionAttributeValues": {":version": number(version - 1)}}
+
+
+def _explain(error: ClientError, cluster: str, epoch: int, counters: int) -> None:
+    """Raise what a cancelled transaction means; return when it only ran into another one and may be tried again.
+
+    After the epoch come `counters` that others move as well.
+    """
     codes = _cancellations(error)
-    if codes and codes[0] == "ConditionalCheckFailed":
+    if "ConditionalCheckFailed" in codes[: 1 + counters]:
         raise EpochMoved(cluster, epoch) from error
     if "ConditionalCheckFailed" in codes:
         raise ConditionFailed(f"cluster {cluster}: a claim or command of that name exists") from error
@@ -367,15 +444,18 @@ def _check_repeatable(codes: Sequence[str], error: ClientError) -> None:
         raise StoreError(f"the claims could not be written: {error}") from error
 
 
-def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Runs of items that fit into one transaction beside the epoch, by count and by size."""
+def _groups(items: Sequence[Item], beside: int) -> Iterator[Sequence[Item]]:
+    """Runs of items that fit into one transaction beside the epoch, by count and by size.
+
+    `beside` actions are in the first one as well.
+    """
     group: list[Item] = []
-    size = 0
+    size, most = 0, COMMIT_GROUP - beside
     for item in items:
         length = max(len(stored) for stored in (item.get("claim") or item["command"]).values())
-        if group and (len(group) == COMMIT_GROUP or size + length > COMMIT_BYTES):
+        if group and (len(group) == most or size + length > COMMIT_BYTES):
             yield group
-            group, size = [], 0
+            group, size, most = [], 0, COMMIT_GROUP
         group.append(item)
         size += length
     if group:
@@ -402,7 +482,7 @@ def _claim_item(claim: NodeClaim) -> Item:
         "state": text(claim.state),
         "version": number(claim.version),
     }
-    if claim.state is not ClaimState.GONE:
+    if claim.state is not ClaimState.GONE or claim.is_metered:
         item[STAGE_INDEX.sort_key] = text(f"{_stage(claim.state)}#{claim.name}")
     if claim.instance_id:
         item[INSTANCE_ID_INDEX.partition_key] = text(claim.instance_id)
@@ -439,6 +519,8 @@ def _command(item: Item) -> DisruptionCommand:
 def _stage(state: ClaimState) -> str:
     if state in UNSETTLED:
         return UNSETTLED_STAGE
+    if state is ClaimState.GONE:
+        return ENDED_STAGE
     return FAILED_STAGE if state is ClaimState.FAILED else SETTLED_STAGE
 
 

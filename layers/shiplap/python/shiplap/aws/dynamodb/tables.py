@@ -10,6 +10,9 @@ Table `state`, by `cluster` and `item`:
 | `@account` | `RESERVED#<reservation>` | what launches take of it: JSON in `taken`, count and end by token |
 | `@account` | `FROZEN` | there while all launches of the install are frozen, `at` an epoch second |
 | `@requests` | `<region>#<action>` | requests that EC2 may be sent: `tokens` left `at` an epoch second |
+| `@account` | `SPENDING` | what all clusters cost: `hourly`, and by month spent and reserved, in `month#<month>` |
+| `<cluster>` | `LEDGER` | what the cluster has spent: JSON in `ledger`, `version` |
+| `<cluster>` | `COUNTED` | what it has added to `SPENDING`: JSON in `counted`, `version` |
 | `<cluster>` | `POD#<uid>` | a pod whose node turned out too small |
 | `<cluster>` | `REFUSED#<uid>` | a pod that runs on none of the nodes that were launched for it, and their claims |
 | `<cluster>` | `FUTILE#<claim>` | a node in vain: `created_at` of its claim |
@@ -20,7 +23,8 @@ Table `state`, by `cluster` and `item`:
 
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read
 consistently, without paying for the thousands that have become Nodes, and the sweep those that are not Gone. Hence
-`stage` (`Unsettled#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone), the key of a *local* index, which,
+`stage` (`Unsettled#<name>`, `Settled#<name>`, `Failed#<name>`, absent when Gone, but `Ended#<name>` until a ledger has
+posted the instance to its end), the key of a *local* index, which,
 unlike a global one, answers consistent reads. The index holds keys and versions only, some hundred bytes of a claim's
 several thousand: a reader knows by the version whether what it has read before is still so, and gets the rest. Local
 indexes bind two things for the life of a table: they are made with it, and one partition key (a shard) holds at most
