@@ -56,11 +56,24 @@ def plan(snapshot: Snapshot) -> Plan:
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
     with _without_garbage_collector():
-        decided = write(snapshot, *solve(snapshot))
+        decided = _decide(snapshot)
         if snapshot.standalone_claims:
             decided = _with_standalone_claims(decided, snapshot)
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
+
+
+def _decide(snapshot: Snapshot) -> Plan:
+    room = snapshot.commitments
+    if room is None or room.is_empty:
+        return _at_its_prices(snapshot)
+    from shiplap.scheduling.commitment_passes import plan_on_commitments  # noqa: PLC0415 - few installs count on any
+
+    return plan_on_commitments(snapshot, room, _at_its_prices)
+
+
+def _at_its_prices(snapshot: Snapshot) -> Plan:
+    return write(snapshot, *solve(snapshot))
 
 
 def _with_standalone_claims(decided: Plan, snapshot: Snapshot) -> Plan:
@@ -87,6 +100,7 @@ def plan_standalone(snapshot: Snapshot, item: StandaloneClaim) -> tuple[PlannedC
         claims=(),
         manifests=Manifests(node_pools=(pool,), node_classes=snapshot.manifests.node_classes),
         missed_pods=frozenset(),
+        commitments=None,
         settings=replace(snapshot.settings, default_spread=(), claim_rules=(), explore=False),
         standalone_claims=(),
     )

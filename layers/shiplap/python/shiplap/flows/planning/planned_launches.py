@@ -24,14 +24,12 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimPlan, LaunchRequest, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
-from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim, plan_of
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.supply.existing_nodes import still_fits
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
-
-_KEPT = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
 _ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
 """Resources for which an instance is launched differently."""
@@ -73,11 +71,6 @@ def records_of(planned: Iterable[PlannedClaim], origin: ClaimOrigin) -> list[Nod
         )
         for claim in planned
     ]
-
-
-def plan_of(planned: PlannedClaim) -> ClaimPlan:
-    """What of a planned claim outlives the decision."""
-    return ClaimPlan(**{name: getattr(planned, name) for name in _KEPT})
 
 
 def spec_hashes(snapshot: Snapshot) -> dict[str, str]:

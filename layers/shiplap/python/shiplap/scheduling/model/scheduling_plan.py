@@ -6,7 +6,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,7 +28,8 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
 
     `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim. `virtual_pods`
     are those of CapacityBuffers, which are part of `requests` but will never exist. `gave_up` are the preferences that
-    some of the pods had to give up to get here.
+    some of the pods had to give up to get here. `covered` is what commitments pay of the launch's price, USD per hour;
+    plans without commitments lack it.
     """
 
     name: str
@@ -49,6 +50,15 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     relies_on_estimate: tuple[str, ...] = ()
     virtual_pods: tuple[PodReference, ...] = ()
     gave_up: tuple[str, ...] = ()
+    covered: float | msgspec.UnsetType = msgspec.UNSET
+
+
+_OUTLIVES = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
+
+
+def plan_of(planned: PlannedClaim) -> ClaimPlan:
+    """What of a planned claim outlives the decision."""
+    return ClaimPlan(**{name: getattr(planned, name) for name in _OUTLIVES})
 
 
 class Placement(_Part, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.instances.catalog.resolved_nodeclass import SelectedResources
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod, TopologySpreadConstraint
@@ -136,6 +137,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `install` decides: two installs that look at one cluster must not give their claims the same names.
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
     `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
+    `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
     """
 
     cluster: str
@@ -150,6 +152,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int = 0
     install: str = ""
     standalone_claims: tuple[StandaloneClaim, ...] = ()
+    commitments: CommitmentRoom | None = None
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

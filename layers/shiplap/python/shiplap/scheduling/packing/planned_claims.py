@@ -330,6 +330,6 @@ def _launch_choice(group: ClaimGroup, types: TypeList) -> LaunchChoice:
         table.names[place],
         table.zones[zone],
         table.capacity_types[kind],
-        float(prices[zone, kind]),
+        float(table.listed[place, zone, kind]),
         table.reservations[kind],
     )

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import ACCELERATORS
@@ -49,7 +50,8 @@ class TypeTable:
     A type has one row, or two while it is unverified: the careful row everybody may count on, and an estimate row that
     one claim may. Arrays over rows: `row_type`, `row_estimate`, `allocatable` [rows, resources]; over types: `capacity`
     [types, resources], which limits are charged with. `capacity_types` and `reservations` name the columns of `prices`
-    and `sold` [types, zones, columns]; `units` is what each reservation has left.
+    and `sold` [types, zones, columns]; `units` is what each reservation has left. `listed` [types, zones, columns] are
+    the prices that are paid, `prices` those that offerings are compared by: what commitments pay counts less there.
     """
 
     def __init__(
@@ -136,6 +138,19 @@ class TypeTable:
                     prices[cell] = offering.price
                 if offering.zone_id:
                     self.zone_ids[offering.zone] = offering.zone_id
+        self.listed = self.prices
+
+    def price_commitments(self, room: CommitmentRoom) -> None:
+        """Compare on-demand offerings by what one more instance would cost while `room` is left of commitments."""
+        ledger = CommitmentLedger(room)
+        columns = [column for column, kind in enumerate(self.capacity_types) if kind == labels.ON_DEMAND]
+        self.prices = self.listed.copy()
+        for place, zone, number in np.argwhere(np.isfinite(self.listed[:, :, columns])).tolist():
+            if is_linux(self.types[place]):
+                price = float(self.listed[place, zone, columns[number]])
+                cover = ledger.quote(self.names[place], self.zones[zone], round(price * MICROS))
+                weighed = (cover.uncovered + room.weight * cover.taken) / MICROS
+                self.prices[place, zone, columns[number]] = min(weighed, price)
 
     def for_another_decision(self) -> TypeTable:
         """The same catalogue; what a decision charges and what it asks remain with that decision."""
@@ -165,7 +180,8 @@ class TypeTable:
     def charge_prices(self, wanted: Requirements) -> None:
         """Let the limit in dollars be charged with a type's dearest available offering that requirements allow."""
         column = self.axis.names.index(HOURLY)
-        prices = np.where(self.cells(wanted) & np.isfinite(self.prices), self.prices, 0.0).max(axis=(1, 2), initial=0.0)
+        sold = self.cells(wanted) & np.isfinite(self.listed)
+        prices = np.where(sold, self.listed, 0.0).max(axis=(1, 2), initial=0.0)
         self.capacity[:, column] = np.ceil(np.round(prices * MICROS, 3)).astype(np.int64)
 
     def charge_spot(self) -> None:
@@ -337,6 +353,12 @@ class TypeTable:
             np.bool_,
         )
         return zone_ok[None, :, None] & kind_ok[None, None, :]
+
+
+def is_linux(instance_type: InstanceType) -> bool:
+    """Whether nodes of a type run Linux: Savings Plans and Reserved Instances for it do not cover others."""
+    system = next((entry for entry in instance_type.requirements if entry.key == labels.OS), None)
+    return system is None or system.has("linux")
 
 
 def is_exotic(instance_type: InstanceType) -> bool:

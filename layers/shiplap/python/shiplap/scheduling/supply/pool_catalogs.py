@@ -56,10 +56,15 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
             if rules.min_on_demand_vcpus:
                 table.charge_spot()
+            if snapshot.commitments is not None:
+                table.price_commitments(snapshot.commitments)
             result[pool.metadata.name] = PoolCatalog(table, not_ready)
             continue
         if name not in shared:
-            shared[name] = PoolCatalog(_table(catalog.instance_types, snapshot, axis), not_ready)
+            table = _table(catalog.instance_types, snapshot, axis)
+            if snapshot.commitments is not None:
+                table.price_commitments(snapshot.commitments)
+            shared[name] = PoolCatalog(table, not_ready)
         result[pool.metadata.name] = shared[name]
     return result
 

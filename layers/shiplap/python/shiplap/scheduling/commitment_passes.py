@@ -1,0 +1,280 @@
+"""Plans that use commitments: a few plans in a row, each at the prices that the room left makes.
+
+A commitment gives the first nodes a price that later ones do not have, and one plan has one price for each offering. So
+a plan is made as if all nodes were first ones. Nodes that the room covers as the plan assumed are kept, and the other
+pods are planned again with the room that is left, last of all at list prices. What is kept stands in the next plan like
+a claim in flight that holds its pods and has no room for others.
+
+Where more nodes would use commitments than there is room for, those go first that are worth most: a committed dollar is
+weighed with the least factor at which the room suffices, found by halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.commitments.account_commitments import MICROS, InstanceUse
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, Coverage, merged
+from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance, NodeClaim
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, plan_of
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.supply.instance_arrays import is_linux
+
+LEAST_WEIGHT = 0.01
+"""What a committed dollar counts where there is more room than use for it: enough to prefer what takes less of it."""
+
+_HALVINGS = 4
+"""How often the range of weights is halved, as factors."""
+
+_MOST_PASSES = 4
+"""Plans at the least weight, each of which uses what the one before has left over."""
+
+REASON = "commitments pay"
+"""How the reason of a claim that uses commitments begins."""
+
+Decide = Callable[[Snapshot], Plan]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Claims that the room covers, narrowed to what it covers, and the room behind them; `missed` were too many."""
+
+    claims: tuple[PlannedClaim, ...]
+    room: CommitmentRoom
+    missed: int
+
+
+def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: Decide) -> Plan:
+    """The plan of a snapshot with room left; `decide` makes one of a snapshot at its prices. Raises as it does.
+
+    Of several plans it is the one with the lowest bill; of equal ones that of the fewest passes.
+    """
+    types = _Types(snapshot)
+    plan = decide(_at(snapshot, room, LEAST_WEIGHT))
+    kept = _kept(plan, room, types)
+    if not kept.missed:
+        return _together(plan, kept.claims)
+    listed = _marked(decide(replace(snapshot, commitments=None)), room, types)
+    plans = [listed, *_in_passes(snapshot, room, types, decide)]
+    return min(plans, key=lambda some: round(bill(some, room, types), 6))
+
+
+def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> Iterator[Plan]:
+    """Plans of nodes that the room covers and of others at list prices, each using more of the room than the last."""
+    claims: list[PlannedClaim] = []
+    going, left = snapshot, room
+    for weight in (_weight(snapshot, room, types, decide), *[LEAST_WEIGHT] * _MOST_PASSES):
+        kept = _kept(decide(_at(going, left, weight)), left, types)
+        if not kept.claims:
+            if claims:
+                return
+            continue
+        claims += kept.claims
+        going, left = _with(going, kept.claims, types), kept.room
+        plan = decide(replace(going, commitments=None))
+        if _holds(plan, claims):
+            yield _marked(_together(plan, claims), room, types)
+        if left.is_empty:
+            return
+
+
+def bill(plan: Plan, room: CommitmentRoom, types: _Types) -> float:
+    """What the claims of a plan would add to the bill, USD per hour, while the room is left."""
+    on_demand = [claim for claim in plan.node_claims if types.may_be_covered(claim)]
+    uses = (InstanceUse(claim.launch.instance_type, claim.launch.zone, 1) for claim in on_demand)
+    prices = {claim.launch.instance_type: _offering(claim)[2] for claim in on_demand}
+    covered = {claim.name for claim in on_demand}
+    others = sum(claim.launch.price for claim in plan.node_claims if claim.name not in covered)
+    return others + CommitmentLedger(room).settle(merged(uses), prices) / MICROS
+
+
+def _at(snapshot: Snapshot, room: CommitmentRoom, weight: float) -> Snapshot:
+    return replace(snapshot, commitments=replace(room, weight=weight))
+
+
+def _weight(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> float:
+    """About the least weight at which no node is planned on a commitment that has no room for it; at most 1."""
+    quick = replace(snapshot, settings=replace(snapshot.settings, improve_s=0.0))
+
+    def suffices(weight: float) -> bool:
+        return not _kept(decide(_at(quick, room, weight)), room, types).missed
+
+    low, high = LEAST_WEIGHT, 1.0
+    if not suffices(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+class _Types:
+    """The instance types of a snapshot by their EC2NodeClass and name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._by_class: Mapping[str, Mapping[str, InstanceType]] = {
+            catalog.node_class: {item.name: item for item in catalog.instance_types} for catalog in snapshot.catalogs
+        }
+
+    def may_be_covered(self, claim: PlannedClaim) -> bool:
+        """Whether commitments may pay for what a claim would be launched as."""
+        launched = self.of(claim).get(claim.launch.instance_type)
+        on_demand = claim.launch.capacity_type == labels.ON_DEMAND and claim.launch.price > 0
+        return on_demand and launched is not None and is_linux(launched)
+
+    def of(self, claim: PlannedClaim) -> dict[str, InstanceType]:
+        """Those of a claim's launch list, in its order."""
+        known = self._by_class.get(claim.node_class, {})
+        return {name: known[name] for name in claim.instance_types if name in known}
+
+
+def _kept(plan: Plan, room: CommitmentRoom, types: _Types) -> _Kept:
+    """The claims that the room covers as they were planned, as long as it lasts: those that it pays most of first."""
+    before, ledger = CommitmentLedger(room), CommitmentLedger(room)
+    claims: list[PlannedClaim] = []
+    missed = 0
+    found = [(claim, cover) for claim in plan.node_claims if (cover := _quote(claim, before, types)).covered]
+    found.sort(key=lambda pair: (pair[1].uncovered / pair[1].listed, -_fullness(pair[0]), pair[0].name))
+    for claim, assumed in found:
+        if ledger.quote(*_offering(claim)).uncovered > assumed.uncovered:
+            missed += 1
+            continue
+        cover = ledger.take(*_offering(claim))
+        claims.append(_narrowed(claim, cover, before, types))
+    return _Kept(tuple(claims), ledger.room, missed)
+
+
+def _fullness(claim: PlannedClaim) -> float:
+    """How much of its scarcest resource a claim uses."""
+    shares = (claim.requests.get(name, 0) / amount for name, amount in claim.allocatable.items() if amount)
+    return round(max(shares, default=0.0), 6)
+
+
+def _quote(claim: PlannedClaim, ledger: CommitmentLedger, types: _Types) -> Coverage:
+    """What covers a claim's launch. Static nodes and rooms for virtual pods are planned at what is left over."""
+    if not claim.pods or claim.virtual_pods or not types.may_be_covered(claim):
+        return Coverage(1, 1)
+    return ledger.quote(*_offering(claim))
+
+
+def _offering(claim: PlannedClaim) -> tuple[str, str, int]:
+    launch = claim.launch
+    return launch.instance_type, launch.zone, round(launch.price * MICROS)
+
+
+def _narrowed(claim: PlannedClaim, cover: Coverage, ledger: CommitmentLedger, types: _Types) -> PlannedClaim:
+    """The claim for on-demand instances of types that are covered like that of its launch.
+
+    Where minValues asks for a choice of types, all of them stay.
+    """
+    pinned: dict[str, tuple[str, ...]] = {labels.CAPACITY_TYPE: (labels.ON_DEMAND,)}
+    if cover.zonal:
+        pinned[labels.ZONE] = (claim.launch.zone,)
+    names = claim.instance_types
+    if not any(line.min_values for line in claim.requirements):
+        names = tuple(name for name, item in types.of(claim).items() if _like(item, claim, cover, ledger))
+        pinned[labels.INSTANCE_TYPE] = tuple(sorted(names))
+    lines = [line for line in claim.requirements if line.key not in pinned]
+    lines += [RequirementSpec(key, "In", values) for key, values in pinned.items()]
+    return replace(
+        _paid(claim, cover),
+        requirements=tuple(sorted(lines, key=lambda line: line.key)),
+        labels={**claim.labels, **{key: values[0] for key, values in pinned.items() if len(values) == 1}},
+        instance_types=names,
+        relies_on_estimate=tuple(name for name in claim.relies_on_estimate if name in names),
+    )
+
+
+def _paid(claim: PlannedClaim, cover: Coverage) -> PlannedClaim:
+    """The claim with what commitments pay for it, as a figure and as a reason."""
+    reason = f"{REASON} ${cover.covered / MICROS:.4f} of ${cover.listed / MICROS:.4f} an hour"
+    return replace(claim, covered=cover.covered / MICROS, reasons=(*claim.reasons, reason))
+
+
+def _marked(plan: Plan, room: CommitmentRoom, types: _Types) -> Plan:
+    """The plan with what commitments pay for claims at list prices, after those that were planned on commitments."""
+    ledger = CommitmentLedger(room)
+    marked = {}
+    claims = sorted(plan.node_claims, key=lambda claim: (claim.covered is msgspec.UNSET, claim.name))
+    for claim in claims:
+        if not types.may_be_covered(claim):
+            continue
+        cover = ledger.take(*_offering(claim))
+        if claim.covered is msgspec.UNSET and cover.covered:
+            marked[claim.name] = _paid(claim, cover)
+    return replace(plan, node_claims=tuple(marked.get(claim.name, claim) for claim in plan.node_claims))
+
+
+def _like(item: InstanceType, claim: PlannedClaim, cover: Coverage, ledger: CommitmentLedger) -> bool:
+    """Whether an instance of a type in the launch's zone would be covered no less than the launch, and as cheaply."""
+    if item.name == claim.launch.instance_type:
+        return True
+    price = min(
+        (
+            offering.price
+            for offering in item.offerings
+            if offering.capacity_type == labels.ON_DEMAND and offering.zone == claim.launch.zone and offering.available
+        ),
+        default=0.0,
+    )
+    if not price:
+        return False
+    other = ledger.quote(item.name, claim.launch.zone, round(price * MICROS))
+    return other.uncovered <= cover.uncovered and other.taken <= cover.taken * _AS_CHEAP
+
+
+_AS_CHEAP = 1.1
+"""A type that takes up to so much more of commitments may be launched where the planned one has no capacity."""
+
+
+def _with(snapshot: Snapshot, claims: Sequence[PlannedClaim], types: _Types) -> Snapshot:
+    """The snapshot with claims that hold their pods and have no room for others, whose estimates nobody else tries."""
+    held = tuple(
+        NodeClaim(
+            cluster=snapshot.cluster,
+            name=claim.name,
+            plan=replace(plan_of(claim), allocatable=claim.requests),
+            state=ClaimState.LAUNCHED,
+            instance=LaunchedInstance(
+                id="", type=claim.launch.instance_type, zone=_zone(claim), capacity_type=labels.ON_DEMAND
+            ),
+            created_at=snapshot.now,
+            changed_at=snapshot.now,
+        )
+        for claim in claims
+    )
+    piloted = {
+        pilot_key(item.ami, item.name, item.kubelet_hash)
+        for claim in claims
+        for name, item in types.of(claim).items()
+        if name in claim.relies_on_estimate
+    }
+    return replace(snapshot, claims=(*snapshot.claims, *held), piloted=snapshot.piloted | piloted)
+
+
+def _zone(claim: PlannedClaim) -> str:
+    """The zone of a claim that may be in one alone."""
+    return claim.labels.get(labels.ZONE, "")
+
+
+def _holds(plan: Plan, claims: Sequence[PlannedClaim]) -> bool:
+    """Whether the pods of kept claims have stayed there, alone."""
+    placed = {place.name: place.pods for place in plan.existing_nodes}
+    return all(sorted(placed.get(claim.name, ())) == sorted(claim.pods) for claim in claims)
+
+
+def _together(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
+    """The last plan with the claims that were kept before it, or that are narrowed of its own."""
+    kept = {claim.name for claim in claims}
+    everything = [*claims, *(claim for claim in plan.node_claims if claim.name not in kept)]
+    return replace(
+        plan,
+        node_claims=tuple(sorted(everything, key=lambda claim: claim.name)),
+        existing_nodes=tuple(place for place in plan.existing_nodes if place.name not in kept),
+        hourly=round(sum(claim.launch.price for claim in everything), 6),
+    )

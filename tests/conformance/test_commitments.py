@@ -1,0 +1,188 @@
+"""Plans that use Savings Plans and Reserved Instances: what they change, and where they end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom, merged
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.planner import plan
+from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.given import NOW, pod, pods, pool, rule
+from tests.conformance.test_price_rules import priced
+from tests.conformance.test_reserved_capacity import APART
+
+BOTH = (("on-demand", Z1), ("on-demand", Z2), ("spot", Z1), ("spot", Z2))
+WINDOWS = "windows"
+
+
+def typed(name: str, price: float, cpu: str = "4", **fields: Any) -> InstanceType:
+    """A type at an on-demand price."""
+    return fake_type(name, price=price, cpu=cpu, memory="16Gi", **{"offerings": BOTH, **fields})
+
+
+TYPES = (typed("m.large", 1.0), typed("m.xlarge", 2.0, "8"), typed("c.large", 0.9), typed("c.xlarge", 1.8, "8"))
+
+
+def savings(dollars: float, family: str = "", discount: float = 0.3) -> CommitmentRoom:
+    ppm = round((1 - discount) * MICROS)
+    return CommitmentRoom(savings_plans=(SavingsPlan("sp", round(dollars * MICROS), NOW * 2, family, rate_ppm=ppm),))
+
+
+def decided(
+    *waiting: Any, room: CommitmentRoom | None, pools: tuple[NodePool, ...] = (), types: Any = TYPES, **fields: Any
+) -> Plan:
+    snapshot = snapshot_of(*waiting, room=room, pools=pools, types=types, **fields)
+    return plan(snapshot)
+
+
+def snapshot_of(
+    *waiting: Any, room: CommitmentRoom | None, pools: tuple[NodePool, ...] = (), types: Any = TYPES, **fields: Any
+) -> Snapshot:
+    return Snapshot(
+        cluster="blue",
+        now=NOW,
+        view=ClusterView(pods=tuple(waiting)),
+        manifests=Manifests(node_pools=pools or (pool(limits={}),)),
+        catalogs=(NodeClassCatalog("default", tuple(types)),),
+        settings=SchedulingSettings(),
+        commitments=room,
+        **fields,
+    )
+
+
+def launched(made: Plan) -> list[str]:
+    return sorted(f"{claim.launch.instance_type} {claim.launch.capacity_type}" for claim in made.node_claims)
+
+
+def test_without_room_the_plan_is_as_ever_to_the_byte() -> None:
+    waiting = pods(9, cpu="1")
+    without = decided(*waiting, room=None)
+    assert msgspec.json.encode(decided(*waiting, room=CommitmentRoom())) == msgspec.json.encode(without)
+    assert b"covered" not in msgspec.json.encode(without)
+
+
+def test_a_family_that_is_paid_for_is_taken_before_one_that_is_cheaper() -> None:
+    assert launched(decided(pod(cpu="3"), room=None)) == ["c.large spot"]
+    made = decided(pod(cpu="3"), room=CommitmentRoom(regional=(RegionalRoom("m", 16),)))
+    (claim,) = made.node_claims
+    assert launched(made) == ["m.large on-demand"]
+    assert claim.covered == 1.0
+    assert claim.launch.price == made.hourly == 1.0, "what is recorded is the list price"
+    assert claim.reasons[-1] == "commitments pay $1.0000 of $1.0000 an hour"
+
+
+def test_a_claim_on_commitments_may_become_nothing_else() -> None:
+    made = decided(pod(cpu="3"), room=CommitmentRoom(regional=(RegionalRoom("m", 16),)))
+    (claim,) = made.node_claims
+    wanted = {line.key: line.values for line in claim.requirements}
+    assert wanted[labels.CAPACITY_TYPE] == ("on-demand",)
+    assert wanted[labels.INSTANCE_TYPE] == claim.instance_types == ("m.large",)
+    assert claim.labels[labels.CAPACITY_TYPE] == "on-demand"
+
+
+def test_a_plan_of_any_family_leaves_the_types_that_take_about_as_little_of_it() -> None:
+    (claim,) = decided(pod(cpu="3"), room=savings(10)).node_claims
+    assert claim.instance_types == ("c.large",), "m.large takes 11 % more"
+    near = (*TYPES, typed("d.large", 0.95))
+    assert decided(pod(cpu="3"), room=savings(10), types=near).node_claims[0].instance_types == ("c.large", "d.large")
+
+
+def test_zonal_reserved_instances_pin_the_zone() -> None:
+    room = CommitmentRoom(zonal=(ZonalRoom("m.large", Z2, 1),))
+    (claim,) = decided(pod(cpu="3"), room=room).node_claims
+    assert (claim.launch.instance_type, claim.launch.zone) == ("m.large", Z2)
+    assert {line.key: line.values for line in claim.requirements}[labels.ZONE] == (Z2,)
+
+
+def test_no_more_nodes_are_planned_on_commitments_than_these_pay_for() -> None:
+    made = decided(*pods(5, cpu="3", **APART), room=CommitmentRoom(regional=(RegionalRoom("m", 32),)))
+    assert launched(made) == ["c.large spot"] * 3 + ["m.large on-demand"] * 2
+    assert [claim.covered for claim in made.node_claims if claim.covered is not msgspec.UNSET] == [1.0, 1.0]
+    assert not made.existing_nodes
+    assert {pod.name for claim in made.node_claims for pod in claim.pods} == {f"pod-{number}" for number in range(5)}
+
+
+def test_what_runs_on_demand_anyway_is_paid_for_without_another_plan() -> None:
+    pools = (pool("default", rule(labels.CAPACITY_TYPE, "In", "on-demand"), limits={}),)
+    made = decided(*pods(4, cpu="3", **APART), room=savings(0.63 * 3), pools=pools)
+    assert launched(made) == ["c.large on-demand"] * 4
+    assert sum(claim.covered for claim in made.node_claims if claim.covered is not msgspec.UNSET) == pytest.approx(2.7)
+
+
+def test_pods_that_spot_is_no_choice_for_get_the_commitments() -> None:
+    pools = (
+        pool("steady", rule(labels.CAPACITY_TYPE, "In", "on-demand"), limits={}, taints=[STEADY]),
+        pool("any", limits={}),
+    )
+    steady = pods(3, "steady", cpu="3", **APART, tolerations=[TOLERATES], selector={labels.NODE_POOL: "steady"})
+    made = decided(*steady, *pods(3, "any", cpu="3", **APART), room=savings(0.63 * 3), pools=pools)
+    assert launched(made) == ["c.large on-demand"] * 3 + ["c.large spot"] * 3
+    on_demand = [claim for claim in made.node_claims if claim.launch.capacity_type == "on-demand"]
+    assert {claim.node_pool for claim in on_demand} == {"steady"}
+
+
+STEADY = {"key": "steady", "value": "true", "effect": "NoSchedule"}
+TOLERATES = {"key": "steady", "operator": "Exists"}
+
+
+def test_commitments_for_linux_do_not_count_for_windows() -> None:
+    types = [typed("m.large", 1.0, os=(WINDOWS,))]
+    made = decided(pod(cpu="3"), room=savings(10), types=types)
+    assert launched(made) == ["m.large spot"]
+
+
+def test_a_limit_in_dollars_is_charged_with_list_prices() -> None:
+    made = decided(*pods(3, cpu="3", **APART), room=savings(10), pools=(priced(max_hourly_price="2"),))
+    assert len(made.node_claims) == 2
+    assert len(made.unschedulable) == 1
+
+
+def test_a_recorded_plan_on_commitments_replays() -> None:
+    snapshot = snapshot_of(*pods(5, cpu="3", **APART), room=savings(2.0))
+    record = decode(encode(SchedulingRecord(snapshot, plan(snapshot))))
+    assert record.snapshot == snapshot
+    assert plan(record.snapshot) == record.plan
+
+
+_SIZES = st.lists(st.sampled_from(("0.5", "1", "2", "3")), min_size=1, max_size=12)
+
+
+@settings(max_examples=25)
+@given(_SIZES, st.floats(0.05, 6), st.sampled_from(("", "m", "c")), st.integers(0, 64))
+def test_every_pod_has_one_place_and_nothing_is_covered_twice(
+    sizes: list[str], dollars: float, family: str, quarters: int
+) -> None:
+    room = msgspec.structs.replace(
+        savings(dollars, family), regional=(RegionalRoom("m", quarters),) if quarters else ()
+    )
+    waiting = [pod(f"pod-{place}", cpu=size) for place, size in enumerate(sizes)]
+    made, plain = decided(*waiting, room=room), decided(*waiting, room=None)
+    assert sorted(each.name for claim in made.node_claims for each in claim.pods) == sorted(
+        each.metadata.name for each in waiting
+    )
+    assert _bill(made, room) <= _bill(plain, room) + 1e-6
+    covered = sum(claim.covered for claim in made.node_claims if claim.covered is not msgspec.UNSET)
+    assert covered <= dollars / 0.7 + quarters / 16 + 1e-6
+
+
+def _bill(made: Plan, room: CommitmentRoom) -> float:
+    uses = [
+        InstanceUse(claim.launch.instance_type, claim.launch.zone, 1)
+        for claim in made.node_claims
+        if claim.launch.capacity_type == "on-demand"
+    ]
+    listed = {kind.name: round(kind.offerings[0].price * MICROS) for kind in TYPES}
+    spot = sum(claim.launch.price for claim in made.node_claims if claim.launch.capacity_type == "spot")
+    return spot + CommitmentLedger(room).settle(merged(uses), listed) / MICROS
