@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import botocore.endpoint
 
-from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb import state_table, tables
 from shiplap.ports import Clock
 from shiplap_lab.scenarios.scenario import Play, load
 from shiplap_lab.simulation.campaign import run_seed
@@ -29,6 +29,10 @@ from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from tests.dynamodb_local.checked_table import TABLE, CheckedTable
 from tests.dynamodb_local.server import DynamoDbLocal
 from tests.integration.contracts.in_process_aws import create_table
+
+_SHARDS = 2
+"""Partitions of a cluster's claims. Each read of the claims asks all of them: with as many as in production, five of
+six requests of a run are such questions, and nearly all answers are empty."""
 
 
 class PlayedSeed(NamedTuple):
@@ -40,7 +44,7 @@ class PlayedSeed(NamedTuple):
 
 def play_on_table(local: DynamoDbLocal, play: Play, seed: int, *, share: float = 0.0) -> PlayedSeed:
     """One run of a scenario with one install; a `share` of calls meet a fault."""
-    with local.client() as client, _unpaused():
+    with local.client() as client, _unpaused(), patch.object(state_table, "SHARDS", _SHARDS):
         create_table(client, TABLE, tables.STATE)
         made: list[CheckedTable] = []
 

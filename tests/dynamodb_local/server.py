@@ -73,6 +73,8 @@ class DynamoDbLocal:
         libraries, port = find(), _free_port()
         options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
         java = ["java", "-Xmx512m", f"-Djava.library.path={libraries}", "-cp", f"{libraries}/*", _MAIN, *options]
+        # It lives for minutes: what a second compiler and a parallel collector cost would never come back.
+        java[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         log = self._folder / "dynamodb-local.log"
         self._process = Process(java, log=log, environment=os.environ, folder=self._folder)
         try:

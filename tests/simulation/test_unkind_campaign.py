@@ -78,11 +78,13 @@ def test_a_replacement_that_never_becomes_ready_costs_no_further_nodes() -> None
 def test_a_pod_that_its_budget_keeps_on_a_draining_node_costs_few_nodes_though_all_are_tainted() -> None:
     """A fault of seed 412907000 of `long-taints` as it was then, without limits: a pod had a node every minute."""
     play = load("long-taints")
-    manifests = {
-        cluster: replace(item, node_pools=tuple(replace(it, spec=replace(it.spec, limits={})) for it in item.node_pools))
+    unlimited = {
+        cluster: replace(
+            item, node_pools=tuple(replace(pool, spec=replace(pool.spec, limits={})) for pool in item.node_pools)
+        )
         for cluster, item in play.manifests.items()
     }
-    outcome = run_seed(replace(play, manifests=manifests), 412907000, faults=(Fault("taint", 170.69, 67.22),))
+    outcome = run_seed(replace(play, manifests=unlimited), 412907000, faults=(Fault("taint", 170.69, 67.22),))
     assert outcome.violations == ()
     assert outcome.settled_at >= 0
     assert outcome.effects["taint"]
