@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import fill_cheaply, improve
+from shiplap.scheduling.search.improve import clear_cache, fill_cached, fill_cheaply, improve
 from shiplap.scheduling.search.joined_nodes import join_nodes
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules
@@ -35,6 +35,17 @@ def test_the_cheap_filling_keeps_every_rule(problem: BinPackingProblem) -> None:
 def test_small_problems_are_never_filled_dearer_than_by_first_fit(problem: BinPackingProblem) -> None:
     [cheap], plain = fill_cheaply([problem]), first_fit(problem)
     assert cheap.hourly(problem) <= plain.hourly(problem) + 1e-9
+
+
+def test_a_cached_first_filling_is_the_same_and_no_other_problems() -> None:
+    def problem(price: float) -> BinPackingProblem:
+        return without_rules([[3], [2]], [2, 3], [[4], [8]], [price, 2.0])
+
+    clear_cache()
+    first, again, other = (fill_cached([problem(price)])[0] for price in (1.0, 1.0, 1.5))
+    assert again is first
+    assert first.rows.tolist() == fill_cheaply([problem(1.0)])[0].rows.tolist()
+    assert other is not first
 
 
 @SETTINGS

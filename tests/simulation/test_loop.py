@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -17,10 +18,10 @@ class Told:
     def __init__(self) -> None:
         self.loop = EventLoop(FakeClock())
         self.lines: list[tuple[str, float]] = []
-        self._start = self.loop.now()
+        self.start = self.loop.now()
 
     def say(self, what: str) -> None:
-        self.lines.append((what, round(self.loop.now() - self._start, 3)))
+        self.lines.append((what, round(self.loop.now() - self.start, 3)))
 
     def act(self, name: str, *waits: float) -> Callable[[], None]:
         def run() -> None:
@@ -32,7 +33,7 @@ class Told:
         return run
 
     def run(self, seconds: float) -> None:
-        self.loop.run_until(self._start + seconds)
+        self.loop.run_until(self.start + seconds)
 
 
 def test_what_waits_overlaps_and_the_first_to_begin_may_end_first() -> None:
@@ -96,7 +97,7 @@ def test_who_waits_hands_over_to_who_is_next_and_not_past_the_moment_asked_for()
         told.loop.after(1, lambda name=name, waits=waits: told.loop.begin(told.act(name, *waits)))  # type: ignore[misc]
     told.run(3.2)
     assert told.lines[3:] == [("b1", 2), ("c1", 2.5), ("c2", 2.5), ("a1", 3)]
-    assert told.loop.now() == told._start + 3.2
+    assert told.loop.now() == told.start + 3.2
     told.run(9)
     assert told.lines[7:] == [("b2", 4), ("c ends", 4.5), ("a2", 5), ("b ends", 6), ("a ends", 7)]
     assert told.loop.steps == 3 + 9
@@ -173,3 +174,24 @@ def test_what_stays_in_a_place_ends_with_the_loop_and_only_a_task_may_stay() -> 
     assert told.lines == [("goes on", 5)]
     with pytest.raises(RuntimeError, match="task"):
         told.loop.park(1)
+
+
+def test_routines_that_are_skipped_go_on_as_if_they_had_happened() -> None:
+    def play(*, skips: bool) -> list[tuple[str, float]]:
+        told = Told()
+        for name, seconds, first_s in (("slow", 60.0, 7.0), ("quick", 2.0, 0.1), ("look", 10.0, 7.0)):
+            told.loop.every(seconds, partial(told.say, name), first_s=first_s, rests=True)
+        told.loop.every(200.0, partial(told.say, "always"), first_s=50.0)
+        told.loop.run_until(told.start + 20)
+        assert not told.loop.all_routines_since(told.start + 8)
+        assert told.loop.all_routines_since(told.start + 6)
+        if skips:
+            told.loop.skip_routines(told.start + 200)
+            told.loop.run_until(told.start + 50)
+            told.loop.skip_routines(told.start + 130)
+        told.loop.run_until(told.start + 200)
+        return told.lines
+
+    skipped = play(skips=True)
+    assert skipped == [line for line in play(skips=False) if line[1] <= 20 or line[1] == 50 or line[1] >= 130]
+    assert [name for name, at in skipped if at == 187.0] == ["slow", "look"]

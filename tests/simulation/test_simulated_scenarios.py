@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from shiplap_lab.scenarios.scenario import FOLDER, Fault, Play, Rhythm, load, na
 from shiplap_lab.simulation.campaign import first_failure, run_seed, with_fewest_faults
 from shiplap_lab.simulation.chaos import waves_of_rhythms
 from shiplap_lab.simulation.mutants import MUTANTS, planted
-from shiplap_lab.simulation.run import Simulation
+from shiplap_lab.simulation.run import RunOutcome, Simulation
 
 QUICK = (
     "api-down",
@@ -250,6 +251,31 @@ def test_a_rhythm_follows_the_day_and_rests_at_weekends() -> None:
     assert list(waves_of_rhythms(scenario, 1, 24)) == [
         wave for wave in waves_of_rhythms(scenario, 1, 168) if wave.at < 24 * 60
     ]
+
+
+def _effects(outcome: RunOutcome) -> list[dict[str, Any]]:
+    """What happened, and when; without invocations, of which idle ones are left out."""
+    events = [msgspec.json.decode(line) for line in outcome.lines]
+    return [
+        {name: fact for name, fact in event.items() if name != "invocation"}
+        for event in events
+        if event["what"] not in ("invoked", "ended")
+    ]
+
+
+def test_two_days_without_their_idle_minutes_have_the_same_effects() -> None:
+    play = load("month")
+    fewer = [
+        replace(item, low=item.low // 3, high=item.high // 4, step_minutes=180.0) for item in play.scenario.rhythms
+    ]
+    play = replace(play, scenario=replace(play.scenario, rhythms=tuple(fewer)))
+    short, long = (Simulation(play, 5, (), 48.0, skips_idle=skips).play() for skips in (True, False))
+    assert short.violations == long.violations == ()
+    assert short.launched > 10 < short.ended
+    assert _effects(short) == _effects(long)
+    assert (short.spent, short.longest_pending) == (long.spent, long.longest_pending)
+    assert (short.settled_at, short.ended_at) == (long.settled_at, long.ended_at)
+    assert short.steps < long.steps / 3
 
 
 def test_two_sets_of_manifests_are_played_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,9 +56,9 @@ class SimulatedCluster(Generic[M]):
         """Controllers, kube-scheduler and kubelets do what is to do, in a fixed order."""
         if self._is_down():
             return
-        version = self.server.resource_version
-        if version == self._at_rest and self.replicas.is_settled:
+        if self.is_resting:
             return
+        version = self.server.resource_version
         self.informer.refresh()
         self._daemon_sets.step()
         self.replicas.step()
@@ -67,6 +67,11 @@ class SimulatedCluster(Generic[M]):
         self.kubelets.step()
         # After a step that wrote nothing, the same step on the same objects writes nothing again.
         self._at_rest = version if self.server.resource_version == version else ""
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the next step does nothing."""
+        return self.server.resource_version == self._at_rest and self.replicas.is_settled
 
     def pending(self) -> list[Pod]:
         """Pods without a node, as of the last look."""

@@ -34,6 +34,9 @@ Offering = tuple[str, str, str]
 
 _GONE = ("terminated",)
 
+_FORGOTTEN_S = 3600.0
+"""EC2 describes no instance that ended so many seconds ago, whatever its lag."""
+
 
 class _Answered(msgspec.Struct, frozen=True):
     """What a client token was used for and what the answer was."""
@@ -98,6 +101,8 @@ class FakeCompute:
         self._instances: dict[str, Instance] = {}
         self._visible_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
+        # All but those that ended long ago, of which a long run has thousands.
+        self._recent: dict[str, None] = {}
         self._answers: dict[str, _Answered] = {}
         self._reasons: dict[str, tuple[str, str]] = {}
 
@@ -242,11 +247,12 @@ class FakeCompute:
 
     def alive(self) -> tuple[Instance, ...]:
         """Every instance that has not ended, whether or not describing shows it yet."""
-        return tuple(found for found in self._instances.values() if found.state not in _GONE)
+        return tuple(found for found in map(self._instances.__getitem__, self._recent) if found.state not in _GONE)
 
     def add(self, instance: Instance) -> None:
         """Put an instance there that no launch of this fake made."""
         self._instances[instance.id] = instance
+        self._recent[instance.id] = None
 
     def lose(self, instance_id: str, code: str = "", kind: str = "") -> None:
         """End an instance from outside, as EC2 or a person would; EC2 for a reason of some kind."""
@@ -270,7 +276,10 @@ class FakeCompute:
     def _described(self) -> list[Instance]:
         now = self._clock.now()
         shown = []
-        for found in self._instances.values():
+        for found in [self._instances[name] for name in self._recent]:
+            if found.state in _GONE and self._ended_at.get(found.id, float("-inf")) + _FORGOTTEN_S < now:
+                del self._recent[found.id]
+                continue
             if self._is_foreign(found):
                 continue
             if now < self._visible_at.get(found.id, 0.0):
@@ -329,6 +338,7 @@ class FakeCompute:
             reservation=override.reservation,
         )
         self._instances[instance.id] = instance
+        self._recent[instance.id] = None
         self._visible_at[instance.id] = instance.launched_at + self.describe_lag_s
         self.launches.append(instance)
         for listener in self.on_launch:

@@ -94,10 +94,11 @@ class FakeDryRuns:
 
 
 class FakeMemory:
-    """A MemoryStore that keeps what it was given, encoded, by cluster."""
+    """A MemoryStore that keeps what it was given, encoded, by cluster. `changes` counts saves of something else."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
+        self.changes = 0
         self._documents: dict[str, bytes] = {}
 
     def load(self, cluster: str) -> DecisionMemory:
@@ -108,6 +109,7 @@ class FakeMemory:
     def save(self, cluster: str, memory: DecisionMemory) -> None:
         document = msgspec.msgpack.encode(memory)
         with self.faults.effect("memory.save"):
+            self.changes += self._documents.get(cluster) != document
             self._documents[cluster] = document
 
 

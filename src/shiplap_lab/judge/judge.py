@@ -195,6 +195,9 @@ class Judge:
         self._pools, self._most_nodes_per_pod, self._steered = pools, most_nodes_per_pod, steered
         self._decisions: dict[str, DecisionJudge] = {}
         self._claims: dict[Key, ClaimItem] = {}
+        # Those of them that are not over, and the machines they have had: a long run has ended thousands of others.
+        self._open: dict[Key, ClaimItem] = {}
+        self._held: dict[Key, list[str]] = {}
         self._of_pool: dict[Key, dict[str, ClaimItem]] = {}
         self._commands: dict[Key, CommandItem] = {}
         self._machines: dict[str, LaunchedMachine] = {}
@@ -225,7 +228,7 @@ class Judge:
         claim = raw_json.CLAIMS.decode(raw_json.plain(stored))
         key = (install, claim.cluster, claim.name)
         before = self._claims.get(key)
-        self._claims[key] = claim
+        self._note_claim(key, claim)
         self._written.setdefault((install, claim.token), {}).setdefault(claim.name, claim.created_at)
         self._follow(install, claim)
         if before is not None:
@@ -236,9 +239,23 @@ class Judge:
             self._check_instance(install, before, claim)
         self._decisions_of(install).claim_written(claim)
 
+    def _note_claim(self, key: Key, claim: ClaimItem) -> None:
+        self._claims[key] = claim
+        if claim.state in _ENDED:
+            self._open.pop(key, None)
+        else:
+            self._open[key] = claim
+
+    def _hold(self, machine: str, key: Key) -> Key:
+        """The claim that a machine belongs to; without one, this is it from now on."""
+        if machine not in self._holder:
+            self._holder[machine] = key
+            self._held.setdefault(key, []).append(machine)
+        return self._holder[machine]
+
     def _check_instance(self, install: str, before: ClaimItem | None, claim: ClaimItem) -> None:
         key = (install, claim.cluster, claim.name)
-        holder = self._holder.setdefault(claim.instance_id, key)
+        holder = self._hold(claim.instance_id, key)
         if holder != key:
             self.found(Promise.ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
         if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
@@ -249,6 +266,8 @@ class Judge:
     def table_restored(self, install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
         """Table `state` is as it was at an earlier moment; what EC2 and the clusters have done since stays done."""
         self._claims = {key: item for key, item in self._claims.items() if key[0] != install}
+        self._open = {key: item for key, item in self._open.items() if key[0] != install}
+        self._held = {key: machines for key, machines in self._held.items() if key[0] != install}
         self._of_pool = {key: items for key, items in self._of_pool.items() if key[0] != install}
         self._commands = {key: item for key, item in self._commands.items() if key[0] != install}
         self._waits = {key: names for key, names in self._waits.items() if key[0] != install}
@@ -256,10 +275,11 @@ class Judge:
         restored = [raw_json.CLAIMS.decode(raw_json.plain(stored)) for stored in claims]
         for claim in restored:
             key = (install, claim.cluster, claim.name)
-            self._claims[key] = claim
+            self._note_claim(key, claim)
             self._follow(install, claim)
             if claim.instance_id:
-                self._holder[claim.instance_id] = key
+                self._holder.pop(claim.instance_id, None)
+                self._hold(claim.instance_id, key)
         again = [raw_json.COMMANDS.decode(raw_json.plain(stored)) for stored in commands]
         for command in again:
             self._note_command(install, command)
@@ -413,9 +433,9 @@ class Judge:
     def _without_instance(self) -> dict[str, str]:
         waiting = (name for names in self._waits.values() for name in names)
         lost = (
-            self._claims[key].name
-            for machine, key in self._holder.items()
-            if machine not in self._alive and self._claims[key].state not in _ENDED
+            claim.name
+            for key, claim in self._open.items()
+            if any(machine not in self._alive for machine in self._held.get(key, ()))
         )
         return {**dict.fromkeys(waiting, "has no instance"), **dict.fromkeys(lost, "has lost its instance")}
 
@@ -443,10 +463,9 @@ class Judge:
 
     def unfinished(self) -> list[str]:
         """Everything under way, one line each, without nodes that only wait for pods that must not be disrupted."""
-        open_claims = {key: claim for key, claim in self._claims.items() if claim.state not in _ENDED}
-        held_up = {key for key, claim in open_claims.items() if self._is_held_up(claim)}
-        kept = held_up | {key for key, claim in open_claims.items() if claim.state == "Initialized"}
-        lines = [f"{claim.name} is {claim.state}" for key, claim in open_claims.items() if key not in kept]
+        held_up = {key for key, claim in self._open.items() if self._is_held_up(claim)}
+        kept = held_up | {key for key, claim in self._open.items() if claim.state == "Initialized"}
+        lines = [f"{claim.name} is {claim.state}" for key, claim in self._open.items() if key not in kept]
         for key, command in self._commands.items():
             if not any((*key[:2], name) in held_up for name in command.targets):
                 lines.append(f"command {command.name} is {command.state}")

@@ -44,6 +44,7 @@ from shiplap_lab.scenarios.scenario import (
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
+from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
@@ -137,7 +138,9 @@ class Simulation:
         hours: float,
         *,
         make_state: MakeState = CheckedState,
+        skips_idle: bool = True,
     ) -> None:
+        """`skips_idle`: leave out idle minutes where that has the same effects, as in scenarios with rhythms."""
         scenario = play.scenario
         refuse_unplayable(play)
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
@@ -177,6 +180,14 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
+        # The others are short, and their seeds keep their traces.
+        rests = bool(scenario.rhythms) and self._threads is None
+        self.faults.latency_by_moment = rests
+        self._idle_minutes = (
+            IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
+            if rests and skips_idle
+            else None
+        )
         self.judge = self._seated_judge()
         self._unkind = UnkindFaults(
             UnkindWorld(
@@ -255,12 +266,12 @@ class Simulation:
     def play(self) -> RunOutcome:
         """Run until all is settled, or until it should have been."""
         for name in self.clusters if self._threads is None else ():
-            self.loop.every(STEP_S, partial(self._imitate_watch, name), first_s=0.7)
+            self.loop.every(STEP_S, partial(self._imitate_watch, name), first_s=0.7, rests=True)
         for wave in self._waves:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
             self.loop.after(fault.at * 60, partial(self._begin, number, fault))
-        self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S)
+        self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S, rests=True)
         for number, install in enumerate(self.installs.values()):
             self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
             install.functions.start(number * _APART_S)
@@ -279,6 +290,10 @@ class Simulation:
         while not self.loop.stopped:
             self.loop.run_until(self.loop.now() + _LOOK_S)
             now = self.loop.now()
+            if self._idle_minutes is not None and now < least:
+                self._idle_minutes.look()
+                if self._settled_since is not None:
+                    self._idle_minutes.skip(least)
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
             if now >= latest and self._settled_since is None:

@@ -26,6 +26,15 @@ class Parked:
         self.task, self.until, self.left = task, until, False
 
 
+class _Routine:
+    """An event that repeats and does nothing while all is at rest."""
+
+    __slots__ = ("act", "seconds")
+
+    def __init__(self, seconds: float, act: Action) -> None:
+        self.seconds, self.act = seconds, act
+
+
 class EventLoop:
     """Future events. `steps` counts those that have happened. While `stopped` is set, no further event happens."""
 
@@ -34,6 +43,7 @@ class EventLoop:
         self.steps = 0
         self.stopped = False
         self._events: list[tuple[float, int, Action]] = []
+        self._routines: list[tuple[float, int, _Routine]] = []
         self._numbers = count()
         self._waiting: dict[int, greenlet] = {}
         self._task: greenlet | None = None
@@ -53,8 +63,14 @@ class EventLoop:
         """Add an event so many seconds from now."""
         self.at(self.now() + seconds, act)
 
-    def every(self, seconds: float, act: Action, *, first_s: float = 0.0) -> None:
-        """Add an event that repeats, for the first time in `first_s` seconds."""
+    def every(self, seconds: float, act: Action, *, first_s: float = 0.0, rests: bool = False) -> None:
+        """Add an event that repeats, for the first time in `first_s` seconds.
+
+        `rests`: it does nothing while all is at rest, and `skip_routines` may pass over it.
+        """
+        if rests:
+            self._add_routine(self.now() + first_s, _Routine(seconds, act))
+            return
 
         def repeat() -> None:
             self.after(seconds, repeat)
@@ -65,14 +81,55 @@ class EventLoop:
     def run_until(self, moment: float) -> None:
         """Process all events up to a moment, epoch seconds, and advance the clock to it."""
         self._horizon = moment
-        while self._events and self._events[0][0] <= moment and not self.stopped:
-            due, _, act = heapq.heappop(self._events)
-            if due > self.now():
-                self.clock.set(due)
+        while self._is_due(moment) and not self.stopped:
             self.steps += 1
-            act()
+            if self._routines and (not self._events or self._routines[0][:2] < self._events[0][:2]):
+                self._do_routine()
+            else:
+                due, _, act = heapq.heappop(self._events)
+                if due > self.now():
+                    self.clock.set(due)
+                act()
         if self.now() < moment and not self.stopped:
             self.clock.set(moment)
+
+    def _is_due(self, moment: float) -> bool:
+        """Whether anything happens until a moment."""
+        return any(some and some[0][0] <= moment for some in (self._events, self._routines))
+
+    def _add_routine(self, moment: float, routine: _Routine) -> None:
+        heapq.heappush(self._routines, (moment, next(self._numbers), routine))
+
+    def _do_routine(self) -> None:
+        due, _, routine = heapq.heappop(self._routines)
+        if due > self.now():
+            self.clock.set(due)
+        self._add_routine(self.now() + routine.seconds, routine)
+        routine.act()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a task has begun and not ended."""
+        return bool(self._waiting)
+
+    def all_routines_since(self, moment: float) -> bool:
+        """Whether every routine has happened after a moment, epoch seconds."""
+        return all(due - routine.seconds > moment for due, _, routine in self._routines)
+
+    def skip_routines(self, moment: float) -> None:
+        """Leave out what routines would do before a moment, epoch seconds, or before the next other event.
+
+        They go on as if they had done it: at the same times, and in the same order where times are equal.
+        """
+        until = min(moment, self._events[0][0]) if self._events else moment
+        skipped = []
+        while self._routines and self._routines[0][0] < until:
+            due, number, routine = heapq.heappop(self._routines)
+            while due < until:
+                before, due = due, due + routine.seconds
+            skipped.append((before, number, due, routine))
+        for _, _, due, routine in sorted(skipped, key=lambda item: item[:2]):
+            self._add_routine(due, routine)
 
     def begin(self, act: Action) -> None:
         """Start a task; returns when it first waits, or ends. Raises what the task raises."""
@@ -88,7 +145,7 @@ class EventLoop:
             return
         moment = self.now() + seconds
         # Only the next event is left to do, so the task may do it in place of the loop.
-        if self._woken is task and moment <= self._horizon and not (self._events and self._events[0][0] <= moment):
+        if self._woken is task and moment <= self._horizon and not self._is_due(moment):
             self.steps += 1
             if moment > self.now():
                 self.clock.set(moment)

@@ -25,6 +25,39 @@ from shiplap_lab.virtual_time.trace import Trace
 
 _LATENCY_S = {"compute.launch": 1.5, "compute.terminate": 0.4, "cluster.view": 0.3, "compute.resolve": 0.5}
 _USUAL_S = 0.02
+_READS = frozenset(
+    {
+        "capacity.learned",
+        "capacity.pilots",
+        "catalog.load",
+        "cluster.disruption_budgets",
+        "cluster.node",
+        "cluster.nodes",
+        "cluster.pending_pods",
+        "cluster.pods_on",
+        "cluster.view",
+        "compute.instances",
+        "compute.resolve",
+        "compute.sweep_templates",
+        "dry_runs.load",
+        "health.ailing",
+        "joins.read",
+        "memory.load",
+        "memory.save",
+        "state.claim",
+        "state.claim_of_instance",
+        "state.claims",
+        "state.commands",
+        "state.epoch",
+        "state.read",
+        "status.load",
+    }
+)
+"""Effects of a cluster at rest. What the disrupt function remembers is saved each time, and counts where it changes."""
+
+_INSPECTING = frozenset({"catalog"})
+"""Functions that only write what the Region sells: that never changes in a run."""
+
 _CLUSTER = "cluster."
 _EC2 = "compute."
 
@@ -33,7 +66,8 @@ class Invocation(msgspec.Struct):
     """One run of a function. `points` counts the effects it has passed, `dies_at` the one it dies at, -1 for none.
 
     When it is `over`, all of its threads are.
-    `turns` counts the function's invocations in the chain of messages that led to this one.
+    `turns` counts the function's invocations in the chain of messages that led to this one. `latency` draws how long
+    its effects take.
     """
 
     function: str
@@ -44,10 +78,14 @@ class Invocation(msgspec.Struct):
     dies_at: int = -1
     over: bool = False
     turns: int = 1
+    latency: Random | None = None
 
 
 class FaultInjector(Faults):
     """Applies the active faults to the effects of functions; `current` is the invocation that runs now.
+
+    `writes` counts effects that may have changed something. With `latency_by_moment`, how long the effects of an
+    invocation take follows from its function and its moment, so that it is the same whatever others there are.
 
     Each of `on_point` is called at every moment at which a function could die, before it does. `effects` counts by kind
     how often faults took effect.
@@ -64,6 +102,8 @@ class FaultInjector(Faults):
         self._loop = loop
         self._trace = trace
         self._seed = seed
+        self.writes = 0
+        self.latency_by_moment = False
         self._latency = Random(f"{seed}:latency")  # noqa: S311 - repeatable chance
         self._chances: dict[int, Random] = {}
         self._skews: dict[tuple[int, int], float] = {}
@@ -116,6 +156,10 @@ class FaultInjector(Faults):
         planned = self.crashes.get(invocation.function)
         if planned:
             invocation.dies_at = planned.pop(0)
+        invocation.latency = self._latency
+        if self.latency_by_moment:
+            moment = f"{self._seed}:latency:{invocation.function}:{invocation.began_at:.6f}"
+            invocation.latency = Random(moment)  # noqa: S311 - repeatable chance
         self.current = invocation
         self._at_work[id(invocation)] = invocation
         try:
@@ -140,7 +184,9 @@ class FaultInjector(Faults):
         invocation = self.current
         if invocation is None:
             return
-        self.wait(_LATENCY_S.get(effect, _USUAL_S) * self._latency.uniform(0.5, 2.0) + self._slower(effect))
+        self.writes += effect not in _READS and invocation.function not in _INSPECTING
+        latency = invocation.latency or self._latency
+        self.wait(_LATENCY_S.get(effect, _USUAL_S) * latency.uniform(0.5, 2.0) + self._slower(effect))
         self._live(invocation, "before", effect)
         if self.active:
             self._refuse(invocation, effect)

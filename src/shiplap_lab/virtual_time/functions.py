@@ -12,6 +12,7 @@ from shiplap.flows import messages
 from shiplap.flows.catalog import entry as catalog_entry
 from shiplap.flows.claim_events import DISRUPTION_DUE
 from shiplap.flows.disrupt import entry as disrupt_entry
+from shiplap.flows.disrupt.entry import LastDecisions
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.interrupt import entry as interrupt_entry
 from shiplap.flows.lifecycle import entry as lifecycle_entry
@@ -91,6 +92,9 @@ SCHEDULES = (
 )
 
 
+_RESTING = ("provisioning", "disrupt")
+"""Targets of schedules that change nothing while all is at rest."""
+
 WATCH_EVERY_S = 780.0
 """How often a watch begins, in seconds: before its predecessor ends."""
 
@@ -151,7 +155,8 @@ class SimulatedFunctions:
     def start(self, later_s: float = 0.0) -> None:
         """Begin the schedules."""
         for item in SCHEDULES:
-            self._loop.every(item.every_s, self._sending(item), first_s=item.first_s + later_s)
+            rests = item.target in _RESTING
+            self._loop.every(item.every_s, self._sending(item), first_s=item.first_s + later_s, rests=rests)
         if self._watched:
             watch = ScheduledEvent("watch", WATCH_EVERY_S, 0.7, {"clusters": self._watched})
             self._loop.every(watch.every_s, self._sending(watch), first_s=watch.first_s + later_s)
@@ -210,6 +215,16 @@ class SimulatedFunctions:
     def given_up(self) -> int:
         """Messages that came to the dead letters after too many deliveries."""
         return sum(queue.dead for queue in self._queues.values())
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether no message is under way to a function."""
+        return not any(map(len, self._queues.values()))
+
+    def decided_until(self, cluster: str) -> float:
+        """Epoch seconds until which the container that is used next knows what to disrupt, which is nothing."""
+        idle = self._idle["disrupt"]
+        return idle[-1].warm.of(LastDecisions).of[cluster].until if idle else 0.0
 
     # Invocations
 

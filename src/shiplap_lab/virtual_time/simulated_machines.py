@@ -176,5 +176,5 @@ def cluster_in_virtual_time(
         most=int(SCHEDULED_PER_S * STEP_S),
         scheduling_events=False,
     )
-    loop.every(STEP_S, cluster.step, first_s=0.5)
+    loop.every(STEP_S, cluster.step, first_s=0.5, rests=True)
     return cluster

@@ -280,3 +280,18 @@ def test_a_pod_that_should_have_started_is_looked_at_when_its_time_is_up(phase: 
     snapshot = settled.disruption_snapshot()
     expected = LONGEST_S if moment is None else moment
     assert unchanged_until(snapshot) == pytest.approx(snapshot.scheduling.now + expected, abs=1)
+
+
+def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_is_up() -> None:
+    settled = cluster()
+    known = tuple(
+        NodeHistory(name, initialized_at=settled.now - 3000, last_pod_event_at=settled.now - UNSTARTED_S + 30)
+        for name in sorted(settled.nodes)
+    )
+    quiet = replace(settled.disruption_snapshot(), histories=known)
+    assert unchanged_until(quiet) == pytest.approx(settled.now + LONGEST_S, abs=1)
+    key = min(settled.pods)
+    item = settled.pods[key]
+    settled.pods[key] = replace(item, status=replace(item.status, phase="Pending", start_time=""))
+    starting = replace(settled.disruption_snapshot(), histories=known)
+    assert unchanged_until(starting) == pytest.approx(settled.now + 30, abs=1)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.budgets import is_active
-from shiplap.disruption.candidates import UNSTARTED_S
+from shiplap.disruption.candidates import UNSTARTED_S, quiet_since
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
@@ -43,25 +43,26 @@ class LastDecision:
     """Stands in for `decide` for the snapshots of one cluster; keeps the last one, the catalogues and a digest of
     all else that it looked at.
 
-    Decisions with commands are never kept: the next decision confirms them, and both are recorded.
+    Decisions with commands are never kept: the next decision confirms them, and both are recorded. `until`, in epoch
+    seconds, is when time alone may change the one that is kept; 0 without one.
     """
 
     def __init__(self) -> None:
         self._seen = b""
         self._catalogs: tuple[NodeClassCatalog, ...] = ()
-        self._made_at = self._until = 0.0
+        self._made_at = self.until = 0.0
         self._decision = Decision()
 
     def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
         """As `decide`; what the reasons of blocked nodes say of the time may be as old as the decision."""
         now, catalogs, seen = snapshot.scheduling.now, snapshot.scheduling.catalogs, _digest(snapshot)
-        if self._made_at <= now < self._until and seen == self._seen and catalogs == self._catalogs:
+        if self._made_at <= now < self.until and seen == self._seen and catalogs == self._catalogs:
             return self._decision
-        self._seen = b""
+        self._seen, self.until = b"", 0.0
         decision = decide(snapshot)
         if not decision.commands:
             self._seen, self._catalogs, self._decision = seen, catalogs, decision
-            self._made_at, self._until = now, unchanged_until(snapshot)
+            self._made_at, self.until = now, unchanged_until(snapshot)
         return decision
 
 
@@ -82,11 +83,11 @@ def _moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     yield now + LONGEST_S
     for pool in pools:
         yield from _budget_moments(pool, now)
-    patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools} | {UNSTARTED_S}
+    patience = {seconds_or_never(pool.spec.disruption.consolidate_after) or 0 for pool in pools}
+    starting = snapshot.scheduling.view.of_pods(_starting_on)
     for history in snapshot.histories:
-        for quiet_s in patience:
-            yield history.initialized_at + quiet_s
-            yield history.last_pod_event_at + quiet_s
+        for quiet_s in patience | {UNSTARTED_S} if history.node in starting else patience:
+            yield quiet_since(history) + quiet_s
         yield history.moved_in_at + snapshot.settings.settle_s
         yield backoff_until(history)
     expirations = {pool.spec.template.spec.expire_after for pool in pools}
@@ -144,6 +145,11 @@ def _pod_moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
         said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
         if said_at:
             yield epoch(said_at) + snapshot.scheduling.settings.autoscaler_hold_s
+
+
+def _starting_on(view: ClusterView) -> frozenset[str]:
+    """Nodes with a pod that has not started."""
+    return frozenset(pod.spec.node_name for pod in view.pods if pod.status.phase == "Pending")
 
 
 def _timed(view: ClusterView) -> list[Pod]:

@@ -29,7 +29,7 @@ from shiplap.scheduling.packing.size_classes import (
 )
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import fill_cheaply, improve_cached
+from shiplap.scheduling.search.improve import fill_cached, improve_cached
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
@@ -646,7 +646,7 @@ class BulkStage:
         """Fill the problems of one template and open claims for them."""
         number = _number(tier_problems)
         problems = [builder.fill_open_claims(tier_problem) for tier_problem in tier_problems]
-        first = fill_cheaply(problems)
+        first = fill_cached(problems)
         fillings: Sequence[Filling] = first
         if not self._effort.spent:
             part = self._effort.share(number / max(self._unfilled, 1))
