@@ -93,6 +93,17 @@ class PodReference(msgspec.Struct, frozen=True, order=True):
         return namespaced_name(self.namespace, self.name)
 
 
+class PreferredSpot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The spot offerings of a launch list that are asked for first, as `type/zone`, sorted.
+
+    Each of them may have `most` spot nodes of the NodePool; `held` counts those that some have already.
+    """
+
+    offerings: tuple[str, ...]
+    most: int = 1
+    held: dict[str, int] = {}
+
+
 class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a decision planned for one node; a launch narrows `labels` and `allocatable` to what was bought.
 
@@ -103,7 +114,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     its pods, if no node was known to have run any of them when it was planned (see `unproven`). `expire_after` and
     `termination_grace_period` are those of a NodeClaim object; where empty, those of the NodePool count. `object_name`
     and `object_uid` are those of the NodeClaim object that asked for the node: a user wrote it, and there is no
-    NodePool.
+    NodePool. `preferred_spot` is None where the whole list is asked for.
     """
 
     node_pool: str
@@ -125,6 +136,7 @@ class ClaimPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     termination_grace_period: str = ""
     object_name: str = ""
     object_uid: str = ""
+    preferred_spot: PreferredSpot | None = None
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,7 +155,10 @@ class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LaunchedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The instance of a claim. `subnet` and `security_groups` are ids, empty where they are not known."""
+    """The instance of a claim. `subnet` and `security_groups` are ids, empty where they are not known.
+
+    `zone_id` is known only where evidence about spot is collected.
+    """
 
     id: str = msgspec.field(name="instance_id")
     type: str = msgspec.field(default="", name="instance_type")
@@ -153,6 +168,7 @@ class LaunchedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
     kubelet_hash: str = ""
     subnet: str = ""
     security_groups: tuple[str, ...] = ()
+    zone_id: str = ""
 
 
 class ClaimCause(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,231 @@
+"""Which spot offerings of a launch list are asked for once it is known how often each is interrupted.
+
+EC2 chooses among the offerings of a launch by their price and by how much capacity there is, which it alone knows. So
+the list is not put into an order. It is only shortened, as far as a choice is left: by what is dear, and by what is
+interrupted much more often than the rest although something as cheap is not. All money is in millionths of a dollar.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from shiplap.manifests.nodeclaim import PreferredSpot
+from shiplap.spot_risk.risk_evidence import OfferingEvidence
+from shiplap.spot_risk.risk_rates import RiskRates
+
+LEAST_OFFERINGS = 15
+LEAST_ZONES = 2
+"""What a launch keeps to choose among, as far as its list has as much."""
+
+MOST_SHARE_PER_CENT = 30
+"""The share of a pool's spot nodes above which an offering is not preferred."""
+
+DEAREST_PER_CENT = 15
+"""The share of a list that is left out for its price. EC2 pays more where there is more capacity; what it does not pay
+here makes up for what it pays to avoid interruptions."""
+
+FEARED_FACTOR = 1.3
+"""An offering is avoided when it is interrupted this many times as often as the median of its list."""
+
+AS_CHEAP_PER_CENT = 2
+"""How much dearer another offering may be that is as cheap as one that is avoided, in per cent, premiums included."""
+
+BOOT_S = 180
+"""Seconds for which a node that takes over from an interrupted one is paid for before pods run on it."""
+
+
+class SpotRiskSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """`spotRisk` in shiplap.yaml: `mode` off|observe|prefer, and the premium's largest share of a price, a fraction."""
+
+    mode: str = "off"
+    most_premium: float = 0.15
+
+    @property
+    def is_on(self) -> bool:
+        """Whether evidence is collected and read."""
+        return self.mode in ("observe", "prefer")
+
+    def problems(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Invalid settings: the field as written, and the reason."""
+        if self.mode not in ("off", "observe", "prefer"):
+            yield ("mode",), f"{self.mode!r} is not one of off, observe, prefer"
+        if not 0 <= self.most_premium <= 1:
+            yield ("mostPremium",), f"{self.most_premium:g} must be at least 0 and at most 1, such as 0.15 for 15 %"
+
+
+class SpotRiskInputs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a decision knows of the risk of spot; `move_cost` is the cluster's, USD for a pod."""
+
+    settings: SpotRiskSettings
+    move_cost: float
+    evidence: tuple[OfferingEvidence, ...] = ()
+
+
+class SpotOffering(msgspec.Struct, frozen=True):
+    """One spot offering of a launch list; `price_micros` is per hour."""
+
+    instance_type: str
+    zone: str
+    zone_id: str
+    price_micros: int
+
+    @property
+    def key(self) -> str:
+        """`type/zone`, as claims name it."""
+        return f"{self.instance_type}/{self.zone}"
+
+
+class OfferingRisk(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One offering as `type/zone`: price and premium in millionths of a dollar per hour, interruptions per million
+    node-hours, and the mean of the latter over its list.
+    """
+
+    offering: str
+    price_micros: int
+    premium_micros: int
+    interruptions_per_million: int
+    mean_of_list: int = 0
+
+
+class RiskOfLaunch(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the risk of spot means for one launch, as it is recorded.
+
+    `listed` counts the spot offerings of its list, `left_out` those that are not asked for. `as_is` is the cheapest
+    offering of the list, `preferred` the cheapest of what is left, by price and premium. `observed`: the launch asks
+    for the whole list all the same. `offerings` are what is left, as `type/zone`, sorted; empty where that is all.
+    """
+
+    listed: int
+    as_is: OfferingRisk
+    preferred: OfferingRisk
+    left_out: int = 0
+    observed: bool = False
+    offerings: tuple[str, ...] = ()
+
+
+def exposure_micros(move_cost: float, pods: int, price_micros: int) -> int:
+    """What one interruption costs: every pod moves at `move_cost` USD, and another node boots at this price."""
+    return round(move_cost * 1e6) * pods + price_micros * BOOT_S // 3600
+
+
+def premium_micros(rate: float, exposure: int, price_micros: int, settings: SpotRiskSettings) -> int:
+    """Risk × exposure per hour, at most the stated share of the price."""
+    return min(round(rate * exposure), int(settings.most_premium * price_micros))
+
+
+class _Priced(msgspec.Struct, frozen=True):
+    offering: SpotOffering
+    rate: float
+    premium: int
+    known: bool
+
+    @property
+    def cost(self) -> int:
+        return self.offering.price_micros + self.premium
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return self.cost, self.offering.key
+
+
+def risk_of_launch(
+    offerings: Iterable[SpotOffering],
+    rates: RiskRates,
+    *,
+    pods: int,
+    move_cost: float,
+    settings: SpotRiskSettings,
+) -> RiskOfLaunch | None:
+    """What to ask for of a launch list; None when it has no spot offering.
+
+    Args:
+        offerings: the available spot offerings of the list.
+        rates: of all offerings.
+        pods: how many pods an interruption moves.
+        move_cost: USD for each of them.
+        settings: the mode and the largest premium.
+    """
+    listed = sorted(
+        (_priced(offering, rates, pods, move_cost, settings) for offering in offerings), key=lambda item: item.order
+    )
+    if not listed:
+        return None
+    kept = _kept(listed)
+    keys = tuple(sorted(item.offering.key for item in kept))
+    return RiskOfLaunch(
+        listed=len(listed),
+        as_is=_shown(min(listed, key=lambda item: (item.offering.price_micros, item.offering.key)), listed),
+        preferred=_shown(kept[0], kept),
+        left_out=len(listed) - len(kept),
+        observed=settings.mode != "prefer",
+        offerings=keys if len(kept) < len(listed) else (),
+    )
+
+
+def may_get_more(preferred: PreferredSpot, count: int, launched: Mapping[str, int]) -> tuple[str, ...]:
+    """The preferred offerings of which each may get all of `count` more nodes; none if too few are left.
+
+    `launched` counts nodes that some have got since the decision. Without any, the whole list is asked for, and what
+    EC2 chooses then is no consequence of the risk.
+    """
+    left = tuple(
+        key
+        for key in preferred.offerings
+        if preferred.held.get(key, 0) + launched.get(key, 0) + count <= preferred.most
+    )
+    return left if is_choice(left, preferred.offerings) else ()
+
+
+def most_of_pool(spot_nodes: int) -> int:
+    """How many of a pool's spot nodes one offering may have while it is preferred: its share, and one in any case."""
+    return max(spot_nodes * MOST_SHARE_PER_CENT // 100, 1)
+
+
+def is_choice(left: Collection[str], of: Collection[str]) -> bool:
+    """Whether offerings, as `type/zone`, are enough for EC2 to choose among, given those that there are."""
+    zones = {key.partition("/")[2] for key in left}
+    needed = min(LEAST_ZONES, len({key.partition("/")[2] for key in of}))
+    return len(left) >= LEAST_OFFERINGS and len(zones) >= needed
+
+
+def _priced(
+    offering: SpotOffering, rates: RiskRates, pods: int, move_cost: float, settings: SpotRiskSettings
+) -> _Priced:
+    rate = rates.of(offering.zone_id, offering.instance_type)
+    exposure = exposure_micros(move_cost, pods, offering.price_micros)
+    premium = premium_micros(rate, exposure, offering.price_micros, settings)
+    return _Priced(offering, rate, premium, rates.is_known(offering.zone_id, offering.instance_type))
+
+
+def _kept(listed: list[_Priced]) -> list[_Priced]:
+    """The shortened list, cheapest first. Nothing is left out that would leave less than a choice."""
+    if len(listed) <= LEAST_OFFERINGS:
+        return listed
+    median = sorted(item.rate for item in listed)[len(listed) // 2]
+    feared = [item for item in listed if item.known and item.rate > FEARED_FACTOR * median]
+    calm = sorted(item.cost for item in listed if item not in feared)
+    avoided = [item for item in feared if bisect_right(calm, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
+    # The riskiest goes first, and the dear ones only once all that is to be avoided has gone.
+    dearest = listed[len(listed) - len(listed) * DEAREST_PER_CENT // 100 :]
+    going = sorted(avoided, key=lambda item: (-item.rate, item.order)) + [
+        item for item in reversed(dearest) if item not in avoided
+    ]
+    left = {item.offering.key: item for item in listed}
+    zones = len({item.offering.zone for item in listed})
+    for item in going:
+        if len(left) == LEAST_OFFERINGS:
+            break
+        others = {other.offering.zone for key, other in left.items() if key != item.offering.key}
+        if len(others) >= min(LEAST_ZONES, zones):
+            del left[item.offering.key]
+    return list(left.values())
+
+
+def _shown(item: _Priced, of: Sequence[_Priced]) -> OfferingRisk:
+    mean = sum(other.rate for other in of) / len(of)
+    return OfferingRisk(
+        item.offering.key, item.offering.price_micros, item.premium, round(item.rate * 1e6), round(mean * 1e6)
+    )

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, ORIGIN_S, OfferingEvidence
+from shiplap.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor
+
+
+def seen(name: str, hours: float, interruptions: float, zone_id: str = "az1", **others: float) -> OfferingEvidence:
+    parts = (hours / DAY_PARTS,) * DAY_PARTS
+    return OfferingEvidence(zone_id, name, parts, (interruptions, *(0.0,) * (DAY_PARTS - 1)), **others)  # type: ignore[arg-type]
+
+
+def test_without_evidence_every_offering_has_the_prior() -> None:
+    rates = RiskRates((), 0.0)
+
+    assert rates.of("az1", "m5.large") == rates.of("az2", "x1.32xlarge") == pytest.approx(PRIOR_RATE)
+    assert not rates.is_known("az1", "m5.large")
+
+
+def test_much_evidence_gives_the_measured_rate() -> None:
+    month = 2_000 * MONTH_HOURS
+    rates = RiskRates([seen("m5.large", month, 400.0), seen("c5.large", month, 40.0)], 0.0)
+
+    assert rates.of("az1", "m5.large") * MONTH_HOURS == pytest.approx(0.2, rel=0.05)
+    assert rates.of("az1", "c5.large") * MONTH_HOURS == pytest.approx(0.02, rel=0.1)
+
+
+def test_an_offering_without_evidence_has_the_rate_of_its_family_in_its_zone() -> None:
+    month = 200 * MONTH_HOURS
+    rates = RiskRates([seen("m5.large", month, 60.0), seen("c5.large", month, 2.0)], 0.0)
+
+    sibling, stranger = rates.of("az1", "m5.xlarge"), rates.of("az1", "r5.large")
+
+    assert rates.of("az1", "c5.xlarge") < stranger < sibling
+    assert rates.is_known("az1", "m5.xlarge")
+    assert not rates.is_known("az2", "m5.xlarge")
+
+
+def test_offerings_that_differ_no_more_than_by_chance_get_nearly_the_same_rate() -> None:
+    chance = random.Random(5)  # noqa: S311 - a test
+    evidence = [
+        seen(f"f{number}.large", 40_000.0, float(sum(chance.random() < 0.04 for _ in range(100))))
+        for number in range(60)
+    ]
+    rates = RiskRates(evidence, 0.0)
+    estimates = [rates.of("az1", known.instance_type) for known in evidence]
+
+    assert max(estimates) < 1.6 * min(estimates)
+
+
+def test_rebalances_and_refusals_tell_offerings_apart_without_raising_the_level() -> None:
+    quiet = [seen(f"q{number}.large", 5_000.0, 3.0) for number in range(10)]
+    rates = RiskRates([*quiet, seen("m5.large", 5_000.0, 3.0, rebalances=30.0, refusals=30.0)], 0.0)
+
+    assert rates.of("az1", "m5.large") > 1.5 * rates.of("az1", "q1.large")
+    mean = (sum(rates.of("az1", f"q{number}.large") for number in range(10)) + rates.of("az1", "m5.large")) / 11
+    assert mean == pytest.approx(3.0 / 5_000.0, rel=0.35)
+
+
+def by_hour(busy: int, held_back_busy: int) -> OfferingEvidence:
+    def at(part: int) -> tuple[float, ...]:
+        return tuple(12.0 if place == part else 1.0 for place in range(DAY_PARTS))
+
+    even = (1_000.0,) * DAY_PARTS
+    return OfferingEvidence("az1", "m5.large", even, at(busy), even, at(held_back_busy))
+
+
+def test_the_time_of_day_counts_where_the_held_back_quarter_bears_it_out() -> None:
+    midnight = ORIGIN_S
+    assert day_factor([by_hour(0, 0)], midnight) > 1.2
+    assert day_factor([by_hour(0, 0)], midnight + 12 * 3600.0) < 0.9
+    assert day_factor([by_hour(0, 5)], midnight) == 1.0
+    assert day_factor([seen("m5.large", 1_000.0, 5.0)], midnight) == 1.0
+
+
+def test_the_time_of_day_is_one_of_the_family_in_its_zone() -> None:
+    busy = RiskRates([by_hour(0, 0)], ORIGIN_S).of("az1", "m5.24xlarge")
+    calm = RiskRates([by_hour(0, 0)], ORIGIN_S + 12 * 3600.0).of("az1", "m5.24xlarge")
+
+    assert busy > 1.5 * calm
+
+
+counts = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 30)), min_size=1, max_size=8)
+
+
+@given(counts)
+def test_rates_are_positive_and_an_interruption_more_never_lowers_one(known: list[tuple[int, int]]) -> None:
+    evidence = [seen(f"f{place}.large", float(hours), float(ended)) for place, (hours, ended) in enumerate(known)]
+    more = [seen("f0.large", float(known[0][0]), known[0][1] + 1.0), *evidence[1:]]
+
+    before, after = RiskRates(evidence, 0.0), RiskRates(more, 0.0)
+
+    assert all(before.of("az1", item.instance_type) > 0 for item in evidence)
+    if len(known) == 1:
+        assert after.of("az1", "f0.large") >= before.of("az1", "f0.large")
+
+
+@given(counts)
+def test_the_order_of_evidence_changes_nothing(known: list[tuple[int, int]]) -> None:
+    evidence = [seen(f"f{place}.large", float(hours), float(ended)) for place, (hours, ended) in enumerate(known)]
+
+    one, other = RiskRates(evidence, 0.0), RiskRates(evidence[::-1], 0.0)
+
+    assert [one.of("az1", item.instance_type) for item in evidence] == pytest.approx(
+        [other.of("az1", item.instance_type) for item in evidence], rel=1e-9
+    )
+
+
+def test_totals_add_up() -> None:
+    totals = RiskTotals.of([seen("m5.large", 8.0, 1.0, rebalances=2.0), seen("c5.large", 8.0, 0.0, refusals=3.0)])
+
+    assert (totals.node_hours, totals.interruptions, totals.rebalances, totals.refusals) == (16.0, 1.0, 2.0, 3.0)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shiplap.manifests.nodeclaim import PreferredSpot
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
+from shiplap.spot_risk.risk_rates import RiskRates
+from shiplap.spot_risk.safer_offerings import (
+    LEAST_OFFERINGS,
+    RiskOfLaunch,
+    SpotOffering,
+    SpotRiskSettings,
+    exposure_micros,
+    is_choice,
+    may_get_more,
+    most_of_pool,
+    premium_micros,
+    risk_of_launch,
+)
+
+PREFER = SpotRiskSettings("prefer")
+NO_EVIDENCE = RiskRates((), 0.0)
+
+
+def offering(number: int, price: int = 100_000, zone: str = "") -> SpotOffering:
+    zone = zone or "abc"[number % 3]
+    return SpotOffering(f"f{number}.large", zone, f"az-{zone}", price)
+
+
+def hot(*names: str, zone: str = "a") -> RiskRates:
+    hours = (10_000.0,) * DAY_PARTS
+    calm = [OfferingEvidence("az-q", f"calm{number}.large", hours, (1.0,) * DAY_PARTS) for number in range(30)]
+    return RiskRates(
+        [*calm, *(OfferingEvidence(f"az-{zone}", name, hours, (20.0,) * DAY_PARTS) for name in names)], 0.0
+    )
+
+
+def chosen(offerings: list[SpotOffering], rates: RiskRates = NO_EVIDENCE, **others: SpotRiskSettings) -> RiskOfLaunch:
+    risk = risk_of_launch(offerings, rates, pods=10, move_cost=0.025, settings=others.get("settings", PREFER))
+    assert risk is not None
+    return risk
+
+
+def test_the_premium_is_risk_times_moves_and_boot() -> None:
+    exposure = exposure_micros(0.025, 10, 100_000)
+
+    assert exposure == 250_000 + 5_000
+    assert premium_micros(0.01, exposure, 100_000, PREFER) == 2_550
+    assert premium_micros(0.5, exposure, 100_000, PREFER) == 15_000
+    assert premium_micros(0.5, exposure, 100_000, SpotRiskSettings("prefer", 0.0)) == 0
+
+
+def test_a_list_without_spot_has_no_risk() -> None:
+    assert risk_of_launch((), NO_EVIDENCE, pods=1, move_cost=0.0, settings=PREFER) is None
+
+
+def test_a_short_list_stays_as_it_is() -> None:
+    risk = chosen([offering(number) for number in range(LEAST_OFFERINGS)], hot("f0.large"))
+
+    assert (risk.offerings, risk.left_out, risk.listed) == ((), 0, LEAST_OFFERINGS)
+
+
+def test_what_is_interrupted_often_is_left_out_where_something_as_cheap_is_not() -> None:
+    offerings = [offering(number) for number in range(30)]
+
+    risk = chosen(offerings, hot("f0.large", "f3.large"))
+
+    assert not {"f0.large/a", "f3.large/a"} & set(risk.offerings)
+    assert risk.as_is.offering == "f0.large/a"
+    assert risk.as_is.interruptions_per_million > 2 * risk.preferred.interruptions_per_million
+
+
+def test_what_is_interrupted_often_stays_where_all_else_is_dearer() -> None:
+    offerings = [offering(0, 50_000), *(offering(number) for number in range(1, 30))]
+
+    assert "f0.large/a" in chosen(offerings, hot("f0.large")).offerings
+
+
+def test_without_evidence_only_dear_offerings_are_left_out() -> None:
+    offerings = [offering(number, 100_000 + number) for number in range(40)]
+
+    risk = chosen(offerings)
+
+    assert set(risk.offerings) == {item.key for item in offerings[:34]}
+
+
+def test_observing_says_what_would_have_been_asked_for() -> None:
+    risk = chosen([offering(number) for number in range(30)], hot("f0.large"), settings=SpotRiskSettings("observe"))
+
+    assert risk.observed
+    assert "f0.large/a" not in risk.offerings
+
+
+lists = st.lists(
+    st.tuples(st.integers(1, 30), st.integers(1_000, 500_000), st.sampled_from("abc")),
+    max_size=60,
+    unique_by=lambda drawn: (drawn[0], drawn[2]),
+)
+
+
+@given(lists, st.sets(st.integers(1, 30)), st.integers(0, 50))
+def test_a_choice_is_always_left(drawn: list[tuple[int, int, str]], feared: set[int], pods: int) -> None:
+    offerings = [offering(*one) for one in drawn]
+    rates = hot(*(f"f{number}.large" for number in sorted(feared)))
+
+    risk = risk_of_launch(offerings, rates, pods=pods, move_cost=0.025, settings=PREFER)
+
+    if risk is None:
+        assert not offerings
+        return
+    keys = {item.key for item in offerings}
+    left = set(risk.offerings) or keys
+    assert left <= keys
+    assert len(left) >= min(LEAST_OFFERINGS, len(keys))
+    zones = {item.zone for item in offerings}
+    assert len({key.partition("/")[2] for key in left}) >= min(2, len(zones))
+    assert risk == risk_of_launch(offerings[::-1], rates, pods=pods, move_cost=0.025, settings=PREFER)
+    assert risk.as_is.premium_micros <= 0.15 * risk.as_is.price_micros
+
+
+def preferred(most: int, held: dict[str, int] | None = None) -> PreferredSpot:
+    return PreferredSpot(tuple(sorted(offering(number).key for number in range(20))), most, held or {})
+
+
+def test_no_offering_gets_more_than_its_share_through_risk() -> None:
+    assert may_get_more(preferred(3), 3, {}) == preferred(3).offerings
+    assert "f0.large/a" not in may_get_more(preferred(3, {"f0.large/a": 1}), 3, {})
+    assert "f1.large/b" not in may_get_more(preferred(3), 2, {"f1.large/b": 2})
+    assert may_get_more(preferred(3), 4, {}) == ()
+
+
+def test_with_too_few_left_the_whole_list_is_asked_for() -> None:
+    full = {offering(number).key: 3 for number in range(6)}
+
+    assert may_get_more(preferred(3, full), 1, {}) == ()
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(0, 1), (3, 1), (6, 1), (7, 2), (100, 30)])
+def test_the_share_of_an_offering_is_less_than_a_third(nodes: int, most: int) -> None:
+    assert most_of_pool(nodes) == most
+
+
+def test_a_choice_has_fifteen_offerings_in_two_zones_where_there_are_two() -> None:
+    one_zone = [offering(number, zone="a").key for number in range(15)]
+
+    assert is_choice(one_zone, one_zone)
+    assert not is_choice(one_zone, [*one_zone, "f1.large/b"])
+    assert not is_choice(one_zone[:14], one_zone)
+
+
+def test_settings_are_checked() -> None:
+    wrong = SpotRiskSettings("always", 1.5)
+
+    assert [where for where, _ in wrong.problems()] == [("mode",), ("mostPremium",)]
+    assert not list(SpotRiskSettings().problems())
+    assert [SpotRiskSettings(mode).is_on for mode in ("off", "observe", "prefer")] == [False, True, True]
