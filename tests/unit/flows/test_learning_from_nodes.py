@@ -1,0 +1,92 @@
+"""What a node that joined teaches, and of nodes alike which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from shiplap.flows.learn import is_ready, learn, learn_from_joined
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import NodeClaim, PodReference
+from tests.integration.flows.stage import Stage
+from tests.node_claims import node_claim
+
+
+def node(
+    name: str = "n", *, cpu: str = "2", memory: str = "8Gi", conditions: tuple[Mapping[str, str], ...] = ()
+) -> Node:
+    amounts = {"cpu": cpu, "memory": memory, "pods": "29"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
+    return msgspec.convert({"metadata": {"name": name}, "status": status}, Node)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ((), False),
+        (({"type": "Ready", "status": "True"},), True),
+        (({"type": "Ready", "status": "False"},), False),
+        (({"type": "Ready", "status": "Unknown"},), False),
+        (({"type": "DiskPressure", "status": "True"},), False),
+        (({"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}), True),
+        (({"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}), True),
+    ],
+)
+def test_a_node_is_ready_if_kubelet_says_so(conditions: tuple[Mapping[str, str], ...], ready: bool) -> None:
+    assert is_ready(node(conditions=conditions)) is ready
+
+
+def claim(name: str = "c", **fields: Any) -> NodeClaim:
+    known: dict[str, Any] = {
+        "cluster": "demo",
+        "instance_id": f"i-{name}",
+        "instance_type": "m5.large",
+        "ami": "ami-1",
+        "kubelet_hash": "k",
+        "requests": {"cpu": 2000, "memory": 8 * 2**30},
+        "pods": (PodReference("default", "a", "uid-a"), PodReference("default", "b"), PodReference("x", "c", "uid-c")),
+    }
+    return node_claim(name=name, **known | fields)
+
+
+def test_a_node_that_is_as_planned_teaches_and_marks_no_pod() -> None:
+    stage = Stage()
+    assert learn(stage.context, claim(), node()) == {}
+    (learned,) = stage.capacity.all()
+    (seen,) = learned.recent
+    assert (learned.ami, learned.instance_type, learned.kubelet_hash, seen.node) == ("ami-1", "m5.large", "k", "n")
+    assert stage.state.read("demo", stage.clock.now()).missed_pods == frozenset()
+
+
+def test_a_node_that_is_smaller_teaches_and_its_pods_are_planned_with_care() -> None:
+    stage = Stage()
+    assert learn(stage.context, claim(), node(memory="7Gi")) == {"memory": 2**30}
+    assert len(stage.capacity.all()) == 1
+    assert stage.state.read("demo", stage.clock.now()).missed_pods == {"uid-a", "uid-c"}
+
+
+@pytest.mark.parametrize("field", ["ami", "instance_type", "kubelet_hash"])
+def test_nodes_are_alike_only_with_one_ami_type_and_kubelet(field: str) -> None:
+    """The larger node of another kind teaches as well."""
+    stage = Stage()
+    joined = [(claim("c1"), node("n1", memory="7Gi")), (claim("c2", **{field: "other"}), node("n2", memory="9Gi"))]
+    learn_from_joined(stage.context, joined)
+    assert sorted(item.node for learned in stage.capacity.all() for item in learned.recent) == ["n1", "n2"]
+
+
+def test_of_equal_nodes_the_first_by_name_teaches_for_all() -> None:
+    stage = Stage()
+    assert learn_from_joined(stage.context, [(claim(name), node(name)) for name in ("n3", "n1", "n2")]) == frozenset()
+    assert [item.node for learned in stage.capacity.all() for item in learned.recent] == ["n1"]
+    assert stage.state.read("demo", stage.clock.now()).missed_pods == frozenset()
+
+
+def test_pods_of_every_node_that_is_smaller_are_marked() -> None:
+    stage = Stage()
+    other = claim("c2", pods=(PodReference("default", "z", "uid-z"),))
+    joined = [(claim(), node("n1", memory="7Gi")), (other, node("n2", memory="7.5Gi")), (claim("c3"), node("n3"))]
+    assert learn_from_joined(stage.context, joined) == {"uid-a", "uid-c", "uid-z"}
+    assert stage.state.read("demo", stage.clock.now()).missed_pods == {"uid-a", "uid-c", "uid-z"}
