@@ -1,8 +1,8 @@
 """Mutants of a module: small mistakes as people make them, each one edit of its source.
 
 Docstrings, logs, messages, annotations and imports are left alone: no promise depends on them. Neither are texts
-changed, but for those that are compared. A constant that is named as a time in seconds is changed tenfold, other
-numbers by one.
+changed, but for those that are compared. A constant that is named as a time in seconds, or that is private to its
+module, is changed tenfold, other numbers by one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _SWAPPED_OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
 }
 _SWAPPED_NAMES = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _LOGGERS = ("_LOG", "logging", "warnings")
-_LOGGED_NAMES = ("about", "extra")
-_MESSAGE_FUNCTIONS = ("reason", "_reason", "__repr__", "__str__")
+_LOGGED_NAMES = ("about", "extra", "facts")
+_MESSAGE_FUNCTIONS = ("facts", "_facts", "reason", "__repr__", "__str__")
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -275,15 +275,19 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _durations(tree: ast.Module) -> set[ast.Constant]:
-    """Numbers of constants that are named as seconds: whether one waits for 60 or 61 s is nobody's promise."""
+    """Numbers of constants that are named as seconds, or private: 60 or 61 s, 50 or 51 items are nobody's promise."""
     found: set[ast.Constant] = set()
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.endswith("_S"):
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_tuning(name):
                 found |= {part for part in ast.walk(value) if isinstance(part, ast.Constant)}
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name.endswith("_S"):
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if _is_tuning(name):
                 found |= {part for part in ast.walk(value) if isinstance(part, ast.Constant)}
     return found
+
+
+def _is_tuning(name: str) -> bool:
+    return name.isupper() and (name.endswith("_S") or name.startswith("_"))
 
 
 _LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.TypeAlias, ast.Assert)
@@ -294,8 +298,10 @@ def _is_left_alone(node: ast.AST) -> bool:
     match node:
         case ast.Expr(value=value):
             return isinstance(value, ast.Constant) or _is_log(value)
-        case ast.If(test=ast.Name(id=name)):
-            return name == "TYPE_CHECKING"
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+        case ast.If(body=body, orelse=[]):
+            return all(isinstance(item, ast.Expr) and _is_log(item.value) for item in body)
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return _is_never_run(name, value)
         case ast.AnnAssign(target=ast.Name(id=name)):

@@ -49,7 +49,10 @@ RUNNING = node_claim(name="runs", state=ClaimState.LAUNCHED, token="run-token", 
 WAITS = node_claim(name="waits", state=ClaimState.LAUNCHING, token="wait-token")
 ENDED = node_claim(name="ended", state=ClaimState.GONE, token="old-token", instance_id="i-9")
 FAILED = node_claim(name="failed", state=ClaimState.FAILED, token="failed-token")
-OWNERS = InstanceOwners((RUNNING, WAITS, ENDED, FAILED))
+
+
+def owners() -> InstanceOwners:
+    return InstanceOwners((RUNNING, WAITS, ENDED, FAILED))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ OWNERS = InstanceOwners((RUNNING, WAITS, ENDED, FAILED))
     [({"id": "i-1"}, "runs"), ({"id": "i-9"}, None), ({"id": "i-2"}, None), ({"id": ""}, None)],
 )
 def test_a_living_claim_holds_its_instance_and_no_other(seen: dict[str, str], holder: str | None) -> None:
-    found = OWNERS.of(instance(**seen))
+    found = owners().of(instance(**seen))
     assert (found.name if found is not None else None) == holder
 
 
@@ -88,7 +91,7 @@ def test_a_living_claim_holds_its_instance_and_no_other(seen: dict[str, str], ho
     ],
 )
 def test_which_instances_are_garbage(seen: dict[str, Any], garbage: bool) -> None:
-    assert OWNERS.is_garbage(instance(**seen), NOW) is garbage
+    assert owners().is_garbage(instance(**seen), NOW) is garbage
 
 
 @pytest.mark.parametrize(
@@ -104,13 +107,13 @@ def test_which_instances_are_garbage(seen: dict[str, Any], garbage: bool) -> Non
     ],
 )
 def test_which_instances_only_their_cluster_calls_ours(seen: dict[str, str], stranger: bool) -> None:
-    assert OWNERS.is_unattributed(instance(**seen)) is stranger
+    assert owners().is_unattributed(instance(**seen)) is stranger
 
 
 def test_claims_without_a_token_wait_for_no_instance_without_one() -> None:
-    owners = InstanceOwners((node_claim(name="a", state=ClaimState.PLANNED),))
-    assert owners.is_garbage(instance(claim="", launch=""), NOW)
-    assert owners.is_unattributed(instance(install="", claim="", launch=""))
+    known = InstanceOwners((node_claim(name="a", state=ClaimState.PLANNED),))
+    assert known.is_garbage(instance(claim="", launch=""), NOW)
+    assert known.is_unattributed(instance(install="", claim="", launch=""))
 
 
 def with_grace(name: str, grace: str | None) -> NodePool:

@@ -86,17 +86,20 @@ def alive(stage: Stage) -> list[str]:
 
 
 def test_a_claim_is_given_up_before_its_instance_is_ended(stage: Stage) -> None:
-    claim = give_up(put(stage, state=ClaimState.REGISTERED), "too late", stage.context)
+    claim = give_up(put(stage, state=ClaimState.REGISTERED, changed_at=1.0), "too late", stage.context)
     assert claim == stage.state.claim(stage.name, "c")
     assert (claim.state, claim.failure, claim.changed_at) == (ClaimState.TERMINATING, "too late", stage.clock.now())
     assert alive(stage) == ["i-c"]
 
 
 def test_instances_end_by_one_request_and_claims_after_them(stage: Stage) -> None:
-    claims = [put(stage, name, ClaimState.TERMINATING, node_name="n", failure="old") for name in ("a", "b")]
+    claims = [
+        put(stage, name, ClaimState.TERMINATING, node_name="n", failure="old", changed_at=1.0) for name in ("a", "b")
+    ]
     stage.faults.clear()
     gone = terminate_claims(claims, stage.context)
     assert [(claim.name, claim.state) for claim in gone] == [("a", ClaimState.GONE), ("b", ClaimState.GONE)]
+    assert {claim.changed_at for claim in gone} == {stage.clock.now()}
     assert alive(stage) == []
     assert stage.faults.points.count("before compute.terminate") == 1
     assert stage.faults.points.index("after compute.terminate") < stage.faults.points.index("before state.advance")
@@ -230,7 +233,7 @@ def test_an_instance_has_vanished_once_describing_must_show_it(
 def test_a_claim_whose_instance_has_vanished_is_over(
     stage: Stage, state: ClaimState, ends_as: ClaimState, events: list[str]
 ) -> None:
-    claim = write_off(put(stage, state=state), stage.context)
+    claim = write_off(put(stage, state=state, changed_at=1.0), stage.context)
     assert claim == stage.state.claim(stage.name, "c")
     assert (claim.state, claim.failure) == (ends_as, "instance i-c is gone")
     assert claim.changed_at == stage.clock.now()

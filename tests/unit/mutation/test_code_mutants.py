@@ -68,6 +68,8 @@ def test_each_kind_of_mistake(line: str, mutants: set[str]) -> None:
         'x = f"{a + 1} of {b}"',
         'x = "text"',
         "about = {'a': 1, 'b': 2}",
+        "facts = {'a': 1, 'b': 2}",
+        "if a < b:\n        _LOG.info('%d', a)",
         "from a import b, c",
         "x: dict[1, 2]",
         "assert a < b",
@@ -99,6 +101,16 @@ def test_a_time_in_seconds_is_changed_tenfold_and_any_other_number_by_one() -> N
     assert mistakes("_PAUSES_S: tuple[float, ...] = 2\n") == ["_PAUSES_S: tuple[float, ...] = 20\n"]
     assert mistakes("_NEVER_S = 0\nMOST = 60\n") == ["_NEVER_S = 1\nMOST = 60\n", "_NEVER_S = 0\nMOST = 61\n"]
     assert mistakes("def f():\n    wait_s = 60\n") == ["def f():\n    wait_s = 61\n"]
+
+
+def test_a_private_constant_is_changed_tenfold() -> None:
+    assert mistakes("_MOST = 50\n") == ["_MOST = 500\n"]
+    assert mistakes("class C:\n    _most = 50\n") == ["class C:\n    _most = 51\n"]
+
+
+def test_what_a_log_line_carries_is_left_alone() -> None:
+    assert mistakes("def facts(a):\n    return {'a': a, 'b': 1}\n") == []
+    assert mistakes("def f(a):\n    if a:\n        _LOG.info('a')\n        g(a)\n") != []
 
 
 def test_types_of_types_are_left_alone() -> None:
