@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from shiplap.cluster.snapshot_keeper import SnapshotKeeper
-from shiplap.errors import ClusterUnreachable, ResourceVersionGone
+from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
 from shiplap.flows.planning.decision_inputs import FEWEST_NODES, OLDEST_S, BoundPods
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
@@ -80,3 +80,68 @@ def test_pods_are_listed_when_changes_cannot_be_told(error: Exception) -> None:
     for number in (1, 2):
         cluster.stage.faults.on("before", "cluster.watch", error, nth=number)
     assert cluster.names() is None
+
+
+def test_what_was_caught_up_is_gone_on_from_for_half_a_minute_and_then_loaded_again() -> None:
+    cluster = Snapshotted()
+    assert cluster.names() == ["a", "b", "c"]
+    cluster.snapshots.documents.clear()
+    cluster.stage.clock.advance(30)
+    assert cluster.names() == ["a", "b", "c"]
+    cluster.stage.clock.advance(30)  # each look counts
+    assert cluster.names() == ["a", "b", "c"]
+    cluster.stage.clock.advance(31)
+    assert cluster.names() is None
+    assert cluster.names() is None
+
+
+def test_after_a_gap_the_snapshot_is_loaded_anew() -> None:
+    cluster = Snapshotted()
+    assert cluster.names() == ["a", "b", "c"]
+    cluster.add("late")
+    cluster.stage.faults.on("before", "cluster.watch", ResourceVersionGone("too old"))
+    assert cluster.names() == ["a", "b", "c", "late"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "error", "metric"),
+    [
+        ("snapshots.load", StoreError("denied"), "SnapshotsNotRead"),
+        ("cluster.watch", ClusterUnreachable("no answer"), "SnapshotsNotCaughtUp"),
+        ("cluster.watch", ResourceVersionGone("too old"), None),
+    ],
+)
+def test_a_snapshot_that_does_not_serve_is_counted_where_something_is_wrong(
+    effect: str, error: Exception, metric: str | None
+) -> None:
+    cluster = Snapshotted()
+    cluster.snapshots.faults = cluster.stage.faults
+    cluster.stage.faults.on("before", effect, error)
+    assert cluster.names() is None
+    assert cluster.stage.meter.counts == ({metric: 1.0} if metric else {})
+
+
+def test_a_snapshot_that_cannot_be_read_is_counted() -> None:
+    cluster = Snapshotted()
+    cluster.snapshots.documents[CLUSTER] = (b"garbage", 0.0)
+    assert cluster.names() is None
+    assert cluster.stage.meter.counts == {"SnapshotsNotRead": 1.0}
+
+
+def test_without_a_bucket_or_a_snapshot_pods_are_listed() -> None:
+    cluster = Snapshotted()
+    assert BoundPods(CLUSTER, cluster.stage.context)(FEWEST_NODES, "1") is None
+    cluster.snapshots.documents.clear()
+    assert cluster.names() is None
+    assert cluster.stage.meter.counts == {}
+
+
+def test_a_bookmark_moves_on_and_changes_nothing_and_a_change_replaces_the_pod() -> None:
+    cluster = Snapshotted()
+    assert cluster.names() == ["a", "b", "c"]
+    cluster.stage.server.create("nodes", {"metadata": {"name": "n9"}})  # versions go on without a change of pods
+    cluster.stage.server.patch("pods", "a", {"metadata": {"labels": {"app": "web"}}})
+    cluster.stage.server.create("nodes", {"metadata": {"name": "n8"}})
+    pods = cluster.known(FEWEST_NODES, cluster.stage.server.resource_version)
+    assert pods is not None
+    assert {pod.metadata.name: dict(pod.metadata.labels) for pod in pods} == {"a": {"app": "web"}, "b": {}, "c": {}}

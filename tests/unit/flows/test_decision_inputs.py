@@ -1,0 +1,321 @@
+"""What a decision reads of state, cluster and EC2, and what it is given of the settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.errors import AwsError, AwsThrottled, StoreError
+from shiplap.flows.planning.decision_inputs import (
+    DecisionInputs,
+    joined_nodes,
+    priced_snapshot,
+    read_inputs,
+    read_supply,
+)
+from shiplap.instances.catalog.type_catalog import Offering, pilot_key
+from shiplap.instances.readiness.joins import node_class_scope
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.claim_rules import ClaimRule
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.manifests.scheduler_config import PodTopologySpread
+from shiplap.ports import OfferingFailure
+from shiplap.scheduling.model.snapshot import Snapshot
+from tests.integration.flows.stage import FLEX_FIRST, NODE_CLASS, ZONES, Stage
+from tests.kubernetes_objects import node_object, pod_object
+from tests.node_claims import node_claim
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def put(stage: Stage, name: str, state: ClaimState, **fields: Any) -> NodeClaim:
+    stage.state.adopt(node_claim(cluster=stage.name, name=name, state=state, **fields))
+    found = stage.state.claim(stage.name, name)
+    assert found is not None
+    return found
+
+
+def read(stage: Stage) -> DecisionInputs:
+    return read_inputs(stage.settings, stage.context)
+
+
+def add_node(stage: Stage, name: str = "n", instance_id: str = "i-n", **fields: Any) -> None:
+    stage.server.create("nodes", node_object(name, providerID=f"aws:///a/{instance_id}", **fields))
+
+
+def add_pod(stage: Stage, name: str = "web", on: str = "n", **fields: Any) -> None:
+    stage.server.create("pods", pod_object(name, "1", "1Gi", on=on, **fields))
+
+
+def another_class(name: str) -> EC2NodeClass:
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"amiFamily": "AL2023"}}, EC2NodeClass)
+
+
+class TestHasPendingPods:
+    def test_a_pod_without_a_node_waits(self, stage: Stage) -> None:
+        assert not read(stage).has_pending_pods
+        stage.add_pods(1)
+        assert read(stage).has_pending_pods
+
+    @pytest.mark.parametrize("state", list(LEAVING))
+    def test_a_pod_on_a_node_on_its_way_out_is_planned_for(self, stage: Stage, state: ClaimState) -> None:
+        add_node(stage)
+        add_pod(stage)
+        put(stage, "c", ClaimState.INITIALIZED, node_name="n", instance_id="i-n")
+        assert not read(stage).has_pending_pods
+        put(stage, "d", state, node_name="n", instance_id="i-n")
+        assert read(stage).has_pending_pods
+
+    def test_an_empty_node_on_its_way_out_wants_nothing(self, stage: Stage) -> None:
+        add_node(stage)
+        put(stage, "c", ClaimState.DRAINING, node_name="n", instance_id="i-n")
+        assert not read(stage).has_pending_pods
+
+    def test_a_node_that_is_deleted_is_on_its_way_out(self, stage: Stage) -> None:
+        add_node(stage, metadata={"finalizers": ["karpenter.sh/termination"]})
+        add_pod(stage)
+        assert not read(stage).has_pending_pods
+        stage.server.delete("nodes", "n")
+        assert read(stage).has_pending_pods
+
+
+class TestReadInputs:
+    def test_time_and_state_are_of_before_the_cluster(self, stage: Stage) -> None:
+        at = stage.clock.now()
+        stage.faults.on("after", "state.read", lambda: stage.clock.advance(5))
+        assert read(stage).at == at
+        points = stage.faults.points
+        assert points.index("before state.read") < points.index("before cluster.view")
+
+    def test_a_state_that_was_just_read_is_not_read_again(self, stage: Stage) -> None:
+        put(stage, "c", ClaimState.PLANNED)
+        before = stage.state.read(stage.name, stage.clock.now())
+        stage.faults.clear()
+        inputs = read_inputs(stage.settings, stage.context, before=(7.0, before))
+        assert (inputs.at, [claim.name for claim in inputs.state.claims]) == (7.0, ["c"])
+        assert "before state.read" not in stage.faults.points
+
+    def test_pods_that_missed_are_those_of_the_marks_and_of_nodes_that_were_too_small(self, stage: Stage) -> None:
+        pods = (PodReference("default", "a", "uid-a"), PodReference("default", "b"))
+        put(stage, "small", ClaimState.REGISTERED, missed=True, pods=pods)
+        put(stage, "fine", ClaimState.REGISTERED, pods=(PodReference("default", "c", "uid-c"),))
+        stage.state.mark_missed(stage.name, ["uid-m"], stage.clock.now())
+        assert read(stage).missed_pods == {"uid-a", "uid-m"}
+
+    @pytest.mark.parametrize(
+        ("state", "reported", "learns"),
+        [
+            (ClaimState.LAUNCHED, True, True),
+            (ClaimState.LAUNCHED, False, False),
+            (ClaimState.REGISTERED, True, False),
+            (ClaimState.LAUNCHING, True, False),
+        ],
+    )
+    def test_a_node_that_joined_and_is_not_registered_teaches(
+        self, stage: Stage, state: ClaimState, reported: bool, learns: bool
+    ) -> None:
+        instance_id = "i-n" if state is not ClaimState.LAUNCHING else ""
+        put(stage, "c", state, instance_id=instance_id, requests={"cpu": 9000}, pods=(PodReference("d", "p", "uid"),))
+        add_node(stage, **({} if reported else {"cpu": "", "memory": "", "pods": ""}))
+        assert read(stage).missed_pods == ({"uid"} if learns else frozenset())
+        assert len(stage.capacity.all()) == int(learns)
+
+    def test_joined_are_launched_claims_whose_node_is_there(self, stage: Stage) -> None:
+        add_node(stage, "n1", "i-1")
+        add_node(stage, "n2", "i-2")
+        add_node(stage, "n3", "i-3")
+        view = stage.cluster.view()
+        claims = (
+            node_claim(name="a", state=ClaimState.LAUNCHED, instance_id="i-1"),
+            node_claim(name="b", state=ClaimState.LAUNCHED, instance_id="i-9"),
+            node_claim(name="c", state=ClaimState.INITIALIZED, instance_id="i-2"),
+            node_claim(name="d", state=ClaimState.LAUNCHED),
+        )
+        assert [(claim.name, node.metadata.name) for claim, node in joined_nodes(claims, view)] == [("a", "n1")]
+
+    @pytest.mark.parametrize(
+        ("leaves", "on", "asked"), [(True, "n", True), (True, "other", False), (False, "n", False)]
+    )
+    def test_budgets_are_read_while_pods_are_on_nodes_on_their_way_out(
+        self, stage: Stage, leaves: bool, on: str, asked: bool
+    ) -> None:
+        add_node(stage)
+        add_node(stage, "other", "i-o")
+        add_pod(stage, on=on)
+        state = ClaimState.DRAINING if leaves else ClaimState.INITIALIZED
+        put(stage, "c", state, node_name="n", instance_id="i-n")
+        budget = {"metadata": {"name": "pdb"}, "spec": {"maxUnavailable": 0, "selector": {}}}
+        stage.server.create("poddisruptionbudgets", budget)
+        stage.faults.clear()
+        inputs = read(stage)
+        assert ("before cluster.disruption_budgets" in stage.faults.points) is asked
+        assert len(inputs.view.pod_disruption_budgets) == int(asked)
+
+
+class TestReadSupply:
+    def with_classes(self, stage: Stage, *names: str) -> None:
+        classes = (NODE_CLASS, *map(another_class, names))
+        stage.settings = replace(stage.settings, manifests=Manifests(FLEX_FIRST, classes))
+
+    def test_classes_that_pools_use_are_resolved_and_others_by_name(self, stage: Stage) -> None:
+        self.with_classes(stage, "spare", "unused")
+        assert set(read_supply(stage.settings, stage.context).node_classes) == {"default"}
+        supply = read_supply(stage.settings, stage.context, others=("spare",))
+        assert set(supply.node_classes) == {"default", "spare"}
+        assert supply.amis == ("ami-twin",)
+
+    def test_a_class_that_cannot_be_used_says_why_and_offers_no_ami(self, stage: Stage) -> None:
+        stage.faults.on("before", "compute.resolve", AwsError("no such role", code="AccessDenied"))
+        supply = read_supply(stage.settings, stage.context)
+        assert supply.node_classes["default"].not_ready == "no such role"
+        assert supply.node_classes["default"].resolved is None
+        assert supply.amis == ()
+        assert stage.meter.counts["NodeClassNotReady"] == 1
+
+    def test_a_throttled_answer_is_waited_for_by_the_next_invocation(self, stage: Stage) -> None:
+        stage.faults.on("before", "compute.resolve", AwsThrottled("slow down"))
+        with pytest.raises(AwsThrottled):
+            read_supply(stage.settings, stage.context)
+
+    def test_a_class_that_turned_out_unusable_is_left_out_of_the_same_supply(self, stage: Stage) -> None:
+        self.with_classes(stage, "spare")
+        supply = read_supply(stage.settings, stage.context, others=("spare",)).without("default", "refused")
+        assert supply.node_classes["default"].not_ready == "refused"
+        assert supply.node_classes["spare"].not_ready == ""
+
+    @pytest.mark.parametrize(
+        ("wanted", "asked", "zones"), [(True, True, {"use1-az1"}), (False, True, set()), (True, False, set())]
+    )
+    def test_shifted_zones_are_kept_out_of_where_that_is_wanted(
+        self, stage: Stage, wanted: bool, asked: bool, zones: set[str]
+    ) -> None:
+        stage.health.shifted.add("use1-az1")
+        context = stage.context if asked else replace(stage.context, health=None)
+        supply = read_supply(replace(stage.settings, zonal_shift=wanted), context)
+        assert supply.shifted == zones
+        assert stage.meter.counts.get("ZonesShifted") == (1.0 if zones else None)
+
+    def test_without_shifts_nothing_is_counted(self, stage: Stage) -> None:
+        assert read_supply(replace(stage.settings, zonal_shift=True), stage.context).shifted == frozenset()
+        assert stage.meter.counts == {}
+
+    @pytest.mark.parametrize(
+        ("effect", "error", "metric"),
+        [
+            ("joins.read", StoreError("down"), "JoinsNotRead"),
+            ("health.shifted_zones", AwsError("denied", code="AccessDenied"), "ZonalShiftsNotRead"),
+        ],
+    )
+    def test_what_is_only_advice_keeps_no_pod_waiting(
+        self, stage: Stage, effect: str, error: Exception, metric: str
+    ) -> None:
+        stage.faults.on("before", effect, error)
+        supply = read_supply(replace(stage.settings, zonal_shift=True), stage.context)
+        assert supply.node_classes["default"].not_ready == ""
+        assert stage.meter.counts == {metric: 1.0}
+
+    def test_how_nodes_have_joined_is_known_where_it_is_kept(self, stage: Stage) -> None:
+        stage.joins.joined(stage.name, "flex", "ami-1", "m6i.large", [40.0], stage.clock.now())
+        assert [item.pool for item in read_supply(stage.settings, stage.context).joins.pools] == ["flex"]
+        assert read_supply(stage.settings, replace(stage.context, joins=None)).joins.pools == ()
+
+
+def snapshot(stage: Stage) -> Snapshot:
+    supply = read_supply(stage.settings, stage.context)
+    return priced_snapshot(stage.settings, read(stage), supply, stage.context).snapshot
+
+
+class TestSnapshot:
+    def test_all_knobs_of_a_decision_are_those_of_the_settings(self, stage: Stage) -> None:
+        rules = (ClaimRule(),)
+        stage.settings = replace(
+            stage.settings,
+            preference_policy="Ignore",
+            min_values_policy="BestEffort",
+            reserved_policy="Fallback",
+            improve_s=1.25,
+            pod_topology_spread=msgspec.convert({"defaultingType": "System"}, PodTopologySpread),
+            claim_rules=rules,
+        )
+        knobs = snapshot(stage).settings
+        assert (knobs.preference_policy, knobs.min_values_policy) == ("Ignore", "BestEffort")
+        assert (knobs.reserved_policy, knobs.improve_s, knobs.claim_rules) == ("Fallback", 1.25, rules)
+        assert knobs.default_spread == stage.settings.pod_topology_spread.constraints()
+
+    def test_it_is_of_this_cluster_install_moment_and_epoch(self, stage: Stage) -> None:
+        epoch = stage.state.commit(stage.name, 0, [node_claim(cluster=stage.name, name="c")])
+        seen = snapshot(stage)
+        assert (seen.cluster, seen.install, seen.now, seen.epoch) == (stage.name, "shiplap", stage.clock.now(), epoch)
+        assert [claim.name for claim in seen.claims] == ["c"]
+        assert seen.missed_pods == frozenset()
+
+    def test_secrets_in_user_data_are_not_in_it(self, stage: Stage) -> None:
+        secret = replace(NODE_CLASS, spec=replace(NODE_CLASS.spec, user_data="#!/bin/sh\npassword=x"))
+        stage.settings = replace(stage.settings, manifests=Manifests(FLEX_FIRST, (secret,)))
+        (shown,) = snapshot(stage).manifests.node_classes
+        assert shown.spec.user_data is None
+        assert shown.metadata.name == "default"
+
+    def test_what_is_tried_out_is_what_is_leased_and_what_claims_in_flight_rely_on(self, stage: Stage) -> None:
+        known = stage.types["m6i.large"]
+        stage.capacity.acquire_pilot(known.ami or "ami-twin", "leased", "k", "demo/x", stage.clock.now())
+        put(stage, "c", ClaimState.PLANNED, relies_on_estimate=("m6i.large",))
+        piloted = snapshot(stage).piloted
+        assert pilot_key("ami-twin", "leased", "k") in piloted
+        assert any("/m6i.large#" in key for key in piloted)
+
+    def offerings(self, stage: Stage, name: str = "m6i.large") -> list[Offering]:
+        (catalog,) = snapshot(stage).catalogs
+        return [offering for item in catalog.instance_types if item.name == name for offering in item.offerings]
+
+    def test_what_ran_dry_is_not_available(self, stage: Stage) -> None:
+        failure = OfferingFailure("m6i.large", ZONES[0], "on-demand", "InsufficientInstanceCapacity")
+        stage.state.mark_unavailable([failure], stage.clock.now())
+        assert {item.zone for item in self.offerings(stage) if not item.available} == {ZONES[0]}
+        assert all(item.available for item in self.offerings(stage, "m6i.xlarge"))
+
+    def test_types_whose_nodes_do_not_join_rest(self, stage: Stage) -> None:
+        for _ in range(10):
+            launched_at, now = stage.clock.now(), stage.clock.advance(900)
+            stage.joins.failed(stage.name, "ami-twin", "m6i.large", launched_at, now)
+            stage.clock.advance(1)
+        assert not any(item.available for item in self.offerings(stage))
+        assert stage.meter.counts["TypesBarred"] >= 1
+
+    def test_nothing_is_counted_while_all_nodes_join(self, stage: Stage) -> None:
+        snapshot(stage)
+        assert stage.meter.counts == {}
+
+    @pytest.mark.parametrize(("of", "rests"), [("demo", True), ("another", False)])
+    def test_a_class_whose_instances_end_at_once_sells_nothing_and_says_why(
+        self, stage: Stage, of: str, rests: bool
+    ) -> None:
+        scope = node_class_scope(of, NODE_CLASS)
+        failure = OfferingFailure("m6i.large", "a", "on-demand", "Client.InvalidKMSKey", "configuration")
+        stage.state.mark_unavailable([replace(failure, node_class=scope)], stage.clock.now())
+        (catalog,) = snapshot(stage).catalogs
+        assert bool(catalog.not_ready) is rests
+        assert bool(catalog.instance_types) is not rests
+        if rests:
+            assert catalog.not_ready.startswith("its instances end at once: Client.InvalidKMSKey")
+            (known,) = stage.state.read(stage.name, stage.clock.now()).unavailable
+            assert catalog.not_ready.endswith(f"; tried again at {rfc3339(known.until)}")
+
+    def test_a_class_that_is_not_ready_is_in_it_with_the_reason(self, stage: Stage) -> None:
+        stage.faults.on("before", "compute.resolve", AwsError("no such role", code="AccessDenied"))
+        (catalog,) = snapshot(stage).catalogs
+        assert (catalog.node_class, catalog.instance_types, catalog.not_ready) == ("default", (), "no such role")
+
+    def test_a_class_says_what_its_nodes_are_made_with(self, stage: Stage) -> None:
+        (catalog,) = snapshot(stage).catalogs
+        assert catalog.spec_hash
+        assert catalog.first_hashes
+        assert catalog.selection is not None
+        assert catalog.not_ready == ""
