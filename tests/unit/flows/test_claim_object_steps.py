@@ -1,0 +1,330 @@
+"""In which order NodeClaim objects and finalizers are written, and what each write leaves as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.decision_memory import DecisionMemory
+from shiplap.disruption.disruption_snapshot import NodeHistory
+from shiplap.disruption.progress import DisruptionCommand
+from shiplap.errors import StoreError
+from shiplap.flows.schedule.standalone_launches import delete_futile, not_begun, with_objects
+from shiplap.flows.shown_claims import take_steps
+from shiplap.flows.sweep.manifest_statuses import _disruption_of
+from shiplap.manifests.custom_resources import NodePoolTemplate
+from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, ClaimDisruption, ClaimObjectChanges
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.standalone_claims import StandaloneClaim
+from shiplap_lab.fakes.stores import FakeMemory
+from tests.integration.flows.stage import Stage
+from tests.kubernetes_objects import node_object
+from tests.node_claims import node_claim
+
+OTHER = "example.com/keep"
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def stored(stage: Stage, name: str, finalizers: Sequence[str] = (), **metadata: Any) -> dict[str, Any]:
+    body = {"metadata": {"name": name, "uid": f"uid-{name}", "finalizers": list(finalizers), **metadata}, "spec": {}}
+    stage.server.create("nodeclaims", body)
+    return found(stage, name)
+
+
+def found(stage: Stage, name: str) -> dict[str, Any]:
+    item = next(item for item in stage.server.list("nodeclaims").items if item["metadata"]["name"] == name)
+    return dict(item)
+
+
+def take(stage: Stage, most: int | None = None, **changes: Any) -> None:
+    take_steps(ClaimObjectChanges(**changes), stage.settings, stage.context, most=most)
+
+
+def node_with(stage: Stage, name: str, finalizers: Sequence[str], **marks: str) -> Any:
+    item = node_object(name, labels=marks, metadata={"finalizers": list(finalizers)}, providerID=f"aws:///a/i-{name}")
+    item["metadata"]["labels"] = marks
+    stage.server.create("nodes", item)
+    return stage.cluster.node(name)
+
+
+def finalizers(stage: Stage, plural: str, name: str) -> list[str]:
+    (item,) = [item for item in stage.server.list(plural).items if item["metadata"]["name"] == name]
+    return list(item["metadata"].get("finalizers", []))
+
+
+def test_objects_are_created_first_and_statuses_written_last(stage: Stage) -> None:
+    items = {name: stored(stage, name) for name in ("deleted", "taken", "marked", "annotated", "status")}
+    guarded = node_with(stage, "guarded", ())
+    unclaimed = node_with(stage, "unclaimed", (FINALIZER,))
+    changes = {
+        "created": ({"metadata": {"name": "created"}, "spec": {}},),
+        "deleted": (items["deleted"],),
+        "taken_over": (items["taken"],),
+        "marked": (items["marked"],),
+        "guarded": (guarded,),
+        "unclaimed": (unclaimed,),
+        "annotated": ((items["annotated"], {"a": "b"}),),
+        "statuses": ((items["status"], {"nodeName": "n"}),),
+    }
+    stage.faults.clear()
+    take(stage, **changes)
+    assert [point.partition(".")[2] for point in stage.faults.points if point.startswith("before cluster")] == [
+        "create_node_claim",
+        "delete_node_claim",
+        "set_finalizers",
+        "set_finalizers",
+        "set_finalizers",
+        "set_finalizers",
+        "set_finalizers",
+        "write_status",
+    ]
+    assert {item["metadata"]["name"] for item in stage.server.list("nodeclaims").items} == {
+        "created",
+        "taken",
+        "marked",
+        "annotated",
+        "status",
+    }
+    assert found(stage, "status")["status"] == {"nodeName": "n"}
+    assert found(stage, "annotated")["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_no_more_steps_are_taken_than_are_allowed(stage: Stage) -> None:
+    take(stage, most=2, created=tuple({"metadata": {"name": f"c{number}"}, "spec": {}} for number in range(3)))
+    assert [item["metadata"]["name"] for item in stage.server.list("nodeclaims").items] == ["c0", "c1"]
+
+
+def test_what_somebody_else_changed_first_holds_up_no_other_step(stage: Stage) -> None:
+    stale = stored(stage, "a")
+    stage.server.patch("nodeclaims", "a", {"metadata": {"labels": {"x": "y"}}})
+    take(stage, taken_over=(stale, stored(stage, "b")))
+    assert INSTALL_LABEL not in found(stage, "a")["metadata"]["labels"]
+    assert found(stage, "b")["metadata"]["labels"] == {INSTALL_LABEL: "shiplap"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "before", "after"),
+    [
+        ("taken_over", (OTHER,), [OTHER]),
+        ("taken_over", (), []),
+        ("marked", (), [FINALIZER]),
+        ("marked", (OTHER,), [OTHER, FINALIZER]),
+        ("marked", (FINALIZER, OTHER), [FINALIZER, OTHER]),
+    ],
+)
+def test_an_object_that_is_taken_over_keeps_the_finalizers_of_others(
+    stage: Stage, changed: str, before: Sequence[str], after: list[str]
+) -> None:
+    take(stage, **{changed: (stored(stage, "c", before),)})
+    assert finalizers(stage, "nodeclaims", "c") == after
+    assert found(stage, "c")["metadata"]["labels"] == {INSTALL_LABEL: "shiplap"}
+
+
+def test_annotations_are_written_without_touching_finalizers(stage: Stage) -> None:
+    item = stored(stage, "c", (FINALIZER, OTHER), annotations={"old": "stays"})
+    take(stage, annotated=((item, {"a": "b"}),))
+    assert finalizers(stage, "nodeclaims", "c") == [FINALIZER, OTHER]
+    assert found(stage, "c")["metadata"]["annotations"] == {"a": "b", "old": "stays"}
+
+
+def test_our_finalizer_goes_before_our_own_deletion_and_those_of_others_stay(stage: Stage) -> None:
+    take(stage, deleted=(stored(stage, "c", (OTHER, FINALIZER)),))
+    item = found(stage, "c")["metadata"]
+    assert (item["finalizers"], bool(item.get("deletionTimestamp"))) == ([OTHER], True)
+
+
+def test_an_object_without_finalizers_is_gone_when_it_is_deleted(stage: Stage) -> None:
+    stage.faults.clear()
+    take(stage, deleted=(stored(stage, "c"),))
+    assert stage.server.list("nodeclaims").items == []
+    assert "before cluster.set_finalizers" not in stage.faults.points
+
+
+def test_an_object_that_a_user_deletes_is_let_go_and_not_deleted_again(stage: Stage) -> None:
+    stored(stage, "c", (FINALIZER, OTHER))
+    stage.server.delete("nodeclaims", "c")
+    stage.faults.clear()
+    take(stage, deleted=(found(stage, "c"),))
+    assert finalizers(stage, "nodeclaims", "c") == [OTHER]
+    assert "before cluster.delete_node_claim" not in stage.faults.points
+
+
+@pytest.mark.parametrize("before", [(), (OTHER,), (FINALIZER, OTHER), (OTHER, FINALIZER)])
+def test_a_guarded_node_has_our_finalizer_once_and_last(stage: Stage, before: Sequence[str]) -> None:
+    take(stage, guarded=(node_with(stage, "n", before),))
+    assert finalizers(stage, "nodes", "n") == [*(name for name in before if name != FINALIZER), FINALIZER]
+    assert stage.cluster.node("n").metadata.labels[INSTALL_LABEL] == "shiplap"
+
+
+@pytest.mark.parametrize(
+    ("state", "ready", "released"),
+    [
+        (ClaimState.GONE, True, True),
+        (ClaimState.FAILED, True, True),
+        (ClaimState.INITIALIZED, False, False),
+        (ClaimState.TERMINATING, False, False),
+        (None, True, False),
+        (None, False, True),
+    ],
+)
+def test_a_node_is_let_go_when_its_claim_has_ended_or_nothing_is_known_of_it(
+    stage: Stage, state: ClaimState | None, ready: bool, released: bool
+) -> None:
+    if state is not None:
+        stage.state.adopt(node_claim(cluster=stage.name, name="c", state=state))
+    node_with(stage, "n", (OTHER, FINALIZER), **{"karpenter.sh/nodeclaim": "c"})
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    stage.server.patch("nodes", "n", {"status": status}, subresource="status")
+    take(stage, unclaimed=(stage.cluster.node("n"),))
+    assert finalizers(stage, "nodes", "n") == ([OTHER] if released else [OTHER, FINALIZER])
+
+
+# What disruption says of claims
+
+
+def known(
+    stage: Stage, *claims: NodeClaim, histories: Sequence[NodeHistory] = (), enabled: bool = True
+) -> Mapping[str, ClaimDisruption] | None:
+    memory = FakeMemory(stage.faults)
+    memory.save(stage.name, DecisionMemory(histories=tuple(histories)))
+    context = replace(stage.context, memory=memory)
+    settings = replace(stage.settings, disruption=replace(stage.settings.disruption, enabled=enabled))
+    return _disruption_of(claims, settings, context)
+
+
+def claim(name: str = "c", state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
+    return node_claim(name=name, cluster="demo", node_name=f"n-{name}", state=state, **fields)
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "reason"),
+    [
+        (ClaimState.DRAINING, "Drifted", "Drifted"),
+        (ClaimState.TERMINATING, "Underutilized", "Underutilized"),
+        (ClaimState.DRAINING, "SpotInterruption", None),
+        (ClaimState.INITIALIZED, "Drifted", None),
+        (ClaimState.GONE, "Drifted", None),
+    ],
+)
+def test_the_reason_of_a_claim_that_leaves_is_that_of_its_command(
+    stage: Stage, state: ClaimState, failure: str, reason: str | None
+) -> None:
+    expected = {} if reason is None else {"c": ClaimDisruption(reason)}
+    assert known(stage, claim(state=state, failure=failure)) == expected
+
+
+def test_the_targets_of_commands_under_way_have_their_reason(stage: Stage) -> None:
+    """Not the replacements; and no command is read while no claim is Disrupting."""
+    command = DisruptionCommand(
+        cluster=stage.name,
+        name="k",
+        reason=Reason.DRIFTED,
+        method=Method.DRIFT,
+        targets=("a", "b"),
+        nodes=("n-a", "n-b"),
+        replacements=("new",),
+    )
+    stage.state.commit(stage.name, 0, (), [command])
+    claims = [claim("a", ClaimState.DISRUPTING), claim("b"), claim("new", ClaimState.LAUNCHED)]
+    assert known(stage, *claims) == {"a": ClaimDisruption("Drifted"), "b": ClaimDisruption("Drifted")}
+    assert known(stage, claims[1], claims[2]) == {}
+
+
+def test_what_disruption_remembers_of_a_node_is_that_of_its_claim(stage: Stage) -> None:
+    seen = NodeHistory("n-a", last_pod_event_at=50.0, initialized_at=40.0, drifted_at=60.0)
+    quiet = NodeHistory("n-b", last_pod_event_at=30.0, initialized_at=70.0)
+    told = known(stage, claim("a"), claim("b"), claim("d"), histories=[seen, quiet])
+    assert told == {"a": ClaimDisruption("", True, 50.0, 50.0), "b": ClaimDisruption("", False, 30.0, 70.0)}
+
+
+def test_without_disruption_or_its_memory_only_reasons_are_known(stage: Stage) -> None:
+    history = NodeHistory("n-c", last_pod_event_at=50.0)
+    assert known(stage, claim(), histories=[history], enabled=False) == {}
+    assert _disruption_of([claim()], stage.settings, stage.context) == {}
+
+
+def test_a_memory_that_cannot_be_read_leaves_what_is_shown_as_it_is(stage: Stage) -> None:
+    stage.faults.on("before", "memory.load", StoreError("down"))
+    assert known(stage, claim()) is None
+    assert stage.meter.counts == {"StatusesNotWritten": 1.0}
+
+
+# NodeClaims that users write
+
+
+def wanted(name: str = "mine", uid: str = "0123456789abcdef", **fields: Any) -> StandaloneClaim:
+    template = {"spec": {"nodeClassRef": {"name": "default"}, "expireAfter": "10h", "terminationGracePeriod": "5m"}}
+    return StandaloneClaim(name, uid, msgspec.convert(template, NodePoolTemplate), **fields)
+
+
+@pytest.mark.parametrize(
+    ("claims", "waits_as", "ended"),
+    [
+        ([], "mine", False),
+        # An earlier object of the name: its claim has ended, so the name of the second one is taken.
+        ([("mine", "other", ClaimState.GONE)], "mine-01234567", False),
+        ([("mine", "other", ClaimState.FAILED)], "mine-01234567", False),
+        ([("mine", "other", ClaimState.INITIALIZED)], None, False),
+        ([("mine", "0123456789abcdef", ClaimState.PLANNED)], None, False),
+        ([("mine", "0123456789abcdef", ClaimState.FAILED)], None, True),
+        ([("mine", "0123456789abcdef", ClaimState.GONE)], None, True),
+        ([("mine", "x", ClaimState.GONE), ("mine-01234567", "0123456789abcdef", ClaimState.LAUNCHED)], None, False),
+        ([("mine", "x", ClaimState.GONE), ("mine-01234567", "0123456789abcdef", ClaimState.GONE)], None, True),
+        ([("mine", "x", ClaimState.GONE), ("mine-01234567", "y", ClaimState.GONE)], None, False),
+    ],
+)
+def test_which_objects_have_no_claim_yet(
+    stage: Stage, claims: list[tuple[str, str, ClaimState]], waits_as: str | None, ended: bool
+) -> None:
+    for name, uid, state in claims:
+        stage.state.adopt(node_claim(cluster=stage.name, name=name, state=state, object_uid=uid))
+    item = wanted()
+    waiting, over = not_begun(stage.name, [item], stage.context)
+    assert [each.claim for each in waiting] == ([] if waits_as is None else [waits_as])
+    assert over == ((item,) if ended else ())
+
+
+@pytest.mark.parametrize(("length", "keeps"), [(63, True), (64, False)])
+def test_an_object_whose_name_is_no_label_value_gets_a_shorter_claim(stage: Stage, length: int, keeps: bool) -> None:
+    item = wanted("n" * length)
+    ((waiting,), _) = not_begun(stage.name, [item], stage.context)
+    assert (waiting.claim == item.name) is keeps
+    assert len(waiting.claim) <= 63
+
+
+def test_a_claim_says_of_its_object_what_ends_it() -> None:
+    planned = [node_claim(name="mine", termination_grace_period=""), node_claim(name="other")]
+    first, second = with_objects(planned, [wanted(claim="mine")])
+    assert (first.plan.object_name, first.plan.object_uid) == ("mine", "0123456789abcdef")
+    assert (first.plan.expire_after, first.plan.termination_grace_period) == ("10h", "5m")
+    assert second == planned[1]
+
+
+def test_an_object_in_vain_is_deleted_with_an_event_that_says_why(stage: Stage) -> None:
+    stored(stage, "mine")
+    delete_futile(stage.name, "mine", "uid-mine", "x" * 2000, stage.context)
+    assert stage.server.list("nodeclaims").items == []
+    (event,) = stage.server.list("events").items
+    assert event["involvedObject"] | {"name": "mine", "uid": "uid-mine", "kind": "NodeClaim"} == event["involvedObject"]
+    assert event["involvedObject"]["apiVersion"] == "karpenter.sh/v1"
+    assert (event["reason"], event["type"]) == ("LaunchFailed", "Warning")
+    assert event["message"] == ("the NodeClaim is deleted: " + "x" * 2000)[:1024]
+    assert (event["source"]["component"], event["reportingComponent"]) == ("shiplap", "shiplap")
+    assert event["lastTimestamp"] == "2023-11-14T22:13:20Z"
+    assert stage.meter.counts == {"NodeClaimsRefused": 1.0}
+
+
+def test_another_object_of_that_name_is_not_deleted(stage: Stage) -> None:
+    stored(stage, "mine")
+    delete_futile(stage.name, "mine", "uid-of-the-first", "gone", stage.context)
+    assert len(stage.server.list("nodeclaims").items) == 1
+    assert stage.meter.counts == {"NodeClaimsRefused": 1.0}

@@ -1,0 +1,143 @@
+"""Which nodes of others teach, and which of them EC2 is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.flows.schedule.foreign_nodes import _alike, _promising, _unverified, learn_from_foreign_nodes, observations
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.ports import Instance
+from shiplap.scheduling.model.snapshot import NodeClassCatalog
+from tests.integration.flows.stage import Stage
+
+GIB = 2**30
+CAPACITY = {"cpu": 2000, "memory": 8 * GIB, "pods": 29}
+OVERHEAD = {"cpu": 100, "memory": GIB}
+
+
+def kind(name: str = "m5.large", **fields: Any) -> InstanceType:
+    known: dict[str, Any] = {
+        "capacity": CAPACITY,
+        "overhead": OVERHEAD,
+        "offerings": (),
+        "verified": False,
+        "ami": "ami-1",
+        "kubelet_hash": "k",
+    }
+    return InstanceType(name=name, requirements=(), **known | fields)
+
+
+def node(name: str = "n", instance_id: str = "", *, of: str = "m5.large", created: str = "", **spoilt: Any) -> Node:
+    capacity = {"cpu": "2", "memory": "8Gi", "pods": "29", **spoilt.get("capacity", {})}
+    allocatable = {"cpu": "1900m", "memory": "7Gi", "pods": "29", **spoilt.get("allocatable", {})}
+    metadata: dict[str, Any] = {"name": name, "labels": {labels.INSTANCE_TYPE: of}}
+    if created:
+        metadata["creationTimestamp"] = created
+    provider_id = spoilt.get("provider_id", f"aws:///a/{instance_id or f'i-{name}'}")
+    status = {"capacity": capacity, "allocatable": allocatable}
+    return msgspec.convert({"metadata": metadata, "spec": {"providerID": provider_id}, "status": status}, Node)
+
+
+@pytest.mark.parametrize(
+    ("fields", "capacity", "allocatable", "alike"),
+    [
+        ({}, {}, {}, True),
+        ({}, {"memory": 7 * GIB}, {"memory": 6 * GIB}, True),  # what it keeps back is the same
+        ({}, {"pods": 30}, {}, False),
+        ({}, {}, {"memory": 6 * GIB}, False),
+        ({}, {}, {"cpu": 1800}, False),
+        ({}, {"cpu": 4000}, {"cpu": 3900}, True),
+        ({"overhead_fraction": {"memory": 0.05}}, {}, {}, False),
+        ({"overhead": {"memory": GIB}}, {}, {}, False),
+        ({"overhead": {"memory": GIB}}, {}, {"cpu": 2000}, True),
+    ],
+)
+def test_which_kubelets_have_our_settings(
+    fields: dict[str, Any], capacity: Mapping[str, int], allocatable: Mapping[str, int], alike: bool
+) -> None:
+    left = {name: amount - OVERHEAD.get(name, 0) for name, amount in CAPACITY.items()}
+    assert _alike(kind(**fields), {**CAPACITY, **capacity}, {**left, **allocatable}) is alike
+
+
+def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for() -> None:
+    catalogs = [
+        NodeClassCatalog("a", (kind("new"), kind("known", verified=True), kind("without", ami=""))),
+        NodeClassCatalog("b", (kind("new", ami="ami-2"),)),
+    ]
+    found = _unverified(catalogs)
+    assert {name: [item.ami for item in types] for name, types in found.items()} == {"new": ["ami-1", "ami-2"]}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        node(of="m5.xlarge"),
+        node(provider_id="kind://local/n"),
+        node(capacity={"memory": "0"}),
+        node(allocatable={"memory": "5Gi"}),
+        node(capacity={"pods": "110"}),
+    ],
+)
+def test_a_node_that_can_teach_nothing_is_not_asked_about_and_hides_no_other(odd: Node) -> None:
+    found = _promising([node("z"), odd], {"m5.large": [kind()]})
+    assert list(found) == ["i-z"]
+
+
+def test_one_of_several_kinds_is_enough_to_be_asked_about() -> None:
+    kinds = [kind(overhead={"memory": 2 * GIB}), kind()]
+    assert list(_promising([node()], {"m5.large": kinds})) == ["i-n"]
+
+
+def test_the_newest_few_of_each_type_are_asked_about_by_name() -> None:
+    """Those that do not say when they were created count as oldest; of equal ones the first by name."""
+    nodes = [node(f"n{number:02}", created=f"2026-01-{number + 1:02}T00:00:00Z") for number in range(12)]
+    nodes += [node("undated"), node("other", of="m5.xlarge")]
+    types = {"m5.large": [kind()], "m5.xlarge": [kind("m5.xlarge")]}
+    assert list(_promising(nodes, types)) == [*(f"i-n{number:02}" for number in range(4, 12)), "i-other"]
+    twins = [node(f"t{number}", created="2026-01-01T00:00:00Z") for number in reversed(range(10))]
+    assert list(_promising(twins, types)) == [f"i-t{number}" for number in range(8)]
+
+
+def test_each_type_learns_from_the_first_node_of_its_ami() -> None:
+    nodes = {"i-1": node("n1"), "i-2": node("n2"), "i-3": node("n3")}
+    types = {"m5.large": [kind(), kind(ami="ami-2"), kind(ami="ami-3")]}
+    amis = {"i-1": "ami-other", "i-2": "ami-1", "i-3": "ami-1"}
+    (seen,) = observations("demo", nodes, amis, types, 7.0)
+    assert (seen.node, seen.ami, seen.instance_type, seen.kubelet_hash) == ("n2", "ami-1", "m5.large", "k")
+    assert (seen.observed_at, seen.cluster) == (7.0, "demo")
+    assert (seen.capacity, seen.allocatable["memory"]) == (CAPACITY, 7 * GIB)
+    assert seen.predicted == kind().allocatable
+
+
+def test_types_of_other_settings_learn_each_from_a_node_of_theirs() -> None:
+    types = {"m5.large": [kind(), kind(kubelet_hash="k2"), kind(kubelet_hash="k3", overhead={"memory": 2 * GIB})]}
+    seen = observations("demo", {"i-1": node("n1")}, {"i-1": "ami-1"}, types, 7.0)
+    assert [item.kubelet_hash for item in seen] == ["k", "k2"]
+
+
+def runs(stage: Stage, instance_id: str, ami: str) -> None:
+    stage.compute.add(Instance(instance_id, "m5.large", "a", "on-demand", ami, "running"))
+
+
+@pytest.mark.parametrize(("ami", "learned"), [("ami-1", True), ("ami-2", False)])
+def test_what_was_learned_is_stored_and_counted(ami: str, learned: bool) -> None:
+    stage = Stage()
+    runs(stage, "i-n", ami)
+    catalogs = [NodeClassCatalog("a", (kind(),))]
+    assert learn_from_foreign_nodes("demo", [node()], catalogs, stage.context) is learned
+    assert len(stage.capacity.all()) == int(learned)
+    assert stage.meter.counts == ({"TypesLearnedFromOthers": 1.0} if learned else {})
+
+
+def test_without_a_node_that_may_teach_ec2_is_not_asked() -> None:
+    stage = Stage()
+    catalogs = [NodeClassCatalog("a", (replace(kind(), verified=True),))]
+    assert not learn_from_foreign_nodes("demo", [node()], catalogs, stage.context)
+    assert stage.faults.points == []
