@@ -65,7 +65,7 @@ def test_objects_are_created_first_and_statuses_written_last(stage: Stage) -> No
     items = {name: stored(stage, name) for name in ("deleted", "taken", "marked", "annotated", "status")}
     guarded = node_with(stage, "guarded", ())
     unclaimed = node_with(stage, "unclaimed", (FINALIZER,))
-    changes = {
+    changes: dict[str, Any] = {
         "created": ({"metadata": {"name": "created"}, "spec": {}},),
         "deleted": (items["deleted"],),
         "taken_over": (items["taken"],),
@@ -124,7 +124,8 @@ def test_what_somebody_else_changed_first_holds_up_no_other_step(stage: Stage) -
 def test_an_object_that_is_taken_over_keeps_the_finalizers_of_others(
     stage: Stage, changed: str, before: Sequence[str], after: list[str]
 ) -> None:
-    take(stage, **{changed: (stored(stage, "c", before),)})
+    changes: dict[str, Any] = {changed: (stored(stage, "c", before),)}
+    take(stage, **changes)
     assert finalizers(stage, "nodeclaims", "c") == after
     assert found(stage, "c")["metadata"]["labels"] == {INSTALL_LABEL: "shiplap"}
 
