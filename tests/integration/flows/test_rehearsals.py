@@ -164,3 +164,28 @@ def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_stor
 
 def sweep_now(stage: Stage) -> tuple[Sweep]:
     return (Sweep(stage.name, stage.clock.now()),)
+
+
+def test_a_pool_that_no_pod_could_use_as_it_is_speaks_for_its_class_all_the_same() -> None:
+    """Its taints are tolerated, and too few types for its minValues are no reason: only EC2's answer is asked for."""
+    plain = msgspec.to_builtins(of_class(pool("a", ("m6i",)), "first"))
+    plain["spec"]["template"]["spec"]["taints"] = [{"key": "mine", "effect": "NoSchedule"}]
+    many = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 50}
+    plain["spec"]["template"]["spec"]["requirements"] = [*plain["spec"]["template"]["spec"]["requirements"], many]
+    ground = Ground(msgspec.convert(plain, NodePool))
+    assert ground.sweep() == ["first"]
+
+
+def test_only_what_its_own_pod_needs_is_asked_for() -> None:
+    """Pods that wait, and room that CapacityBuffers keep, are planned for elsewhere."""
+    ground = Ground(of_class(pool("a", ("m6i",)), "first"))
+    ground.stage.add_pods(3, cpu="7")
+    ground.stage.faults.on("before", "compute.launch", AwsThrottled("slow down"))
+    ground.stage.sweep()
+    assert ground.sweep() == ["first"]
+    (request,) = ground.stage.compute.rehearsed
+    (planned,) = request.claims
+    assert planned.plan.requests["cpu"] < 1000
+    assert request.overrides[0].instance_type == "m6i.large"
+    assert (request.capacity_type, len(request.resolved.subnets)) == ("on-demand", 3)
+    assert request.token == planned.launch.token != ""

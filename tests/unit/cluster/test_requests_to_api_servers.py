@@ -252,7 +252,7 @@ def test_each_status_is_an_error_of_its_kind(status: int, kind: type[ClusterErro
     assert (type(error), error.status, str(error)) == (kind, status, "why")
     body = json.dumps({"kind": "Status", "message": "because", "code": status}).encode()
     talks, _, _ = talk(Answer(status, body), Answer(status, body), back_off_s=())
-    with pytest.raises(ClusterError, match="GET /api at .*: because") as told:
+    with pytest.raises(ClusterError, match=r"GET /api at .*: because") as told:
         talks.get("/api")
     assert (type(told.value), told.value.status) == (kind, status)
 

@@ -546,3 +546,48 @@ def test_a_pod_without_a_namespace_is_told_of_in_the_default_one() -> None:
     }
     found = hold_back(view(bare, other), [], known, {}, NOW)
     assert sorted(item.pod.namespace for item in found.unschedulable) == ["default", "n"]
+
+
+@pytest.mark.parametrize(("ago_s", "noted"), [(PATIENCE_S - 0.5, False), (PATIENCE_S, True)])
+def test_a_pod_is_noted_when_its_complete_node_has_had_its_time(ago_s: float, noted: bool) -> None:
+    found = refused([claim("x", "p", ago_s=ago_s)], view(pod("p")), {}, NOW)
+    assert list(found) == (["uid-p"] if noted else [])
+
+
+@pytest.mark.parametrize(("created_ago_s", "marked"), [(FUTILE_FOR_S - 1, True), (FUTILE_FOR_S, False)])
+def test_a_node_in_vain_of_long_ago_is_not_marked(created_ago_s: float, marked: bool) -> None:
+    stage = Stage()
+    now = stage.clock.now()
+    old = claim("x", "p", changed_at=now - 600, created_at=now - created_ago_s)
+    record_refusals(CLUSTER, [old], view(pod("p")), DecisionState(0), stage.context)
+    assert (stage.state.read(CLUSTER, now).futile == {"x": now - created_ago_s}) is marked
+    assert stage.meter.counts.get("NodesInVain") == (1.0 if marked else None)
+
+
+@pytest.mark.parametrize(("ago_s", "counts"), [(FUTILE_FOR_S - 1, True), (FUTILE_FOR_S, False)])
+def test_what_was_noted_of_pods_that_are_gone_counts_for_an_hour(ago_s: float, counts: bool) -> None:
+    """A pod of their kind is then the next try, not the first."""
+    like = pod_kind(pod("new"))
+    gone = Refusals(("a", "b", "c", "d"), NOW - ago_s, FREE + 1, NOW - ago_s, like)
+    held = hold_back(view(pod("new")), [], {"uid-old": gone}, {}, NOW)
+    assert (held.unschedulable != ()) is (counts and gone.at + 2 * FIRST_PAUSE_S > NOW)
+    found = refused([claim("x", "new")], view(pod("new")), {"uid-old": gone}, NOW)
+    assert found["uid-new"].number == (FREE + 2 if counts else 1)
+
+
+@pytest.mark.parametrize(("ago_s", "kept"), [(IN_VAIN_S - 1, True), (IN_VAIN_S, False)])
+def test_a_pod_keeps_its_node_for_an_hour_of_waiting_on_it_in_vain(ago_s: float, kept: bool) -> None:
+    known = {"uid-p": Refusals(("x",), NOW - ago_s, 1, NOW - ago_s, "")}
+    seen = view(pod("p"), pod("bound", node="node-x"))
+    left = without_held_pods(seen, [], known, NOW)
+    assert [item.metadata.name for item in left.pods] == (["p", "bound"] if kept else ["bound"])
+
+
+def test_a_first_refusal_counts_from_when_it_was_noted_where_older_releases_wrote_it() -> None:
+    """Items of those lack when the claim was launched."""
+    known = {"uid-p": Refusals(("x",), NOW - 100)}
+    young = claim("y", "q", created_at=NOW - 50)
+    found = refused([young], view(pod("p"), pod("q")), known, NOW)
+    assert found["uid-q"].number == 2
+    old = claim("y", "q", created_at=NOW - 200)
+    assert refused([old], view(pod("p"), pod("q")), known, NOW)["uid-q"].number == 1

@@ -1,0 +1,259 @@
+"""The moments at which time alone may change a decision: each is named, and none hides another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.disruption.candidates import UNSTARTED_S
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
+from shiplap.disruption.rescheduling import _with_plan_applied
+from shiplap.disruption.standstill import LONGEST_S, _budget_moments, _node_moments, _pod_moments, _timed
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Event, Node, Pod
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
+from shiplap.scheduling.supply.existing_nodes import STARTING_S
+from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, held_by, units_left
+from tests.conformance.disruptions import pool
+from tests.kubernetes_objects import typed_pod
+from tests.node_claims import node_claim
+
+NOON = datetime(2027, 1, 15, 12, 0, tzinfo=UTC).timestamp()
+
+
+def minutes(*budgets: Mapping[str, Any], at: float = NOON, zone: str = "") -> list[float]:
+    """Of the quarter of an hour to come, after how many minutes a budget opens or closes."""
+    marks = {"shiplap.dev/disruption-time-zone": zone} if zone else None
+    found = _budget_moments(pool(budgets=budgets, annotations=marks), at)
+    return [(moment - NOON) / 60 for moment in found]
+
+
+OPENS = {"nodes": "0", "schedule": "5 12 * * *", "duration": "5m"}
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (NOON, [5, 10, 11, 12, 13, 14, 15]),
+        (NOON + 59, [5, 10, 11, 12, 13, 14, 15]),
+        (NOON + 4 * 60 + 59, [5, 10]),
+        (NOON - LONGEST_S, []),
+    ],
+)
+def test_a_budget_opens_and_closes_at_whole_minutes(at: float, expected: list[float]) -> None:
+    found = minutes(OPENS, at=at)
+    assert set(found) <= set(range(31))
+    assert found[:1] == expected[:1]
+    opened = [moment for moment in found if moment in (5, 6, 7, 8, 9)]
+    assert bool(opened) is bool(expected)
+
+
+@pytest.mark.parametrize("before", [{"nodes": "1"}, {"nodes": "0", "schedule": "nonsense", "duration": "5m"}])
+def test_a_budget_without_a_window_hides_none_behind_it(before: Mapping[str, Any]) -> None:
+    unread = msgspec.convert(pool(budgets=(OPENS,)), type(pool()))
+    first = msgspec.structs.replace(unread.spec.disruption.budgets[0], schedule=before.get("schedule"))
+    disruption = msgspec.structs.replace(unread.spec.disruption, budgets=(first, *unread.spec.disruption.budgets))
+    both = msgspec.structs.replace(unread, spec=msgspec.structs.replace(unread.spec, disruption=disruption))
+    assert list(_budget_moments(both, NOON)) == list(_budget_moments(unread, NOON))
+    assert list(_budget_moments(unread, NOON)) != []
+
+
+def snapshot(**fields: Any) -> DisruptionSnapshot:
+    known: dict[str, Any] = {
+        "cluster": "demo",
+        "now": NOON,
+        "view": ClusterView(),
+        "settings": SchedulingSettings(autoscaler_hold_s=600.0),
+    }
+    return DisruptionSnapshot(scheduling=Snapshot(**known | fields))
+
+
+def node(name: str = "n", *, created: float | None = NOON - 50, ready: bool | None = True) -> Node:
+    metadata = {"name": name} if created is None else {"name": name, "creationTimestamp": rfc3339(created)}
+    conditions = [{"type": "DiskPressure", "status": "False"}]
+    if ready is not None:
+        conditions.append({"type": "Ready", "status": str(ready)})
+    return msgspec.convert({"metadata": metadata, "status": {"conditions": conditions}}, Node)
+
+
+def claim(state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
+    return node_claim(**{"name": "c", "state": state, "created_at": NOON - 100, "changed_at": NOON - 20} | fields)
+
+
+BORN, READY_BY = NOON - 50 + 300, NOON - 50 + STARTING_S
+OF_CLAIM = NOON - 100 + 300
+
+
+@pytest.mark.parametrize(
+    ("claims", "nodes", "expected"),
+    [
+        ([], [node()], {BORN, READY_BY}),
+        ([claim(node_name="n")], [node()], {OF_CLAIM}),
+        ([claim(node_name="other")], [node()], {OF_CLAIM, BORN, READY_BY}),
+        ([claim(node_name="n", created_at=0.0)], [node()], {300.0, BORN, READY_BY}),
+        ([claim(node_name="n")], [node(ready=False)], {OF_CLAIM, BORN, READY_BY}),
+        ([claim(node_name="n")], [node(ready=None)], {OF_CLAIM}),
+        ([], [node("a", created=None), node("b")], {BORN, READY_BY}),
+        ([claim(node_name="a")], [node("a"), node("b")], {OF_CLAIM, BORN, READY_BY}),
+        ([claim(ClaimState.LAUNCHED)], [], {OF_CLAIM, NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(ClaimState.REGISTERED)], [], {OF_CLAIM, NOON - 20 + SHOWN_AFTER_S}),
+        ([claim(ClaimState.LAUNCHING)], [], {OF_CLAIM}),
+        ([claim(ClaimState.DISRUPTING)], [], {OF_CLAIM}),
+    ],
+)
+def test_when_nodes_reach_an_age_or_have_had_time_to_start(
+    claims: list[NodeClaim], nodes: list[Node], expected: set[float]
+) -> None:
+    seen = snapshot(view=ClusterView(nodes=tuple(nodes)), claims=tuple(claims))
+    assert set(_node_moments(seen, {300.0})) == expected
+
+
+def pod(name: str = "p", phase: str = "Running", started: float | None = NOON - 30, value: str | None = None) -> Pod:
+    made = typed_pod(name)
+    marks = {} if value is None else {labels.DO_NOT_DISRUPT: value}
+    status = replace(made.status, phase=phase, start_time=None if started is None else rfc3339(started))
+    return replace(made, metadata=replace(made.metadata, annotations=marks), status=status)
+
+
+STARTED_BY, ENDS = NOON - 30 + UNSTARTED_S, NOON - 30 + 600
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([pod()], []),
+        ([pod(phase="Pending")], [STARTED_BY]),
+        ([pod(phase="Pending", started=None)], []),
+        ([pod(value="10m")], [ENDS]),
+        ([pod(phase="Pending", value="10m")], [STARTED_BY, ENDS]),
+        ([pod(value="true")], []),
+        ([pod(value="10m", started=None)], []),
+        ([pod(value="nonsense")], []),
+        ([pod("a", value="true"), pod("b", value="10m")], [ENDS]),
+        ([pod("a", value="nonsense"), pod("b", value="10m")], [ENDS]),
+        ([pod("a"), pod("b", value="10m")], [ENDS]),
+    ],
+)
+def test_when_pods_should_have_started_or_lose_their_protection(pods: list[Pod], expected: list[float]) -> None:
+    assert list(_pod_moments(snapshot(view=ClusterView(pods=tuple(pods))))) == expected
+
+
+def test_only_pods_that_started_and_wait_or_say_something_may_change_with_time() -> None:
+    pods = (pod("a"), pod("b", phase="Pending"), pod("c", value="x"), pod("d", phase="Pending", started=None))
+    assert [item.metadata.name for item in _timed(ClusterView(pods=pods))] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("times", "said_at"),
+    [
+        ({"last": 30, "event": 20, "created": 10}, 30),
+        ({"event": 20, "created": 10}, 20),
+        ({"created": 10}, 10),
+        ({}, None),
+    ],
+)
+def test_a_scale_up_of_another_autoscaler_holds_a_pod_from_when_it_was_said(
+    times: Mapping[str, int], said_at: int | None
+) -> None:
+    names = {"last": "lastTimestamp", "event": "eventTime"}
+    written: dict[str, Any] = {names[key]: rfc3339(NOON + value) for key, value in times.items() if key in names}
+    if "created" in times:
+        written["metadata"] = {"name": "e", "creationTimestamp": rfc3339(NOON + times["created"])}
+    event = msgspec.convert(written, Event)
+    found = list(_pod_moments(snapshot(view=ClusterView(events=(event,)))))
+    assert found == ([] if said_at is None else [NOON + said_at + 600])
+
+
+# Where pods are once what waits has been placed
+
+
+@pytest.mark.parametrize(
+    ("fields", "homes", "there"),
+    [
+        ({"on": "stays"}, {}, "stays"),
+        ({"on": "stays"}, {("default", "p"): "other"}, "stays"),
+        ({"on": "gone"}, {("default", "p"): "stays"}, "stays"),
+        ({"on": "gone"}, {}, None),
+        ({}, {("default", "p"): "stays"}, "stays"),
+        ({}, {("default", "p"): "planned"}, None),
+        ({}, {("other", "p"): "stays"}, None),
+        ({"nominated": "stays"}, {}, "stays"),
+        ({"nominated": "planned"}, {}, None),
+        ({"nominated": "other"}, {("default", "p"): "stays"}, "stays"),
+        ({"on": "gone", "nominated": "stays"}, {}, None),
+        ({"on": "gone", "owner": "DaemonSet"}, {}, "gone"),
+    ],
+)
+def test_pods_are_where_the_plan_for_those_that_wait_puts_them(
+    fields: dict[str, str], homes: dict[tuple[str, str], str], there: str | None
+) -> None:
+    owner = {"kind": fields.get("owner", "ReplicaSet"), "name": "o", "controller": True, "apiVersion": "v1", "uid": "u"}
+    made = typed_pod("p", on=fields.get("on", ""), metadata={"ownerReferences": [owner]})
+    made = replace(made, status=replace(made.status, nominated_node_name=fields.get("nominated", "")))
+    placed = list(_with_plan_applied([made], homes, {"stays", "other", "gone"} - {"gone"}, {"gone"}))
+    assert [item.spec.node_name for item in placed] == ([] if there is None else [there])
+
+
+# Instances that reservations have left
+
+
+class Table:
+    def __init__(self, **units: int) -> None:
+        self.units = {name.replace("_", "-"): left for name, left in units.items()}
+
+
+def holds(state: ClaimState, ago_s: float = 0.0, **fields: Any) -> NodeClaim:
+    marks = {labels.RESERVATION_ID: "cr-1"}
+    return node_claim(**{"name": "c", "state": state, "labels": marks, "changed_at": NOON - ago_s} | fields)
+
+
+@pytest.mark.parametrize(
+    ("claims", "left"),
+    [
+        ([], {"cr-1": 2, "cr-2": 5}),
+        ([holds(ClaimState.PLANNED)], {"cr-1": 1, "cr-2": 5}),
+        ([holds(ClaimState.LAUNCHING, 9999.0)], {"cr-1": 1, "cr-2": 5}),
+        ([holds(ClaimState.LAUNCHED, SHOWN_AFTER_S - 1)], {"cr-1": 1, "cr-2": 5}),
+        ([holds(ClaimState.REGISTERED, SHOWN_AFTER_S - 1)], {"cr-1": 1, "cr-2": 5}),
+        ([holds(ClaimState.LAUNCHED, SHOWN_AFTER_S)], {"cr-1": 2, "cr-2": 5}),
+        ([holds(ClaimState.INITIALIZED)], {"cr-1": 2, "cr-2": 5}),
+        ([holds(ClaimState.PLANNED)] * 3, {"cr-1": 0, "cr-2": 5}),
+        ([holds(ClaimState.PLANNED, labels={labels.RESERVATION_ID: "cr-9"})], {"cr-1": 2, "cr-2": 5}),
+        ([holds(ClaimState.PLANNED, capacity_type="on-demand", instance_id="i")], {"cr-1": 2, "cr-2": 5}),
+    ],
+)
+def test_what_is_promised_to_claims_that_ec2_does_not_count_yet_is_not_left(
+    claims: list[NodeClaim], left: dict[str, int]
+) -> None:
+    tables: Any = [Table(cr_1=3, cr_2=5), Table(cr_1=2)]
+    assert units_left(tables, claims, NOON) == left
+
+
+def rule(key: str, operator: str, *values: str) -> Any:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "held"),
+    [
+        ({"labels": {labels.RESERVATION_ID: "cr-1"}}, ("cr-1",)),
+        ({"labels": {labels.RESERVATION_ID: "cr-1"}, "capacity_type": "reserved", "instance_id": "i"}, ("cr-1",)),
+        ({"labels": {labels.RESERVATION_ID: "cr-1"}, "capacity_type": "spot", "instance_id": "i"}, ()),
+        ({"rules": [rule(labels.RESERVATION_ID, "In", "cr-2", "cr-3")]}, ("cr-2", "cr-3")),
+        ({"rules": [rule(labels.RESERVATION_ID, "NotIn", "cr-2")]}, ()),
+        ({"rules": [rule(labels.ZONE, "In", "a"), rule(labels.RESERVATION_ID, "In", "cr-2")]}, ("cr-2",)),
+        ({}, ()),
+    ],
+)
+def test_which_reservations_a_claim_may_be_launched_into(fields: dict[str, Any], held: tuple[str, ...]) -> None:
+    rules = fields.pop("rules", [])
+    claim_type = type(node_claim(name="c").plan)
+    requirements = msgspec.convert({"node_pool": "p", "node_class": "d", "requirements": rules}, claim_type)
+    assert held_by(node_claim(name="c", requirements=requirements.requirements, **fields)) == held

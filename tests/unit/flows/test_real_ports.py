@@ -1,0 +1,203 @@
+"""What an install in Lambda makes for a function, and what it does at the end of each invocation."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.errors import StoreError
+from shiplap.flows import install as installs
+from shiplap.flows import turns
+from shiplap.flows.install import Install, Lazy
+from shiplap.flows.otlp_push import OtlpPush
+from shiplap.flows.turns import ThreadPerProbe
+from shiplap.flows.watch import watch
+from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
+from shiplap_lab.fakes.stores import FakeSnapshots
+from tests.integration.flows.stage import CLUSTER, Stage
+
+NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
+CLUSTERS = (
+    ClusterSettings(name="blue", region="eu-west-1", endpoint="https://blue.example", token="t"),
+    ClusterSettings(name="green", region="us-east-1", endpoint="https://green.example", token="t"),
+)
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The clients that are made, with their regions."""
+    made: list[tuple[str, ...]] = []
+
+    def client(*of: str) -> object:
+        made.append(of)
+        return object()
+
+    monkeypatch.setattr(installs, "client", client)
+    return made
+
+
+def made(service: str = "schedule", *, otlp: bool = False) -> Install:
+    collector = OtlpSettings("https://collector.example/v1/metrics") if otlp else None
+    return Install(service, Settings(CLUSTERS, otlp=collector), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("service", "pushes"),
+    [("schedule", True), ("disrupt", True), ("lifecycle", False), ("interrupt", False), ("watch", False)],
+)
+def test_only_functions_that_look_at_each_cluster_each_minute_send_metrics_to_a_collector(
+    service: str, pushes: bool, clients: list[tuple[str, ...]]
+) -> None:
+    assert isinstance(made(service, otlp=True)._push, OtlpPush) is pushes
+    assert made(service)._push is None
+    assert clients == []
+
+
+class Push:
+    """Takes what is sent to a collector."""
+
+    def __init__(self, *, taken: bool) -> None:
+        self.taken = taken
+        self.sent: list[tuple[float, float]] = []
+
+    def add(self, *_: Any) -> None:
+        """Nothing is kept."""
+
+    def push(self, started: float, now: float) -> bool:
+        self.sent.append((started, now))
+        return self.taken
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("taken", [True, False])
+def test_metrics_are_sent_and_written_at_the_end_whatever_happens(
+    taken: bool, fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install, push = made(), Push(taken=taken)
+    install._push = push  # type: ignore[assignment]
+    times = iter((10.0, 25.0))
+    install.clock.now = lambda: next(times)  # type: ignore[method-assign]
+    try:
+        with install.reporting("request-1"):
+            install.meter.count("Pods")
+            if fails:
+                raise StoreError("broken")
+    except StoreError:
+        assert fails
+    else:
+        assert not fails
+    assert push.sent == [(10.0, 25.0)]
+    written = capsys.readouterr().out
+    assert '"Pods"' in written
+    assert ("MetricsNotPushed" in written) is not taken
+    assert ("StoreError" in written) is fails
+
+
+def test_without_a_collector_nothing_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    install = made()
+    with install.reporting("request-1"):
+        install.meter.count("Pods")
+    assert "MetricsNotPushed" not in capsys.readouterr().out
+
+
+def test_chance_begins_anew_in_each_invocation() -> None:
+    drawn = []
+    for _ in range(2):
+        random.seed(7)
+        with made().reporting("request"):
+            drawn.append(random.random())  # noqa: S311
+    assert drawn[0] != drawn[1]
+
+
+def test_the_ports_of_a_cluster_are_made_once_and_each_when_it_is_used(clients: list[tuple[str, ...]]) -> None:
+    install = made()
+    blue, green = (install.context(cluster) for cluster in CLUSTERS)
+    assert clients == []
+    assert install.context(CLUSTERS[0]) is blue
+    assert green is not blue
+    assert blue.dry_runs is not None
+    assert blue.dry_runs.save is not None
+    assert clients == [("s3",)]
+
+
+PORTS = {
+    "compute": ("launch", {("dynamodb",), ("ec2", "us-east-1")}),
+    "state": ("read", {("dynamodb",)}),
+    "capacity": ("learned", {("dynamodb",)}),
+    "catalog": ("load", {("s3",)}),
+    "source": ("fetch", {("ec2", "us-east-1")}),
+    "bus": ("publish", {("events",)}),
+    "timers": ("remind", {("sqs",)}),
+    "recorder": ("record", {("s3",)}),
+    "joins": ("read", {("dynamodb",)}),
+    "status": ("load", {("s3",)}),
+    "dry_runs": ("load", {("s3",)}),
+    "snapshots": ("load", {("s3",)}),
+    "manifests": ("load", {("s3",)}),
+    "memory": ("load", {("s3",)}),
+}
+
+
+@pytest.mark.parametrize("port", [name for name in PORTS if name not in ("compute", "source")])
+def test_each_port_has_the_adapter_of_its_service(port: str, clients: list[tuple[str, ...]]) -> None:
+    method, services = PORTS[port]
+    assert callable(getattr(getattr(made().context(CLUSTERS[1]), port), method))
+    assert set(clients) == services
+
+
+def test_what_stands_in_is_made_once() -> None:
+    made_of: list[int] = []
+
+    def make() -> str:
+        made_of.append(1)
+        return "text"
+
+    lazy = Lazy(make)
+    assert made_of == []
+    assert (lazy.upper(), lazy.title()) == ("TEXT", "Text")
+    assert made_of == [1]
+
+
+@pytest.mark.parametrize(("size", "mib"), [(None, 4096), ("512", 512)])
+def test_a_function_knows_its_memory(monkeypatch: pytest.MonkeyPatch, size: str | None, mib: int) -> None:
+    monkeypatch.delenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", raising=False)
+    if size is not None:
+        monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", size)
+    assert made().memory_mib == mib
+
+
+class Started:
+    """Notes how threads are made, and runs their bodies at once."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, Any]] = []
+
+    def __call__(self, **options: Any) -> Started:
+        self.made.append(options)
+        return self
+
+    def start(self) -> None:
+        options = self.made[-1]
+        options["target"](*options.get("args", ()))
+
+
+def test_a_probe_runs_in_a_thread_of_its_name_that_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, ran = Started(), list[int]()
+    monkeypatch.setattr(turns, "Thread", started)
+    ThreadPerProbe().submit("probe-blue", lambda: ran.append(1))
+    assert ran == [1]
+    assert [(item["name"], item["daemon"]) for item in started.made] == [("probe-blue", True)]
+
+
+def test_a_snapshot_is_kept_in_a_thread_that_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, started = Stage(), Started()
+    monkeypatch.setattr(watch, "Thread", started)
+    context = replace(stage.context, snapshots=FakeSnapshots())
+    now = stage.clock.now()
+    assert watch.watch(CLUSTER, context, deadline=now, pause=lambda _: None) == 0
+    assert [item["daemon"] for item in started.made] == [True]
+    assert watch.watch(CLUSTER, stage.context, deadline=now, pause=lambda _: None) == 0
+    assert len(started.made) == 1
