@@ -298,10 +298,8 @@ def _is_left_alone(node: ast.AST) -> bool:
     match node:
         case ast.Expr(value=value):
             return isinstance(value, ast.Constant) or _is_log(value)
-        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-            return True
-        case ast.If(body=body, orelse=[]):
-            return all(isinstance(item, ast.Expr) and _is_log(item.value) for item in body)
+        case ast.If():
+            return _is_never_taken_or_logs(node)
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return _is_never_run(name, value)
         case ast.AnnAssign(target=ast.Name(id=name)):
@@ -310,6 +308,12 @@ def _is_left_alone(node: ast.AST) -> bool:
             return name in ("extra", "strict")
         case _:
             return isinstance(node, _LEFT_ALONE)
+
+
+def _is_never_taken_or_logs(node: ast.If) -> bool:
+    is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    logs = not node.orelse and all(isinstance(item, ast.Expr) and _is_log(item.value) for item in node.body)
+    return is_for_types or logs
 
 
 def _is_never_run(name: str, value: ast.expr) -> bool:
