@@ -64,7 +64,7 @@ class TestHasPendingPods:
         stage.add_pods(1)
         assert read(stage).has_pending_pods
 
-    @pytest.mark.parametrize("state", list(LEAVING))
+    @pytest.mark.parametrize("state", sorted(LEAVING))
     def test_a_pod_on_a_node_on_its_way_out_is_planned_for(self, stage: Stage, state: ClaimState) -> None:
         add_node(stage)
         add_pod(stage)
