@@ -18,9 +18,11 @@ from shiplap.errors import ShiplapError
 from shiplap.flows.audit.audit import RecentPods, audit, read_delivery
 from shiplap.kubernetes.labels import ZONE
 from shiplap_lab.emulated_aws import cdk as node
+from shiplap_lab.judge.promises import Promise
 from tests import audit_log
 from tests.e2e import manifests, measures, programs
 from tests.e2e.control_plane import wait_until
+from tests.e2e.judging import JudgedCluster, pools_in
 from tests.e2e.measures import audit_events, seconds
 from tests.e2e.world import CLUSTER, World
 from tests.integration.flows.stage import Stage
@@ -69,6 +71,16 @@ def test_workloads_of_every_kind_get_nodes_and_run(world: World) -> None:
     assert set(Counter(pod["spec"]["nodeName"] for pod in world.pods("apart")).values()) == {1}
     agents = [pod for pod in world.api.list("pods").items if pod["metadata"]["labels"].get("app") == "agent"]
     assert {pod["spec"].get("nodeName") for pod in agents} == zones.keys()
+
+
+def test_the_judge_of_this_world_finds_a_broken_promise(world: World) -> None:
+    """Another judge of the same cluster is told of limits that nobody knew of; it finds that and nothing else."""
+    unknown = {name: {**spec, "limits": {"nodes": "1"}} for name, spec in pools_in(manifests.NODES).items()}
+    strict = JudgedCluster(CLUSTER, world.api, world.state, world.ec2.control, unknown)
+    strict.look()
+    assert {violation.promise for violation in strict.violations} == {Promise.LIMITS}
+    assert world.judge.violations == ()
+    assert world.judge.failure is None
 
 
 def test_launches_are_quick_and_kube_scheduler_follows_the_plan(world: World) -> None:
