@@ -90,7 +90,9 @@ def test_a_pod_that_its_budget_keeps_on_a_draining_node_costs_few_nodes_though_a
     assert outcome.effects["taint"]
 
 
-@pytest.mark.parametrize(("name", "seed"), [("crowds", 8812), ("long-taints", 8813), ("long-refusals", 8812)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [("crowds", 8812), ("long-taints", 8813), ("long-refusals", 8812), ("blocked-drains", 8813)]
+)
 def test_every_invariant_holds_in_crowds_and_when_trouble_lasts_for_hours(name: str, seed: int) -> None:
     outcome = run_seed(load(name), seed)
     assert outcome.violations == ()
