@@ -7,7 +7,7 @@ the rest (network, access, retention) shapes the stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
 from shiplap.manifests.claim_rules import ClaimRule, rule_problems
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.custom_resources import EC2NodeClass, Manifests, NodePool
 from shiplap.manifests.decoding import Path as Where
 from shiplap.manifests.decoding import Problem, decode, field_name
 from shiplap.manifests.files.documents import Document, files_of, read_documents, read_file
@@ -27,6 +27,8 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
+from shiplap.sleep.sleep_settings import SleepSettings
+from shiplap.sleep.sleep_state import annotation_problem
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -73,7 +75,8 @@ class ClusterDocument(_Part, frozen=True):
     API server, and the lists beside it say what its EC2NodeClasses may name (see `AllowedResources`). `node_roles`
     names roles, beside those of the EC2NodeClasses, that instance profiles of this cluster carry. `volume_keys`
     names KMS keys, by id, ARN or alias, beside those of the EC2NodeClasses: the one that the account encrypts
-    volumes with by default, for example. `watch` and `audit` are sources of events beside the sweep.
+    volumes with by default, for example. `watch` and `audit` are sources of events beside the sweep. `sleep` says what
+    sleeps when; nothing does without it.
     """
 
     name: str
@@ -117,6 +120,7 @@ class ClusterDocument(_Part, frozen=True):
     improve_s: float = msgspec.field(default=IMPROVE_S, name="improveSeconds")
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
+    sleep: SleepSettings | None = None
 
     @property
     def reads_cluster(self) -> bool:
@@ -334,10 +338,30 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     if not manifests_path.exists():
         raise _refusal(source, ("clusters", index, "manifests"), f"{manifests_path} does not exist")
     values["manifests"] = load_manifests([manifests_path])
+    if document.sleep is not None:
+        _refuse_sleep_of_others(source, index, document.sleep, values["manifests"].node_pools)
     _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
     if written.access == "entry":
         _refuse_roles_of_two_systems(manifests_path)
     return ServedCluster(written, ClusterSettings(**values))
+
+
+def _refuse_sleep_of_others(source: Document, index: int, sleep: SleepSettings, pools: Sequence[NodePool]) -> None:
+    """Raises InvalidManifests for what could never sleep. What is read later stays awake."""
+    by_name = {pool.metadata.name: pool for pool in pools}
+    problems = []
+    for place, name in enumerate(sleep.node_pools):
+        pool = by_name.get(name)
+        where: Where = ("clusters", index, "sleep", "nodePools", place)
+        if pool is None:
+            known = ", ".join(sorted(by_name)) or "none"
+            problems.append(_refusal(source, where, f"NodePool {name!r} is not in the manifests; there are {known}"))
+        elif pool.spec.replicas is not None:
+            problems.append(_refusal(source, where, f"NodePool {name!r} is static: its `replicas` say how many nodes"))
+        elif reason := annotation_problem(pool):
+            problems.append(_refusal(source, where, reason))
+    if problems:
+        raise InvalidManifests(problems)
 
 
 def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
@@ -413,12 +437,19 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
             yield (*where, "name"), f"{cluster.name!r} is named twice"
         yield from (((*where, "vpc"), reason) for reason in _network_problems(install, index))
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
-        spread = cluster.pod_topology_spread.problems()
-        yield from (((*where, "podTopologySpread", *field), reason) for field, reason in spread)
-        claimed = rule_problems(cluster.claim_rules)
-        yield from (((*where, "claimRules", *field), reason) for field, reason in claimed)
-        disruption = cluster.disruption.problems()
-        yield from (((*where, "disruption", *field), reason) for field, reason in disruption)
+        yield from (((*where, *field), reason) for field, reason in _problems_of_parts(cluster))
+
+
+def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
+    """Of the parts of a cluster that check themselves."""
+    parts: dict[str, Iterable[Problem]] = {
+        "podTopologySpread": cluster.pod_topology_spread.problems(),
+        "claimRules": rule_problems(cluster.claim_rules),
+        "disruption": cluster.disruption.problems(),
+        "sleep": cluster.sleep.problems() if cluster.sleep is not None else (),
+    }
+    for name, problems in parts.items():
+        yield from (((name, *field), reason) for field, reason in problems)
 
 
 def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:

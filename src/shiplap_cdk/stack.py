@@ -91,6 +91,7 @@ class Shiplap(Construct):
             queues=self.queues,
             topic_arn=document.alarm_topic,
             has_live_manifests=has_live_manifests,
+            has_sleep=any(cluster.settings.sleep is not None for cluster in install.clusters),
         )
 
     def _network(self, name: str, install: InstallConfig, common: Common) -> NetworkGroup:

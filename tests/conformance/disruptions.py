@@ -18,6 +18,7 @@ from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolum
 from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodePool, PodTemplate
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.sleep.sleep_state import SleepState
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.given import NOW, rule
@@ -179,6 +180,7 @@ def disrupted(
     coming: Sequence[NodeClaim] = (),
     buffers: Sequence[CapacityBuffer] = (),
     templates: Sequence[PodTemplate] = (),
+    sleep: SleepState | None = None,
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
@@ -203,6 +205,7 @@ def disrupted(
         ),
         catalogs=(NodeClassCatalog("default", tuple(types), **(class_says or {})),),
         settings=scheduling_settings or SchedulingSettings(),
+        sleep=sleep,
     )
     return Verdict(
         decide(

@@ -57,11 +57,13 @@ class Alarms(Construct):
         queues: Mapping[str, WorkQueue],
         topic_arn: str,
         has_live_manifests: bool,
+        has_sleep: bool,
     ) -> None:
         super().__init__(scope, id_)
         topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         of_manifests = _of_manifests(install) if has_live_manifests else ()
-        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install), *of_manifests):
+        of_sleep = _of_sleep(install) if has_sleep else ()
+        for alarm in (*_of_queues(queues), *_of_functions(functions), *_of_nodes(install), *of_manifests, *of_sleep):
             made = cloudwatch.Alarm(
                 self,
                 alarm.name,
@@ -111,6 +113,12 @@ def _of_manifests(install: str) -> Iterator[Alarm]:
     says = "Nothing is launched and no node is disrupted in a cluster, because its manifests cannot be relied on."
     suspended = own(install, "ClustersSuspended").with_(period=Duration.minutes(5))
     yield Alarm("clusters-suspended", "suspended-clusters", says, suspended, 0, periods=2)
+
+
+def _of_sleep(install: str) -> Iterator[Alarm]:
+    says = "What should sleep stays awake, because it is not understood."
+    doubts = own(install, "SleepInDoubt").with_(period=Duration.minutes(5))
+    yield Alarm("sleep-in-doubt", "sleep-in-doubt", says, doubts, 0, periods=2)
 
 
 def _of_nodes(install: str) -> Iterator[Alarm]:

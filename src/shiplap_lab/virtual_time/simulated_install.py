@@ -16,7 +16,7 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
-from shiplap_lab.fakes.state import FakeJoins
+from shiplap_lab.fakes.state import FakeJoins, FakeSleep
 from shiplap_lab.fakes.stores import (
     FakeCapacity,
     FakeCatalog,
@@ -64,6 +64,7 @@ class SimulatedInstall:
         self.compute = compute
         self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
+        self.sleep = FakeSleep(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -115,6 +116,7 @@ class SimulatedInstall:
                 dry_runs=dry_runs,
                 manifests=manifests,
                 snapshots=self.snapshots,
+                sleep=self.sleep,
             )
 
 

@@ -44,7 +44,7 @@ from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
-from shiplap_lab.fakes.state import FakeJoins, FakeState
+from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
 from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
 
 CLUSTER = "demo"
@@ -143,6 +143,7 @@ class Stage:
         self.meter = FakeMeter()
         self.health = FakeHealth(self.faults)
         self.joins = FakeJoins(self.faults)
+        self.sleep = FakeSleep(self.faults)
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,
@@ -156,6 +157,7 @@ class Stage:
             meter=self.meter,
             health=self.health,
             joins=self.joins,
+            sleep=self.sleep,
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory

@@ -18,6 +18,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.standalone_claims import StandaloneClaim
+from shiplap.sleep.sleep_settings import SleepSettings
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -44,7 +45,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `pod_topology_spread` is what kube-scheduler is configured with for pods without spread constraints.
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `dry_run` tries launches out before pods depend on
-    them. `disruption` bounds what may be disrupted for money.
+    them. `disruption` bounds what may be disrupted for money, `sleep` says what sleeps when, None for nothing.
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
@@ -93,6 +94,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     improve_s: float = IMPROVE_S
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
+    sleep: SleepSettings | None = None
 
 
 class OtlpSettings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -303,30 +303,34 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
 class PdbLimits(msgspec.Struct, frozen=True, eq=False):
     """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
 
-    `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read.
+    `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read. `allowed` says
+    how many pods each of the others lets go.
     """
 
     by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
     exhausted: Mapping[str, str]
+    allowed: Mapping[str, int] = {}
 
 
 def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
     """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
     by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
     exhausted: dict[str, str] = {}
+    allowed: dict[str, int] = {}
     for budget in sorted(budgets, key=lambda item: item.key):
         try:
             covered = [
                 pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
             ]
-            if disruptions_allowed(budget, covered) < 1:
+            allowed[budget.key] = disruptions_allowed(budget, covered)
+            if allowed[budget.key] < 1:
                 exhausted[budget.key] = ""
         except ValueError as error:
             covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
             exhausted[budget.key] = f": {error}"
         for pod in covered:
             by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
-    return PdbLimits(by_pod, exhausted)
+    return PdbLimits(by_pod, exhausted, allowed)
 
 
 def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:

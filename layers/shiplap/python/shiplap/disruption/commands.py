@@ -22,6 +22,11 @@ class Reason(StrEnum):
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
     SCALED_DOWN = "ScaledDown"
+    ASLEEP = "Asleep"
+
+
+EACH_BY_ITSELF = frozenset({Reason.EMPTY, Reason.ASLEEP})
+"""Reasons whose nodes do not depend on each other: without replacements, each goes or stays by itself."""
 
 
 class Method(StrEnum):
@@ -34,6 +39,7 @@ class Method(StrEnum):
     CONSOLIDATION = "consolidation"
     CLIMB_BACK = "climb-back"
     SCALE_DOWN = "scale-down"
+    SLEEP = "sleep"
 
 
 class DisruptionProposal(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,10 +70,13 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     """The result of one disruption decision: commands in the order they begin, `blocked` by node.
 
     `drifted` names all nodes that have drifted, also those without a command; `overdue` those that have expired and
-    stay because of protected pods.
+    stay because of protected pods. `rehearsed` names those that would leave for sleep if this were no rehearsal, and
+    `kept_awake` those of sleeping NodePools that stay; both are absent where nothing sleeps.
     """
 
     commands: tuple[DisruptionProposal, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     drifted: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()
+    rehearsed: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    kept_awake: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -1,7 +1,7 @@
 """The disruption decision: which nodes go now, what replaces them, and why every other node stays.
 
-Methods in order: empty nodes, then expired and drifted ones, then consolidation, which waits while the others act. All
-of them share the budgets of a NodePool.
+Methods in order: empty nodes, then those whose pods all sleep, then expired and drifted ones, then consolidation, which
+waits while the others act. All of them share the budgets of a NodePool.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from shiplap.disruption.budgets import allowance
 from shiplap.disruption.candidates import (
     Candidate,
     CandidateNodes,
     disruption_cost,
     find_candidates,
+    is_reschedulable,
     pdb_limits_of,
     quiet_since,
     reschedulable_pods,
@@ -29,12 +33,14 @@ from shiplap.disruption.drift import drift_reason, expected_node_of
 from shiplap.disruption.move_costs import MoveCosts, expected_lives_s
 from shiplap.disruption.node_history import backoff_until
 from shiplap.disruption.rescheduling import Simulator
+from shiplap.disruption.sleep.sleeping_nodes import SleepingNodes, find_sleeping
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
+from shiplap.sleep.sleep_state import SleepState
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""
@@ -56,6 +62,7 @@ class _Decider:
         self.market = market_of(snapshot.scheduling)
         pdb_limits = pdb_limits_of(snapshot.pod_disruption_budgets, snapshot.scheduling.view.pods)
         self.simulator = Simulator(snapshot.scheduling, self._unsettled_nodes())
+        self.pdb_limits = pdb_limits
         self.candidate_nodes: CandidateNodes = find_candidates(
             snapshot, self.market, pdb_limits, self.simulator.nominated
         )
@@ -67,6 +74,9 @@ class _Decider:
         self.follows = True
         self.drifted: tuple[str, ...] = ()
         self.overdue: dict[str, str] = {}
+        self.kept_awake: dict[str, str] = {}
+        self.rehearsed: tuple[str, ...] = ()
+        self.falling_asleep: frozenset[str] = frozenset()
 
     def run(self) -> Decision:
         commands = self._scale_down()
@@ -74,15 +84,20 @@ class _Decider:
             [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
         )
         left = [candidate for candidate in self.candidate_nodes.candidates if not _in_commands(candidate, commands)]
+        commands += self._sleep(left)
+        left = [candidate for candidate in left if candidate.name not in self.falling_asleep]
         replaced = self._replace(left)
         commands += replaced
         left = [candidate for candidate in left if not _in_commands(candidate, replaced)]
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
         gone = {node for command in commands for node in command.nodes}
-        self.blocked |= self.overdue  # later methods have other reasons, but none that matters more
+        # Later methods have other reasons, but none that matters more.
+        self.blocked |= {name: f"does not sleep: {why}" for name, why in self.kept_awake.items()} | self.overdue
         blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
-        return Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
+        decision = Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
+        kept = tuple(sorted(self.kept_awake.keys() - gone))
+        return replace(decision, rehearsed=self.rehearsed or UNSET, kept_awake=kept or UNSET)
 
     def _scale_down(self) -> list[DisruptionProposal]:
         """Surplus nodes of static pools. The user asked for fewer replicas, so no budget applies.
@@ -115,6 +130,39 @@ class _Decider:
         moved = sum(len(candidate.pods) for candidate in allowed)
         why = "no pod needs them" if not moved else "no pod that it costs anything to move needs them"
         return [DisruptionProposal(Reason.EMPTY, Method.EMPTINESS, names, (), (), savings, moved, why)]
+
+    def _sleep(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
+        """All nodes whose pods sleep and that the budgets allow, in one command; the others wait for their turn."""
+        state = self.snapshot.scheduling.sleep
+        if state is None or not state.scopes:
+            return []
+        found = self._find_sleeping(state, candidates)
+        self.rehearsed = tuple(
+            sorted(
+                {item.name for item in self._find_sleeping(state.rehearsing(), candidates).going}
+                - {item.name for item in found.going}
+            )
+        )
+        self.kept_awake = found.kept
+        self.falling_asleep = frozenset(item.name for item in found.going)
+        allowed = self._within_budgets(found.going, Reason.ASLEEP)
+        self.simulator.close(sorted(self.falling_asleep))  # whatever moves is not moved there
+        if not allowed:
+            return []
+        self._use_budget(allowed)
+        names = tuple(sorted(item.name for item in allowed))
+        savings, moved = round(sum(item.price for item in allowed), 6), sum(len(item.pods) for item in allowed)
+        until = min(scope.until for scope in state.scopes if not scope.rehearsal)
+        why = f"all their pods sleep, until {rfc3339(until)} at least"
+        return [DisruptionProposal(Reason.ASLEEP, Method.SLEEP, names, (), (), savings, moved, why)]
+
+    def _find_sleeping(self, state: SleepState, candidates: Sequence[Candidate]) -> SleepingNodes:
+        view = self.snapshot.scheduling.view
+        going = self.candidate_nodes.leaving | self.snapshot.busy
+        leaving = (pod for name in sorted(going) for pod in view.by_node.get(name, ()) if is_reschedulable(pod))
+        able = [item for item in candidates if not self._backing_off(item)]
+        pools = self.snapshot.scheduling.manifests.node_pools
+        return find_sleeping(state, able, pools, self.pdb_limits, leaving, self.now)
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """Expired and drifted nodes, at any cost, each with its replacements."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shiplap.disruption.commands import DisruptionProposal, Reason
+from shiplap.disruption.commands import EACH_BY_ITSELF, DisruptionProposal, Reason
 from shiplap.disruption.disruption_snapshot import NodeHistory
 
 SECOND_LOOK_S = 15.0
@@ -26,10 +26,11 @@ class RememberedProposal(msgspec.Struct, frozen=True):
 
 
 class DecisionMemory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Histories by node, and proposals that have not begun."""
+    """Histories by node, and proposals that have not begun. `told` are nodes whose rehearsal of sleep has been told."""
 
     histories: tuple[NodeHistory, ...] = ()
     proposed: tuple[RememberedProposal, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 def confirmed(
@@ -38,7 +39,8 @@ def confirmed(
     """The proposals whose nodes were all proposed before, and the others to remember.
 
     Each node counts by itself, not as part of its proposal: where pods come and go, the best set to remove together
-    changes every minute. Nodes that were empty at both looks may go although others of the proposal may not.
+    changes every minute. Nodes that were empty, or asleep, at both looks may go although others of the proposal may
+    not.
 
     Args:
         known: what was remembered.
@@ -55,7 +57,7 @@ def confirmed(
     for proposal in proposals:
         first = {node: since.get((node, proposal.reason), now) for node in proposal.nodes}
         old = tuple(node for node in proposal.nodes if now - first[node] >= SECOND_LOOK_S)
-        if old == proposal.nodes or (old and proposal.reason is Reason.EMPTY):
+        if old == proposal.nodes or (old and proposal.reason in EACH_BY_ITSELF):
             ready.append(msgspec.structs.replace(proposal, nodes=old))
             first = {node: at for node, at in first.items() if node not in old}
         for at in sorted(set(first.values())):

@@ -240,6 +240,7 @@ class Install:
             "snapshots": self._snapshots,
             "manifests": self._manifests,
             "memory": lambda: self.memory,
+            "sleep": self._sleep,
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
@@ -312,6 +313,11 @@ class Install:
         from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415
 
         return DynamoJoins(client("dynamodb"), self._names.state_table)
+
+    def _sleep(self) -> object:
+        from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415
+
+        return DynamoSleep(client("dynamodb"), self._names.state_table)
 
     def _state(self) -> object:
         from shiplap.aws.dynamodb.state_table import DynamoState  # noqa: PLC0415

@@ -109,6 +109,7 @@ _OF_NODE_POOL: dict[str, Callable[[str], str | None]] = {
     DISRUPTION_TIME_ZONE: _time_zone,
     PROBE_UNMEASURED_TYPES: _switch,
     MOVE_COST: _cost,
+    SLEEP: lambda _: None,
 }
 
 _OF_NODE_CLASS: dict[str, Callable[[str], str | None]] = {

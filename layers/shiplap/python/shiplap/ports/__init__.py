@@ -67,6 +67,7 @@ from shiplap.ports.stores import (
     KnownCapacity,
     ManifestStore,
     MemoryStore,
+    SleepStore,
     SnapshotStore,
     StatusStore,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "Move",
     "OfferingFailure",
     "Refusals",
+    "SleepStore",
     "SnapshotStore",
     "StateStore",
     "StatusStore",

@@ -40,6 +40,7 @@ from shiplap.scheduling.model.scheduling_plan import (
     Unschedulable,
 )
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.scheduling.packing.awake_part import NOTHING_ASLEEP, AsleepPart, awake_part
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot, compile_snapshot
 from shiplap.scheduling.packing.pack import Packer, Packing
 from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
@@ -56,9 +57,12 @@ def plan(snapshot: Snapshot) -> Plan:
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
     with _without_garbage_collector():
+        snapshot, asleep = awake_part(snapshot)
         decided = _decide(snapshot)
         if snapshot.standalone_claims:
             decided = _with_standalone_claims(decided, snapshot)
+    if asleep != NOTHING_ASLEEP:
+        decided = _with_sleepers(decided, asleep)
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
 
@@ -74,6 +78,14 @@ def _decide(snapshot: Snapshot) -> Plan:
 
 def _at_its_prices(snapshot: Snapshot) -> Plan:
     return write(snapshot, *solve(snapshot))
+
+
+def _with_sleepers(decided: Plan, asleep: AsleepPart) -> Plan:
+    return replace(
+        decided,
+        unschedulable=tuple(sorted((*decided.unschedulable, *asleep.pods), key=lambda entry: entry.pod)),
+        buffers=tuple(sorted((*decided.buffers, *asleep.buffers), key=lambda state: (state.namespace, state.name))),
+    )
 
 
 def _with_standalone_claims(decided: Plan, snapshot: Snapshot) -> Plan:

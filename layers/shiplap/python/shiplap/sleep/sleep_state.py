@@ -81,6 +81,10 @@ class SleepState(msgspec.Struct, frozen=True, omit_defaults=True):
         """What sleeps in earnest, by name."""
         return {scope.name: scope for scope in self.scopes if scope.kind == kind and not scope.rehearsal}
 
+    def lasting(self, until: float) -> SleepState:
+        """Only what sleeps for longer than until a moment."""
+        return msgspec.structs.replace(self, scopes=tuple(item for item in self.scopes if item.wakes_at >= until))
+
     def rehearsing(self) -> SleepState:
         """As if every rehearsal were the real thing."""
         scopes = tuple(msgspec.structs.replace(scope, rehearsal=False) for scope in self.scopes)
@@ -95,6 +99,15 @@ def sleep_digest(settings: SleepSettings, pools: Iterable[NodePool]) -> str:
         if SLEEP in pool.metadata.annotations and pool.metadata.name in settings.node_pools
     }
     return hashlib.sha256(msgspec.json.encode((settings, written), order="deterministic")).hexdigest()[:16]
+
+
+def annotation_problem(pool: NodePool) -> str:
+    """What is wrong with the annotation of a NodePool; empty without one, and if it can be read."""
+    try:
+        _narrowing(pool.metadata.annotations.get(SLEEP, NEVER))
+    except ValueError as error:
+        return f"NodePool {pool.metadata.name}: annotation {SLEEP}: {error}"
+    return ""
 
 
 def is_any_open(settings: SleepSettings, now: float) -> bool:
@@ -204,7 +217,7 @@ class _Spans:
         self._settings = settings
         by_name = {pool.metadata.name: pool for pool in pools}
         self.armed = [name for name in settings.node_pools if self._may_be_armed(name, by_name.get(name))]
-        self._narrowed = {name: self._narrowing(name, by_name[name].metadata.annotations) for name in self.armed}
+        self._narrowed = {name: self._narrowed_to(name, by_name[name].metadata.annotations) for name in self.armed}
         self._windows: list[tuple[WindowSettings, list[Span]]] = []
         for item in settings.windows:
             spans, problem = _spans(item, now)
@@ -236,12 +249,12 @@ class _Spans:
             self.doubts.append(f"NodePool {name} is static: it stays awake")
         return pool is not None and pool.spec.replicas is None
 
-    def _narrowing(self, name: str, annotations: Mapping[str, str]) -> list[Span] | None:
+    def _narrowed_to(self, name: str, annotations: Mapping[str, str]) -> list[Span] | None:
         """The time that the annotation of a NodePool leaves for sleep; None without one, and none at all in doubt."""
-        if SLEEP not in annotations or annotations[SLEEP].strip() == NEVER:
-            return [] if SLEEP in annotations else None
+        if SLEEP not in annotations:
+            return None
         try:
-            windows = [parse_window(text) for text in annotations[SLEEP].split(";")]
+            windows = _narrowing(annotations[SLEEP])
             return merged(span for window in windows for span in _around(window, self._now))
         except ValueError as error:
             self.doubts.append(f"NodePool {name} stays awake: annotation {SLEEP}: {error}")
@@ -257,6 +270,11 @@ class _Spans:
 
 def _every(_place: int) -> bool:
     return True
+
+
+def _narrowing(written: str) -> list[SleepWindow]:
+    """The windows of an annotation, none for NEVER. Raises ValueError."""
+    return [] if written.strip() == NEVER else [parse_window(text) for text in written.split(";")]
 
 
 def _names(item: WindowSettings, kind: str, name: str) -> bool:

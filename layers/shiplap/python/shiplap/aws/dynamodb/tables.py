@@ -19,6 +19,8 @@ Table `state`, by `cluster` and `item`:
 | `<cluster>` | `PROVEN#<kind>` | a kind of pods that nodes were seen to run, `at` an epoch second |
 | `<cluster>#commands` | `COMMAND#<name>` | a disruption command: JSON in `command`, `state`, `version`, `stage` |
 | `<cluster>#joins` | `POOL#<NodePool>`, `AMI#<AMI>` | how nodes have joined: JSON in `joins`, `version` |
+| `<cluster>#sleep` | `NOTES` | rehearsals and nodes that left for sleep: JSON in `notes`, `version` |
+| `<cluster>#sleep` | `WAKE` | a person's wake: `at`, `until`, epoch seconds |
 | `<cluster>#<shard>` | `CLAIM#<name>` | a NodeClaim: JSON in `claim`, and `state`, `version`, `instanceId`, `stage` |
 
 Claims are spread over shards because a partition takes 1,000 writes a second. Planning needs unsettled ones, read

@@ -36,6 +36,7 @@ from shiplap.flows.claim_updates import DISRUPTION, DRAIN, NO_CLAIM, facts, grac
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
+from shiplap.flows.disrupt.sleep_round import SleepRound
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
@@ -98,6 +99,7 @@ class _Round:
         self._claims = {claim.name: claim for claim in context.state.claims(settings.name)}
         paired, _ = pair(nodes, tuple(self._claims.values()))
         self._nodes = {node.metadata.name: node for node in nodes if node.metadata.name in paired}
+        self._sleep = SleepRound(settings, context)
         self._given_up: set[str] = set()
         self._ended: dict[CommandState, list[str]] = {CommandState.DONE: [], CommandState.UNDONE: []}
         self._again_in_s = max(1.0, settings.settles_at - context.clock.now() + 1) if settings.unsettled_pools else 0.0
@@ -262,6 +264,8 @@ class _Round:
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
         ready = still_valid(self._settings.name, ready, inputs.view.pods, self._context)
+        ready = self._sleep.noted(ready, priced.snapshot.sleep)
+        told = self._sleep.tell(decision, priced.snapshot.sleep, inputs.view.nodes, remembered.told)
         begun = self._begin(ready, priced.snapshot, claims)
         if any(proposal.since == now for proposal in waiting):
             self._again_in_s = SECOND_LOOK_S
@@ -270,7 +274,7 @@ class _Round:
             self._record(snapshot, decision, begun)
         receiving = {place.name for proposal in ready for place in proposal.placements} if begun else set()
         histories = with_moves(with_drift(histories, decision.drifted, now), receiving, now)
-        self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting))
+        self._memory.save(self._settings.name, replace(remembered, histories=histories, proposed=waiting, told=told))
         return decision, begun, len(waiting)
 
     def _begin(

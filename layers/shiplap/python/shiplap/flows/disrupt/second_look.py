@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from msgspec.structs import replace
 
 from shiplap.disruption.candidates import objection
-from shiplap.disruption.commands import DisruptionProposal, Reason
+from shiplap.disruption.commands import EACH_BY_ITSELF, DisruptionProposal, Reason
+from shiplap.disruption.sleep.sleeping_nodes import objection_to_sleep
 from shiplap.flows.claim_updates import grace_of
 from shiplap.flows.context import FlowContext
+from shiplap.flows.planning.sleep_inputs import read_sleep
 from shiplap.kubernetes.compact_pods import lean_pod
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -28,8 +31,8 @@ def still_valid(
 ) -> tuple[DisruptionProposal, ...]:
     """The proposals whose nodes hold no pod that the decision did not see just so.
 
-    Empty nodes go each for itself; of any other proposal the nodes go together or not at all. A pod that has gone
-    meanwhile changes nothing, nor does how a pod is doing.
+    Empty and sleeping nodes go each for itself; of any other proposal the nodes go together or not at all. A pod that
+    has gone meanwhile changes nothing, nor does how a pod is doing.
 
     Args:
         cluster: its name, for the log.
@@ -53,7 +56,7 @@ def still_valid(
         staying = tuple(node for node in proposal.nodes if node not in changed)
         if not changed:
             kept.append(proposal)
-        elif staying and proposal.reason is Reason.EMPTY:
+        elif staying and proposal.reason in EACH_BY_ITSELF:
             kept.append(replace(proposal, nodes=staying))
     return tuple(kept)
 
@@ -78,6 +81,7 @@ def objections(
         ClusterError: the pods of a node cannot be listed; nothing has been removed.
     """
     reasons = {}
+    sleeping = cache(lambda: read_sleep(settings, context))  # as it is now: somebody may have woken the cluster
     for claim in going:
         node = nodes.get(claim.node_name)
         if node is None:
@@ -85,7 +89,11 @@ def objections(
         grace = grace_of(claim, settings)
         goes_anyway = reason is Reason.EXPIRED and settings.disruption.expire_protected
         pods = context.cluster.pods_on(claim.node_name)
-        if why := objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway):
+        why = objection(reason, node, pods, context.clock.now(), has_deadline=grace is not None or goes_anyway)
+        if not why and reason is Reason.ASLEEP:
+            pools = settings.manifests.node_pools
+            why = objection_to_sleep(sleeping(), claim.plan.node_pool, pods, pools)
+        if why:
             reasons[claim.name] = why
             context.meter.count("NodesSpared")
             about = {"cluster": settings.name, "claim": claim.name, "node": claim.node_name, "reason": str(reason)}

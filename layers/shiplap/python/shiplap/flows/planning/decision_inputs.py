@@ -22,6 +22,7 @@ from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
 from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
+from shiplap.flows.planning.sleep_inputs import read_sleep
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -48,6 +49,7 @@ from shiplap.ports import ClusterApi, DecisionState, KnownCapacity, KnownPods, M
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
 from shiplap.settings import ClusterSettings
+from shiplap.sleep.sleep_state import SleepState
 
 _LOG = logging.getLogger(__name__)
 
@@ -360,11 +362,17 @@ def priced_snapshot(
     settings: ClusterSettings, inputs: DecisionInputs, supply: LaunchSupply, context: FlowContext
 ) -> PricedSnapshot:
     """The snapshot to decide on: what was read, and what can be bought for it now. Raises StoreError."""
-    return PricedSnapshot(snapshot_of(settings, inputs, supply, context.capacity, context.meter))
+    sleep = read_sleep(settings, context, supply.joins)
+    return PricedSnapshot(snapshot_of(settings, inputs, supply, context.capacity, context.meter, sleep))
 
 
 def snapshot_of(
-    settings: ClusterSettings, inputs: DecisionInputs, supply: LaunchSupply, capacity: KnownCapacity, meter: Meter
+    settings: ClusterSettings,
+    inputs: DecisionInputs,
+    supply: LaunchSupply,
+    capacity: KnownCapacity,
+    meter: Meter,
+    sleep: SleepState | None = None,
 ) -> Snapshot:
     """As `priced_snapshot`, with a view that was not read through a FlowContext; of the capacity it only reads."""
     leased = capacity.pilots(supply.amis, inputs.at)
@@ -390,6 +398,7 @@ def snapshot_of(
         ),
         epoch=inputs.state.epoch,
         standalone_claims=settings.standalone_claims,
+        sleep=sleep,
     )
 
 

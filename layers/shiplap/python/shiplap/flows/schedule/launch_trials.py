@@ -102,7 +102,7 @@ def _first_pods(
     """A cluster without nodes, in which one pod waits for each NodePool whose EC2NodeClass is due."""
     pods = tuple(_pod(pool) for node_class in due for pool in _pools_of(settings, node_class))
     inputs = DecisionInputs(context.clock.now(), DecisionState(0), ClusterView(pods=pods), frozenset())
-    bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()))
+    bare = replace(settings, manifests=replace(settings.manifests, capacity_buffers=()), sleep=None)
     priced = priced_snapshot(bare, inputs, supply, context)
     plain = SchedulingSettings(min_values_policy="BestEffort")
     return PricedSnapshot(replace(priced.snapshot, settings=plain, piloted=frozenset()))

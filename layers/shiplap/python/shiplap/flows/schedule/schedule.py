@@ -51,6 +51,7 @@ from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
@@ -575,18 +576,22 @@ class _Run:
         _LOG.info("decided", extra={**facts, "record_id": record_id})
 
     def _report(self, rounds: int, unfinished: str) -> ScheduleReport:
+        asleep = sum(map(is_asleep, self._unschedulable))
         report = ScheduleReport(
             launched=tuple(self._results.launched),
             failed=tuple(self._results.failed),
-            unschedulable=len(self._unschedulable),
+            unschedulable=len(self._unschedulable) - asleep,
             rounds=rounds,
             unfinished=unfinished,
             buffers=self._buffers,
         )
         if self._results.failed and not self._results.launched:
             self._context.meter.count("LaunchesFruitless")
-        if self._unschedulable:
+        if report.unschedulable:
             self._context.meter.count("PodsUnschedulable", report.unschedulable)
+        if asleep:
+            of = cluster_metrics.of_cluster(self._settings.name)
+            self._context.meter.count("PodsAsleep", asleep, dimensions=of)
         busy = self._results.launched or self._results.failed or self._unschedulable or unfinished
         _LOG.log(
             logging.INFO if busy else logging.DEBUG,

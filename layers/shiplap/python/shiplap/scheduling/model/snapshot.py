@@ -33,6 +33,7 @@ from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
+from shiplap.sleep.sleep_state import SleepState
 
 Answer = TypeVar("Answer")
 
@@ -138,6 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
     `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
     `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
+    `sleep` is what sleeps now, None where nothing may.
     """
 
     cluster: str
@@ -153,6 +155,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     install: str = ""
     standalone_claims: tuple[StandaloneClaim, ...] = ()
     commitments: CommitmentRoom | None = None
+    sleep: SleepState | None = None
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

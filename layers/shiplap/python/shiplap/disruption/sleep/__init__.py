@@ -1,0 +1,1 @@
+"""Which nodes leave because their pods sleep."""

@@ -1,0 +1,134 @@
+"""Nodes that leave because all of their pods sleep, and why the others of sleeping NodePools stay.
+
+No pod outside a sleeping scope is evicted for sleep, and none whose PodDisruptionBudget would not have it: pods that
+sleep are not replaced, so a budget never recovers while they do, and a node would be emptied by half for the night.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.disruption.candidates import Candidate, PdbLimits
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, is_ready
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.planned_pods import is_recreated, owner_kind
+from shiplap.sleep.sleep_state import NODE_POOL, SleepState
+from shiplap.sleep.sleeping_pods import SleepingPods
+
+LEAST_SLEEP_S = 900.0
+"""No node leaves for a shorter sleep, in seconds: to launch it again costs as much."""
+
+
+class SleepingNodes(msgspec.Struct, frozen=True):
+    """`going` may leave, dearest first; `kept` says of other nodes of a sleeping NodePool why they stay."""
+
+    going: tuple[Candidate, ...] = ()
+    kept: dict[str, str] = {}
+
+
+def find_sleeping(
+    state: SleepState,
+    candidates: Iterable[Candidate],
+    pools: Sequence[NodePool],
+    limits: PdbLimits,
+    leaving: Iterable[Pod],
+    now: float,
+) -> SleepingNodes:
+    """The candidates that may leave for sleep.
+
+    Args:
+        state: what sleeps.
+        candidates: nodes that may be disrupted at all.
+        pools: all NodePools of the cluster.
+        limits: its PodDisruptionBudgets.
+        leaving: pods of nodes that are on their way out already: budgets may still count them.
+        now: epoch seconds.
+    """
+    lasting = state.lasting(now + LEAST_SLEEP_S)
+    sleepers = SleepingPods(lasting, pools)
+    if not sleepers.any:
+        return SleepingNodes()
+    allowed = _Evictions(limits, leaving)
+    asleep = lasting.asleep(NODE_POOL)
+    going: list[Candidate] = []
+    kept: dict[str, str] = {}
+    for item in sorted(candidates, key=lambda item: (-item.price, item.name)):
+        pool = item.pool.metadata.name
+        if pool not in lasting.armed:
+            continue
+        pods = [pod for pod in item.pods if not pod.metadata.deletion_timestamp]
+        if pool not in asleep and not any(map(sleepers.reason, pods)):
+            continue
+        if why := awake_pod(sleepers, pods) or item.protected or allowed.refuse(pods):
+            kept[item.name] = why
+        elif len(going) >= lasting.nodes_left:
+            kept[item.name] = "this sleep has taken the most nodes that shiplap.yaml allows"
+        else:
+            allowed.take(pods)
+            going.append(item)
+    return SleepingNodes(tuple(going), kept)
+
+
+def awake_pod(sleepers: SleepingPods, pods: Iterable[Pod]) -> str:
+    """Why the first of these pods that does not sleep keeps its node; empty if all sleep, or belong to the node."""
+    for pod in sorted(pods, key=lambda item: item.key):
+        if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp or not is_recreated(pod):
+            continue
+        if why := sleepers.awake_because(pod):
+            return why
+        if not owner_kind(pod):
+            return f"pod {pod.key} has no controller that would make it anew"
+    return ""
+
+
+def objection_to_sleep(state: SleepState | None, pool: str, pods: Sequence[Pod], pools: Sequence[NodePool]) -> str:
+    """Why a node that was closed for sleep must not be emptied after all, or nothing.
+
+    Args:
+        state: what sleeps now.
+        pool: the node's NodePool.
+        pods: those on it now.
+        pools: all NodePools of the cluster.
+    """
+    if state is None or pool not in state.armed:
+        return "nothing may sleep here any more"
+    sleepers = SleepingPods(state, pools)
+    if why := awake_pod(sleepers, pods):
+        return why
+    asleep = pool in state.asleep(NODE_POOL) or any(sleepers.reason(pod) for pod in pods if is_recreated(pod))
+    return "" if asleep else f"NodePool {pool} is awake again"
+
+
+class _Evictions:
+    """How many pods each PodDisruptionBudget still lets go."""
+
+    def __init__(self, limits: PdbLimits, leaving: Iterable[Pod]) -> None:
+        self._limits = limits
+        self._left: Mapping[str, int] = limits.allowed
+        self._taken: Counter[str] = Counter()
+        self.take(leaving)
+
+    def take(self, pods: Iterable[Pod]) -> None:
+        """Count pods that go."""
+        self._taken.update(budget.key for pod in pods for budget in self._covering(pod))
+
+    def refuse(self, pods: Iterable[Pod]) -> str:
+        """Why these pods cannot all go, or nothing."""
+        wanted = Counter(budget.key for pod in pods for budget in self._covering(pod))
+        for key, number in sorted(wanted.items()):
+            left = max(self._left.get(key, 0) - self._taken[key], 0)
+            if number > left:
+                return f"pdb {key} lets {left} more pods go, and {number} of the node's sleep"
+        return ""
+
+    def _covering(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The budgets that count a pod's eviction."""
+        return [
+            budget
+            for budget in self._limits.by_pod.get(pod.key, ())
+            if is_ready(pod) or budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
+        ]

@@ -1,0 +1,310 @@
+"""Nodes leave for sleep when all of their pods sleep and nothing protects them; pods that sleep wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given as generated
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from shiplap.disruption import record as disruption_record
+from shiplap.disruption.commands import Decision, Reason
+from shiplap.disruption.decide import decide
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.record import DisruptionRecord
+from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S, objection_to_sleep
+from shiplap.disruption.standstill import unchanged_until
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode, unpacked
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.scheduling.planner import plan
+from shiplap.sleep.sleep_state import SleepingScope, SleepState
+from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, large, pdb, pod, pool, small
+
+WAKES = int(NOW) + 8 * 3600
+LATER = int(NOW) + 9 * 3600
+
+
+def scope(name: str = "default", kind: str = "NodePool", **fields: Any) -> SleepingScope:
+    return SleepingScope(kind, name, int(NOW) - 600, LATER, fields.pop("wakes_at", WAKES), **fields)
+
+
+def state(*scopes: SleepingScope, armed: tuple[str, ...] = ("default",), left: int = 100) -> SleepState:
+    return SleepState(armed, scopes or (scope(),), left)
+
+
+def owned(name: str, node: str = "", **fields: Any) -> Pod:
+    metadata = {"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]}
+    metadata |= fields.pop("metadata", {})
+    return pod(name, node, metadata=metadata, **fields)
+
+
+QUIET = DisruptionSettings(spot_to_spot=False)
+KEEPS = pool("default", ON_DEMAND, after="Never")
+
+
+def test_nodes_leave_together_when_all_their_pods_sleep() -> None:
+    verdict = disrupted(
+        small("a"), large("b"), pods=[owned("p", "a"), owned("q", "b")], pools=[KEEPS], types=BOTH, sleep=state()
+    )
+
+    assert verdict.command.nodes == ("a", "b")
+    assert verdict.command.reason is Reason.ASLEEP
+    assert verdict.command.replacements == ()
+    assert verdict.command.savings_hourly == 5.0
+    assert verdict.command.detail == "all their pods sleep, until 2027-01-15T17:00:00Z at least"
+
+
+def test_without_sleep_nothing_changes() -> None:
+    for sleep in (None, SleepState(("default",)), state(scope("other"))):
+        verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=sleep)
+        assert verdict.commands == ()
+        assert b"rehearsed" not in msgspec.json.encode(verdict.decision)
+        assert b"keptAwake" not in msgspec.json.encode(verdict.decision)
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        (owned("p", "a", priority=2_000_000_000), "is system-critical"),
+        (pod("p", "a"), "has no controller"),
+        (owned("p", "a", metadata={"annotations": {labels.DO_NOT_DISRUPT: "true"}}), labels.DO_NOT_DISRUPT),
+        (owned("p", "a", selector={"team": "x"}), "is taken by no NodePool"),
+    ],
+)
+def test_one_pod_that_stays_keeps_its_node_and_says_why(item: Pod, why: str) -> None:
+    verdict = disrupted(small("a"), pods=[item, owned("q", "a")], pools=[KEEPS], types=BOTH, sleep=state())
+
+    assert verdict.commands == ()
+    assert verdict.blocked("a").startswith("does not sleep: ")
+    assert why in verdict.blocked("a")
+    assert verdict.decision.kept_awake == ("a",)
+
+
+def test_pods_of_the_node_itself_do_not_keep_it() -> None:
+    daemon = pod("d", "a", owner="DaemonSet")
+    ended = owned("e", "a", status={"phase": "Succeeded"})
+
+    verdict = disrupted(small("a"), pods=[daemon, ended, owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=state())
+
+    assert verdict.removed == {"a"}
+
+
+def test_a_pod_that_an_awake_pool_would_take_keeps_its_node() -> None:
+    pools = [KEEPS, pool("other", ON_DEMAND)]
+
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=pools, types=BOTH, sleep=state())
+
+    assert verdict.commands == ()
+    assert "could run on NodePool other, which is awake" in verdict.blocked("a")
+
+
+def test_a_sleeping_namespace_empties_only_armed_nodes_that_hold_nothing_else() -> None:
+    ci = {"namespace": "ci"}
+    pods = [
+        owned("p", "a", metadata=ci),
+        owned("q", "b", metadata=ci),
+        owned("r", "b"),
+        owned("s", "c", metadata=ci),
+        owned("t", "d"),
+    ]
+    pools = [KEEPS, pool("prod", ON_DEMAND, after="Never")]
+    nodes = (small("a"), small("b"), small("c", pool="prod"), small("d"))
+
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state(scope("ci", "Namespace")))
+
+    assert verdict.removed == {"a"}
+    assert verdict.decision.kept_awake == ("b",)
+
+
+def test_a_rehearsal_names_nodes_and_takes_none() -> None:
+    asleep = state(scope(rehearsal=True))
+
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=asleep)
+
+    assert verdict.commands == ()
+    assert verdict.decision.rehearsed == ("a",)
+
+
+def test_no_more_nodes_leave_than_are_left_and_the_dearest_first() -> None:
+    nodes = (small("a"), large("b"), small("c"))
+    pods = [owned(name, name) for name in "abc"]
+
+    verdict = disrupted(*nodes, pods=pods, pools=[KEEPS], types=BOTH, sleep=state(left=2))
+
+    assert verdict.removed == {"a", "b"}
+    assert "most nodes that shiplap.yaml allows" in verdict.blocked("c")
+
+
+def test_budgets_of_the_pool_hold_and_others_of_it_are_not_replaced_meanwhile() -> None:
+    bounded = pool("default", ON_DEMAND, budgets=({"nodes": "1"},), expire_after="1h")
+
+    verdict = disrupted(
+        small("a"), small("b"), pods=[owned("p", "a"), owned("q", "b")], pools=[bounded], types=BOTH, sleep=state()
+    )
+
+    assert verdict.command.reason is Reason.ASLEEP
+    assert verdict.removed == {"a"}
+    assert "no allowed disruptions for Asleep" in verdict.blocked("b")
+    named = pool("default", ON_DEMAND, budgets=({"nodes": "0", "reasons": ["Empty", "Drifted", "Underutilized"]},))
+    free = disrupted(small("a"), pods=[owned("p", "a")], pools=[named], types=BOTH, sleep=state())
+    assert free.removed == {"a"}
+
+
+def test_pod_disruption_budgets_are_not_used_up_beyond_what_they_allow() -> None:
+    web = {"labels": {"app": "web"}}
+    pods = [owned(f"p{place}", "abc"[place // 2], metadata=web) for place in range(6)]
+
+    verdict = disrupted(
+        *map(small, "abc"), pods=pods, pools=[KEEPS], types=BOTH, budgets=[pdb("web", 3, app="web")], sleep=state()
+    )
+
+    assert verdict.removed == {"a"}
+    assert verdict.blocked("b") == "does not sleep: pdb default/web lets 1 more pods go, and 2 of the node's sleep"
+
+
+def test_pods_of_nodes_on_their_way_out_count_against_their_budget() -> None:
+    web = {"labels": {"app": "web"}}
+    pods = [owned("p", "a", metadata=web), owned("q", "b", metadata=web)]
+
+    verdict = disrupted(
+        small("a", state=ClaimState.DRAINING),
+        small("b"),
+        pods=pods,
+        pools=[KEEPS],
+        types=BOTH,
+        budgets=[pdb("web", 1, app="web")],
+        sleep=state(),
+    )
+
+    assert verdict.commands == ()
+
+
+def test_no_node_leaves_for_a_short_sleep() -> None:
+    soon = state(scope(wakes_at=int(NOW + LEAST_SLEEP_S) - 1))
+    long = state(scope(wakes_at=int(NOW + LEAST_SLEEP_S)))
+
+    assert disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=soon).commands == ()
+    assert disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=long).removed == {"a"}
+
+
+# Pods
+
+
+def snapshot(*pods: Pod, sleep: SleepState | None = None, pools: Any = None, **fields: Any) -> Snapshot:
+    return Snapshot(
+        cluster="test",
+        now=NOW,
+        view=ClusterView(pods, **{"nodes": (), **fields}),
+        manifests=Manifests(node_pools=tuple(pools or [pool("default", ON_DEMAND)])),
+        catalogs=(NodeClassCatalog("default", BOTH),),
+        sleep=sleep,
+    )
+
+
+def test_pods_that_sleep_wait_with_a_reason_and_critical_ones_do_not() -> None:
+    decided = plan(snapshot(owned("p"), owned("q", priority=2_000_000_000), sleep=state()))
+
+    assert [pod.name for claim in decided.node_claims for pod in claim.pods] == ["q"]
+    (waiting,) = decided.unschedulable
+    assert (waiting.pod.name, waiting.message) == ("p", "sleeps: NodePool default sleeps until 2027-01-15T17:00:00Z")
+    assert plan(snapshot(owned("p"), sleep=state(scope(rehearsal=True)))).unschedulable == ()
+
+
+def test_pods_that_an_awake_pool_takes_are_planned_as_ever() -> None:
+    pools = [pool("default", ON_DEMAND), pool("other", ON_DEMAND)]
+
+    assert plan(snapshot(owned("p"), sleep=state(), pools=pools)) == plan(snapshot(owned("p"), pools=pools))
+
+
+def test_no_node_is_launched_for_sleeping_pods_of_a_node_on_its_way_out() -> None:
+    going = small("a", state=ClaimState.DRAINING)
+    assert going.claim is not None
+    world = replace(snapshot(owned("p", "a"), nodes=(going.node,)), claims=(going.claim,))
+
+    assert len(plan(world).node_claims) == 1
+    asleep = plan(replace(world, sleep=state()))
+    assert asleep.node_claims == ()
+    assert asleep.unschedulable == ()  # it still runs
+
+
+def test_decisions_of_sleep_replay() -> None:
+    world = snapshot(owned("p"), sleep=state())
+    record = unpacked(__import__("zlib").decompress(encode(SchedulingRecord(world, plan(world)))))
+    assert record.snapshot == world
+    assert plan(record.snapshot) == record.plan
+
+    node = small("a")
+    assert node.claim is not None
+    full = replace(snapshot(owned("p", "a"), nodes=(node.node,), sleep=state(), pools=[KEEPS]), claims=(node.claim,))
+    looked_at = DisruptionSnapshot(scheduling=full)
+    document = disruption_record.encode(DisruptionRecord(looked_at, decide(looked_at)))
+    again = disruption_record.read(document, "it")
+    assert isinstance(again.record, DisruptionRecord)
+    assert disruption_record.decided_again(again.record) == again.written
+    assert again.record.decision.commands[0].reason is Reason.ASLEEP
+
+
+def test_a_decision_is_not_reused_past_the_last_moment_to_leave() -> None:
+    looked_at = DisruptionSnapshot(scheduling=snapshot(sleep=state(scope(wakes_at=int(NOW + LEAST_SLEEP_S) + 30))))
+
+    assert unchanged_until(looked_at) == pytest.approx(NOW + 30, abs=0.01)
+
+
+def test_what_is_objected_to_once_a_node_is_closed() -> None:
+    pools = [KEEPS]
+
+    assert objection_to_sleep(state(), "default", [owned("p", "a")], pools) == ""
+    assert objection_to_sleep(state(), "default", [], pools) == ""
+    assert "may sleep here" in objection_to_sleep(None, "default", [owned("p", "a")], pools)
+    assert "may sleep here" in objection_to_sleep(state(armed=()), "default", [], pools)
+    assert "of no namespace that sleeps" in objection_to_sleep(
+        SleepState(("default",)), "default", [owned("p", "a")], pools
+    )
+    assert "is awake again" in objection_to_sleep(SleepState(("default",)), "default", [], pools)
+    assert "no controller" in objection_to_sleep(state(), "default", [pod("p", "a")], pools)
+
+
+KINDS = ("sleeps", "prod", "critical", "bare", "daemon")
+
+
+@generated(
+    nodes=st.lists(st.lists(st.sampled_from(KINDS), max_size=4), min_size=1, max_size=6),
+    left=st.integers(0, 6),
+    whole=st.booleans(),
+)
+def test_no_pod_outside_the_sleeping_scope_is_ever_on_a_node_that_leaves_for_sleep(
+    nodes: list[list[str]], left: int, whole: bool
+) -> None:
+    pods = []
+    for place, kinds in enumerate(nodes):
+        for number, kind in enumerate(kinds):
+            fields: dict[str, Any] = {"metadata": {"namespace": "ci" if kind == "sleeps" else "web"}, "cpu": "100m"}
+            if kind == "critical":
+                fields["priority"] = 2_000_000_000
+            name, node = f"{kind}-{place}-{number}", f"n{place}"
+            if kind == "daemon":
+                pods.append(pod(name, node, owner="DaemonSet", cpu="100m"))
+            else:
+                pods.append(pod(name, node, **fields) if kind == "bare" else owned(name, node, **fields))
+    scopes = [scope("ci", "Namespace")] + ([scope()] if whole else [])
+    asleep = {"sleeps", "daemon"} | ({"prod"} if whole else set())
+
+    decision: Decision = disrupted(
+        *(small(f"n{place}") for place in range(len(nodes))),
+        pods=pods,
+        pools=[KEEPS],
+        types=BOTH,
+        sleep=state(*scopes, left=left),
+    ).decision
+
+    gone = {node for command in decision.commands if command.reason is Reason.ASLEEP for node in command.nodes}
+    assert len(gone) <= left
+    for node in gone:
+        assert set(nodes[int(node[1:])]) <= asleep

@@ -1,0 +1,240 @@
+"""Sleep on the stage: a rehearsal, nights in which nodes leave and pods wait, wakes, and functions that die."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shiplap.disruption.commands import Reason
+from shiplap.disruption.record import DisruptionRecord, decided_again, is_disruption, read
+from shiplap.errors import StoreError
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
+from tests.integration.flows.disrupted import Disrupted
+
+PENDING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+NIGHT_S, DAY_S = 12 * 3600, 24 * 3600
+EVENING_S = 18 * 3600
+
+
+class Sleepy(Disrupted):
+    """Two nodes of a pool that sleeps from 19:00 to 07:00 UTC, and controllers that make their pods anew.
+
+    The stage begins at 18:55 of a day; `rehearsed` says whether a window was rehearsed before.
+    """
+
+    def __init__(self, *, rehearsed: bool = True, most: int = 5, when: str = "daily 19:00-07:00 UTC") -> None:
+        super().__init__(budget="100%")
+        self.settings = msgspec.structs.replace(
+            self.settings, sleep=SleepSettings(("default",), most, (WindowSettings(when),))
+        )
+        self.clock.advance((EVENING_S - self.clock.now()) % DAY_S)
+        self.opens_at = self.clock.now() + 3600
+        self.replicas = {f"web-{number}": "0" for number in range(4)}
+        self.controllers()
+        self.play_on()
+        self.run_pods()
+        if rehearsed and self.settings.sleep is not None:
+            digest = sleep_digest(self.settings.sleep, self.settings.manifests.node_pools)
+            self.sleep.save(self.name, SleepNotes(digest, {"0": 1}), self.clock.now())
+        self.clock.advance(self.opens_at - 300 - self.clock.now())
+        self.faults.clear()
+        self.evicted: list[str] = []
+
+    def controllers(self) -> None:
+        """Make pods anew that are gone, in the place of those that the stage makes, which nobody owns."""
+        for item in self.server.list("pods").items:
+            if item["metadata"]["name"].startswith("again-"):
+                self.server.delete("pods", item["metadata"]["name"], grace_s=0)
+        present = {item["metadata"]["name"] for item in self.server.list("pods").items}
+        for name in sorted(self.replicas.keys() - present):
+            self.replicas[name] = str(int(self.replicas[name]) + 1)
+            self.server.create(
+                "pods",
+                {
+                    "metadata": {
+                        "name": name,
+                        "uid": f"uid-{name}-{self.replicas[name]}",
+                        "ownerReferences": [{"kind": "StatefulSet", "name": "web", "uid": "1", "controller": True}],
+                    },
+                    "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1200m"}}}]},
+                    "status": {"phase": "Pending", "conditions": [PENDING]},
+                },
+            )
+
+    def minutes(self, number: int) -> None:
+        for _ in range(number):
+            self.disrupt()
+            self.around()
+            self.controllers()
+
+    def until(self, moment: float) -> None:
+        self.minutes(max(0, int((moment - self.clock.now()) // 60)))
+
+    @property
+    def nodes(self) -> int:
+        return len(self.compute.alive())
+
+    @property
+    def reasons(self) -> set[str]:
+        return {claim.failure for claim in self.claims() if claim.state is not ClaimState.FAILED} - {""}
+
+
+def test_nodes_leave_at_night_pods_wait_and_all_is_back_when_the_window_ends() -> None:
+    stage = Sleepy()
+    assert stage.nodes >= 1
+    before = stage.nodes
+
+    stage.until(stage.opens_at)
+    assert stage.nodes == before
+    stage.minutes(8)
+    assert stage.nodes == 0
+    assert stage.pending() == 4
+    assert stage.meter.counts["PodsAsleep"] > 0
+    assert "PodsUnschedulable" not in stage.meter.counts
+    (message,) = {
+        event["message"] for event in stage.server.list("events").items if event["reason"] == "FailedScheduling"
+    }
+    assert message.startswith("sleeps: NodePool default sleeps until ")
+
+    wakes_at = stage.opens_at + NIGHT_S - UNKNOWN_JOIN_S - 60
+    stage.until(wakes_at - 60)
+    assert stage.nodes == 0
+    stage.until(stage.opens_at + NIGHT_S)
+    assert stage.pending() == 0
+    assert stage.nodes >= 1
+
+
+def test_decisions_of_the_night_are_recorded_and_replay() -> None:
+    stage = Sleepy()
+    stage.until(stage.opens_at + 300)
+
+    records = [read(document, name) for name, document in stage.recorder.records.items() if is_disruption(name)]
+    taken = [item for item in records if item.outline.removed]
+
+    assert taken
+    for item in taken:
+        assert item.record is not None
+        assert decided_again(item.record) == item.written
+
+
+def test_the_first_window_after_a_change_is_a_rehearsal() -> None:
+    stage = Sleepy(rehearsed=False)
+    before = stage.nodes
+
+    stage.until(stage.opens_at + 1800)
+    assert stage.nodes == before
+    assert stage.pending() == 0
+    events = [item for item in stage.server.list("events").items if item["reason"] == "SleepRehearsal"]
+    assert len(events) == before
+    assert "this node would leave now" in events[0]["message"]
+    assert stage.meter.counts["NodesRehearsed"] > 0
+
+    stage.clock.advance(NIGHT_S)
+    stage.until(stage.opens_at + 86_400 + 600)
+    assert stage.nodes == 0
+
+
+def test_a_person_wakes_the_cluster_within_a_minute() -> None:
+    stage = Sleepy()
+    stage.until(stage.opens_at + 600)
+    assert stage.nodes == 0
+
+    stage.sleep.wake(stage.name, int(stage.clock.now()), 0)
+    stage.sweep()
+    assert stage.nodes >= 1
+    stage.minutes(3)
+    assert stage.pending() == 0
+    stage.minutes(30)
+    assert stage.pending() == 0
+
+
+def test_a_wake_undoes_what_has_not_begun_to_leave() -> None:
+    stage = Sleepy()
+    stage.until(stage.opens_at + 60)
+    before = stage.nodes
+    while not stage.state.commands(stage.name):
+        stage.disrupt()
+        stage.clock.advance(20)
+    stage.sleep.wake(stage.name, int(stage.clock.now()), 0)
+    stage.minutes(3)
+
+    assert stage.state.commands(stage.name) == ()
+    assert stage.nodes == before
+    assert stage.tainted() == []
+    assert stage.meter.counts["NodesSpared"] >= 1
+
+
+def test_no_more_nodes_leave_in_one_night_than_shiplap_yaml_allows() -> None:
+    stage = Sleepy(most=1)
+    stage.replicas |= {f"more-{number}": "0" for number in range(20)}
+    stage.controllers()
+    stage.play_on()
+    stage.run_pods()
+    assert stage.nodes >= 2
+
+    stage.until(stage.opens_at + 3600)
+    assert stage.sleep.read(stage.name).taken == 1
+    records = [read(document, name).record for name, document in stage.recorder.records.items() if is_disruption(name)]
+    commands = [item for record in records if isinstance(record, DisruptionRecord) for item in record.decision.commands]
+    assert sum(len(item.nodes) for item in commands if item.reason is Reason.ASLEEP) == 1
+    assert stage.meter.counts["NodesKeptAwake"] > 0
+
+
+@pytest.mark.parametrize("effect", ["read", "save"])
+def test_what_cannot_be_remembered_keeps_nodes(effect: str) -> None:
+    stage = Sleepy()
+    before = stage.nodes
+
+    def broken(*_: object) -> None:
+        raise StoreError("it is not there")
+
+    setattr(stage.sleep, effect, broken)
+
+    stage.until(stage.opens_at + 1200)
+
+    assert stage.nodes == before
+    assert stage.pending() == 0
+
+
+def test_doubts_are_counted_and_keep_everything_awake() -> None:
+    stage = Sleepy(when="daily 00:00-24:00 UTC")
+    before = stage.nodes
+    stage.minutes(10)
+
+    assert stage.nodes == before
+    assert stage.meter.counts["SleepInDoubt"] > 0
+
+
+def test_a_night_is_slept_wherever_the_disrupt_function_dies() -> None:
+    """In the minute that begins the command; the next ones are as of any other."""
+    for point in range(200):
+        stage = Sleepy()
+        stage.until(stage.opens_at + 60)
+        stage.faults.clear()
+        stage.faults.crash_at(point)
+        died = stage.dies(stage.disrupt)
+        stage.faults.clear()
+        stage.around()
+        stage.controllers()
+        stage.minutes(6)
+        assert stage.nodes == 0, point
+        assert stage.pending() == 4
+        assert stage.state.commands(stage.name) == ()
+        assert stage.sleep.read(stage.name).taken >= 1
+        if not died:
+            return
+    raise AssertionError("the invocation has no end")
+
+
+def test_nothing_is_read_or_written_without_settings_or_by_day() -> None:
+    stage = Sleepy()
+    stage.minutes(3)
+    assert not [point for point in stage.faults.points if " sleep." in point]
+    off = Sleepy()
+    off.settings = msgspec.structs.replace(off.settings, sleep=None)
+    off.until(off.opens_at + 600)
+    assert not [point for point in off.faults.points if " sleep." in point]
+    assert off.pending() == 0
+    assert Reason.ASLEEP not in off.reasons
