@@ -31,11 +31,15 @@ KINDS = (
 _SHARE = 0.04
 """How many calls meet a fault of their own."""
 
+_SHARE_OF_BATCHES = 0.5
+"""How many writes of batches do, if any call does: a run has one or none."""
+
 _REPEATS = (0, 0, 0, 1, 2, 4, 8)
 """How many further attempts of a call meet the same: 4 are all that botocore makes, 8 all that the adapter makes."""
 
 _OF_TRANSACTIONS = ("conflict", "throttled action")
-_WRITES = frozenset({"PutItem", "TransactWriteItems", "BatchWriteItem"})
+_BATCH = "BatchWriteItem"
+_WRITES = frozenset({"PutItem", "TransactWriteItems", _BATCH})
 _EXCEPTION = "com.amazonaws.dynamodb.v20120810#"
 
 
@@ -117,7 +121,8 @@ class FaultyTransport:
         if before == operation and left and kind in possible:
             self._streak = (before, kind, left - 1)
             return kind
-        if self._random.random() >= self._share:
+        share = max(self._share, _SHARE_OF_BATCHES) if self._share and operation == _BATCH else self._share
+        if self._random.random() >= share:
             self._streak = ("", "", 0)
             return ""
         kind = self._random.choice(possible)
@@ -166,7 +171,7 @@ def _kinds_of(operation: str, body: dict[str, Any]) -> list[str]:
         kinds.append("short page")
     elif operation == "BatchGetItem" and all(len(asked["Keys"]) > 1 for asked in body["RequestItems"].values()):
         kinds += ["unprocessed keys"] * 2
-    elif operation == "BatchWriteItem" and all(len(asked) > 1 for asked in body["RequestItems"].values()):
+    elif operation == _BATCH and all(len(asked) > 1 for asked in body["RequestItems"].values()):
         kinds += ["unprocessed items"] * 2
     return kinds
 

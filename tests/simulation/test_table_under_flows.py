@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.campaign import run_seed
@@ -41,6 +42,16 @@ def test_seeds_of_mixed_have_the_same_trace_as_on_the_fake(local: DynamoDbLocal,
     played = play_on_table(local, play, seed)
     assert played.outcome.violations == ()
     assert played.outcome.lines == run_seed(play, seed).lines
+
+
+@pytest.mark.e2e
+def test_promises_hold_while_a_part_of_a_batch_stays_unwritten(local: DynamoDbLocal) -> None:
+    """The only batches that flows write say which pods have missed: those of a node that has less than planned."""
+    play = load("unkind")
+    uneven = replace(play, scenario=replace(play.scenario, chaos_kinds=("uneven",)))
+    played = play_on_table(local, uneven, 7005, share=SHARE)
+    assert played.outcome.violations == ()
+    assert played.effects["unprocessed items"]
 
 
 def test_promises_hold_while_faults_disturb_the_table(local: DynamoDbLocal) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import botocore.session
@@ -142,3 +143,15 @@ def test_without_a_share_nothing_is_disturbed() -> None:
         for operation, request in CALLS.values():
             getattr(client, operation)(**request)
     assert not transport.effects
+
+
+def test_half_of_the_rare_batches_meet_a_fault_unless_nothing_does() -> None:
+    operation, request = CALLS["unprocessed items"]
+    for share, met in ((0.001, True), (0.0, False)):
+        effects = 0
+        for seed in range(40):
+            client, transport = client_of(Server(), seed, share=share)
+            with suppress(ClientError, ConnectionClosedError):
+                getattr(client, operation)(**request)
+            effects += sum(transport.effects.values())
+        assert (effects >= 10) == met
