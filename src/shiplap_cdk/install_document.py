@@ -29,6 +29,7 @@ from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings
 from shiplap.sleep.sleep_state import annotation_problem
+from shiplap.spending.ceilings import Ceiling, ceiling_problems
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -121,6 +122,7 @@ class ClusterDocument(_Part, frozen=True):
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
     sleep: SleepSettings | None = None
+    ceilings: tuple[Ceiling, ...] = ()
 
     @property
     def reads_cluster(self) -> bool:
@@ -157,7 +159,7 @@ class InstallDocument(_Part, frozen=True):
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
     metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
-    an OpenTelemetry collector as well.
+    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together.
     """
 
     region: str
@@ -173,6 +175,7 @@ class InstallDocument(_Part, frozen=True):
     dashboard: bool = True
     cluster_metrics: bool = False
     otlp: OtlpDocument | None = None
+    ceilings: tuple[Ceiling, ...] = ()
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -328,6 +331,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     shared = set(ClusterSettings.__struct_fields__) & set(ClusterDocument.__struct_fields__)
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     values |= {"region": install.region, "install": install.name, "network": network}
+    values["account_ceilings"] = install.ceilings
     manifests_path = folder / document.manifests
     if document.reads_cluster:
         if manifests_path.exists():
@@ -429,6 +433,7 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
     if install.otlp is not None:
         yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
+    yield from ((("ceilings", *where), reason) for where, reason in ceiling_problems(install.ceilings, of_account=True))
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
     for index, cluster in enumerate(install.clusters):
@@ -447,6 +452,7 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
         "sleep": cluster.sleep.problems() if cluster.sleep is not None else (),
+        "ceilings": ceiling_problems(cluster.ceilings, of_account=False),
     }
     for name, problems in parts.items():
         yield from (((name, *field), reason) for field, reason in problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,16 @@ def test_a_month_reserves_the_life_of_a_node() -> None:
     assert names(view, [launch("a"), launch("b", node_pool="short"), launch("c", 0.5)]) == ["c"]
     assert names(view, [launch("b", node_pool="short", prices={"m5.large": 5 * DOLLAR})]) == ["b"]
     assert view.reserved_s("short") == 7200
+
+
+def test_the_worked_example_of_the_page() -> None:
+    used = 84 * DOLLAR + 3 * 20_000 * 30
+    month = CeilingUse(CeilingScope.CLUSTER, MONTHLY_PERIOD, 100 * DOLLAR, used, "production", CeilingMode.STOP)
+    view = SpendingView((month,), 144 * 3600, {"default": 30 * 3600})
+    decided = admit(view, [launch("a", 0.1), launch("b", 0.1)])
+    page = (Path(__file__).parents[3] / "docs" / "ceilings.md").read_text()
+    assert list(decided.refused) == ["b"]
+    assert decided.refused["b"] in page
 
 
 def test_a_ceiling_of_a_pool_bounds_no_other() -> None:

@@ -19,6 +19,7 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.sleep.sleep_settings import SleepSettings
+from shiplap.spending.ceilings import Ceiling
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -56,6 +57,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     now, `unsettled_pools` by the names of NodePools that no node drifts by yet, `settles_at` by when that changes next
     (epoch seconds, or 0), and `standalone_claims` by NodeClaims that users wrote and that nothing was launched for.
     `network` names the network group whose functions serve the cluster: they alone reach its API server.
+    `ceilings` in dollars are those of the cluster, its NodePools and namespaces, `account_ceilings` those of all
+    clusters of the install together.
     """
 
     name: str
@@ -95,6 +98,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
     sleep: SleepSettings | None = None
+    ceilings: tuple[Ceiling, ...] = ()
+    account_ceilings: tuple[Ceiling, ...] = ()
+
+    @property
+    def has_ceilings(self) -> bool:
+        """Whether anything bounds what the cluster's nodes cost."""
+        return bool(self.ceilings or self.account_ceilings)
 
 
 class OtlpSettings(msgspec.Struct, frozen=True, omit_defaults=True):

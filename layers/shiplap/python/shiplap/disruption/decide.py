@@ -40,7 +40,9 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
+from shiplap.scheduling.packing.launch_ceilings import wanted_launches
 from shiplap.sleep.sleep_state import SleepState
+from shiplap.spending.ceilings import SpendingView, admit
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""
@@ -91,6 +93,8 @@ class _Decider:
         left = [candidate for candidate in left if not _in_commands(candidate, replaced)]
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
+        if self.snapshot.scheduling.spending is not None:
+            commands = self._within_ceilings(commands, self.snapshot.scheduling.spending)
         gone = {node for command in commands for node in command.nodes}
         # Later methods have other reasons, but none that matters more.
         self.blocked |= {name: f"does not sleep: {why}" for name, why in self.kept_awake.items()} | self.overdue
@@ -98,6 +102,19 @@ class _Decider:
         decision = Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
         kept = tuple(sorted(self.kept_awake.keys() - gone))
         return replace(decision, rehearsed=self.rehearsed or UNSET, kept_awake=kept or UNSET)
+
+    def _within_ceilings(self, commands: Sequence[DisruptionProposal], view: SpendingView) -> list[DisruptionProposal]:
+        """Commands without those whose replacements a ceiling in dollars refuses; their nodes stay."""
+        kept = []
+        for command in commands:
+            launches = wanted_launches(self.snapshot.scheduling, command.replacements, replaces=True)
+            verdicts = admit(view, launches)
+            if verdicts.refused:
+                self.blocked |= dict.fromkeys(command.nodes, next(iter(verdicts.refused.values())))
+                continue
+            view = replace(view, ceilings=verdicts.after)
+            kept.append(command)
+        return kept
 
     def _scale_down(self) -> list[DisruptionProposal]:
         """Surplus nodes of static pools. The user asked for fewer replicas, so no budget applies.

@@ -143,6 +143,7 @@ class Simulator:
                 snapshot,
                 view=replace(snapshot.view, pods=bound),
                 manifests=replace(snapshot.manifests, node_pools=pools, capacity_buffers=()),
+                spending=None,  # what replaces a node is counted where the command is known
             )
         )
         return tuple(claim for claim in more.node_claims if not claim.pods)

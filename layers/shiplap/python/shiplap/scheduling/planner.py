@@ -58,13 +58,20 @@ def plan(snapshot: Snapshot) -> Plan:
     """
     with _without_garbage_collector():
         snapshot, asleep = awake_part(snapshot)
-        decided = _decide(snapshot)
-        if snapshot.standalone_claims:
-            decided = _with_standalone_claims(decided, snapshot)
+        decided = _regardless_of_ceilings(snapshot)
+        if snapshot.spending is not None:
+            from shiplap.scheduling.packing.launch_ceilings import within_ceilings  # noqa: PLC0415 - few installs have them
+
+            decided = within_ceilings(snapshot, snapshot.spending, decided, _regardless_of_ceilings)
     if asleep != NOTHING_ASLEEP:
         decided = _with_sleepers(decided, asleep)
     unread = unreadable_pods(snapshot.view)
     return replace(decided, unschedulable=(*decided.unschedulable, *unread)) if unread else decided
+
+
+def _regardless_of_ceilings(snapshot: Snapshot) -> Plan:
+    decided = _decide(snapshot)
+    return _with_standalone_claims(decided, snapshot) if snapshot.standalone_claims else decided
 
 
 def _decide(snapshot: Snapshot) -> Plan:

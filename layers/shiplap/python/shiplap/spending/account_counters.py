@@ -13,13 +13,14 @@ import msgspec
 class CountedSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a cluster has added to the counters, in millionths of a dollar: `total` to that of `month`.
 
-    `version` counts its writes.
+    `version` counts its writes, the last one `at` an epoch second.
     """
 
     version: int = 0
     month: str = ""
     total: int = 0
     hourly: int = 0
+    at: int = 0
 
 
 class AccountSpending(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +60,6 @@ class CountChange(msgspec.Struct, frozen=True):
         return self.after.hourly - self.before.hourly
 
 
-def change_to(before: CountedSpending, month: str, total: int, hourly: int) -> CountChange:
+def change_to(before: CountedSpending, month: str, total: int, hourly: int, at: float = 0.0) -> CountChange:
     """The change after which a cluster's part of the counters is `total` of a month, and `hourly`."""
-    return CountChange(before, CountedSpending(before.version + 1, month, total, hourly))
+    return CountChange(before, CountedSpending(before.version + 1, month, total, hourly, int(at)))

@@ -38,7 +38,8 @@ from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.disrupt.sleep_round import SleepRound
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
-from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
+from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
 from shiplap.kubernetes.names import claim_name
@@ -47,7 +48,9 @@ from shiplap.ports import MemoryStore
 from shiplap.scheduling.model.claim_nodes import may_be_of, pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.launch_ceilings import wanted_launches
 from shiplap.settings import ClusterSettings
+from shiplap.spending.ceilings import CeilingMode, SpendingView
 
 _LOG = logging.getLogger(__name__)
 
@@ -253,7 +256,10 @@ class _Round:
         histories = with_undone(histories, self._given_up, now)
         snapshot = DisruptionSnapshot(
             scheduling=replace(
-                priced.snapshot, claims=claims, view=without_held_pods(inputs.view, claims, refused, now)
+                priced.snapshot,
+                claims=claims,
+                view=without_held_pods(inputs.view, claims, refused, now),
+                spending=_that_refuses(priced.snapshot.spending),
             ),
             pod_disruption_budgets=self._context.cluster.disruption_budgets(),
             histories=histories,
@@ -266,7 +272,7 @@ class _Round:
         ready = still_valid(self._settings.name, ready, inputs.view.pods, self._context)
         ready = self._sleep.noted(ready, priced.snapshot.sleep)
         told = self._sleep.tell(decision, priced.snapshot.sleep, inputs.view.nodes, remembered.told)
-        begun = self._begin(ready, priced.snapshot, claims)
+        begun = self._begin(ready, priced.snapshot, claims, inputs)
         if any(proposal.since == now for proposal in waiting):
             self._again_in_s = SECOND_LOOK_S
         if begun:
@@ -278,7 +284,11 @@ class _Round:
         return decision, begun, len(waiting)
 
     def _begin(
-        self, proposals: Sequence[DisruptionProposal], snapshot: Snapshot, claims: Sequence[NodeClaim]
+        self,
+        proposals: Sequence[DisruptionProposal],
+        snapshot: Snapshot,
+        claims: Sequence[NodeClaim],
+        inputs: DecisionInputs,
     ) -> list[str]:
         """Write the commands and their replacements; none when somebody decided meanwhile: the next minute will."""
         epoch, now = snapshot.epoch, snapshot.now
@@ -306,10 +316,16 @@ class _Round:
             event_id=hint,
             spec_hashes=spec_hashes(snapshot),
         )
-        together = launches(records_of(planned, origin))
+        planned_records, counted = records_of(planned, origin), None
+        if snapshot.spending is not None and inputs.spending is not None:
+            wanted = wanted_launches(snapshot, planned, replaces=True)
+            planned_records = with_most_prices(planned_records, wanted)
+            if self._settings.account_ceilings:
+                counted = counted_with(inputs.state, inputs.spending, snapshot.spending, wanted, now)
+        together = launches(planned_records)
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
         try:
-            self._context.state.commit(self._settings.name, epoch, records, commands)
+            self._context.state.commit(self._settings.name, epoch, records, commands, counted)
         except EpochMoved as moved:
             self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})
@@ -367,6 +383,12 @@ class _Round:
             self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
         level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
         _LOG.log(level, "command is %s %s", command.state, step.why, extra=_facts(command))
+
+
+def _that_refuses(view: SpendingView | None) -> SpendingView | None:
+    """The dollars if a ceiling may refuse replacements; else decisions would change with each minute for nothing."""
+    stops = view is not None and any(ceiling.mode is CeilingMode.STOP for ceiling in view.ceilings)
+    return view if stops else None
 
 
 def _busy(commands: Sequence[DisruptionCommand]) -> frozenset[str]:

@@ -21,6 +21,7 @@ from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, R
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
+from shiplap.flows.planning.dollars import read_spending, view_of_spending
 from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
 from shiplap.flows.planning.sleep_inputs import read_sleep
 from shiplap.instances.capacity.capacity_setting import cluster_setting
@@ -50,6 +51,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Sch
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
 from shiplap.settings import ClusterSettings
 from shiplap.sleep.sleep_state import SleepState
+from shiplap.spending.ceiling_use import ClusterSpending
 
 _LOG = logging.getLogger(__name__)
 
@@ -176,12 +178,16 @@ class LaunchSupply(msgspec.Struct, frozen=True):
 
 
 class DecisionInputs(msgspec.Struct, frozen=True):
-    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid."""
+    """The state and the cluster as they were at `at`, epoch seconds; `missed_pods` by uid.
+
+    `spending` is None without ceilings in dollars.
+    """
 
     at: float
     state: DecisionState
     view: ClusterView
     missed_pods: frozenset[str]
+    spending: ClusterSpending | None = None
 
     @property
     def has_pending_pods(self) -> bool:
@@ -336,7 +342,9 @@ def read_inputs(
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
     reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.plan.pods if pod.uid}
-    return DecisionInputs(now, state, view, state.missed_pods | reported | _learn_from_joined(state, view, context))
+    missed = state.missed_pods | reported | _learn_from_joined(state, view, context)
+    spending = read_spending(settings, state, context.state, now) if settings.has_ceilings else None
+    return DecisionInputs(now, state, view, missed, spending)
 
 
 def read_state(settings: ClusterSettings, context: FlowContext) -> tuple[float, DecisionState]:
@@ -399,6 +407,7 @@ def snapshot_of(
         epoch=inputs.state.epoch,
         standalone_claims=settings.standalone_claims,
         sleep=sleep,
+        spending=view_of_spending(settings, inputs.state, inputs.spending) if inputs.spending is not None else None,
     )
 
 

@@ -34,6 +34,8 @@ _TOKEN_LENGTH = 32
 _ATTACHED = (FABRIC_ADAPTERS, ENCLAVES)
 """Resources for which an instance is launched differently."""
 
+_CENTS = 1e-9
+
 _GROWTH_BYTES = 8_000
 """What a claim may still grow by: the labels of its instance type."""
 
@@ -104,7 +106,8 @@ def alike(claims: Sequence[NodeClaim]) -> NodeClaim:
     first = claims[0]
     resources = sorted({resource for claim in claims for resource in claim.plan.requests})
     most = {resource: max(claim.plan.requests.get(resource, 0) for claim in claims) for resource in resources}
-    return replace(first, plan=replace(first.plan, requests=most))
+    dearest = min(claim.most_hourly for claim in claims)
+    return replace(first, plan=replace(first.plan, requests=most), most_hourly=dearest)
 
 
 def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
@@ -179,7 +182,10 @@ def fleet_options(
         for name in claim.plan.instance_types
         if name in types and still_fits(claim, types[name])  # what is known by now may be less than when it was planned
         for offering in types[name].offerings
-        if offering.available and offering.zone in zones and _allowed(offering, wanted)
+        if offering.available
+        and offering.zone in zones
+        and _allowed(offering, wanted)
+        and _within_most(offering, claim)
         if not any(rests(key, offering.zone, offering.capacity_type) for key in _names_of(name, offering))
     ]
     for narrowed in (_reserved, _without_exotic, _without_dear_spot):
@@ -254,6 +260,11 @@ def _allowed(offering: Offering, wanted: Requirements) -> bool:
         **offering.reservation_labels,
     }
     return all(wanted[key].has(value) for key, value in facts.items() if key in wanted)
+
+
+def _within_most(offering: Offering, claim: NodeClaim) -> bool:
+    """Whether the offering costs no more than ceilings in dollars were asked for."""
+    return not claim.most_hourly or offering.price <= claim.most_hourly + _CENTS
 
 
 def _without_exotic(candidates: list[_Candidate]) -> list[_Candidate]:

@@ -31,6 +31,7 @@ from shiplap.flows.planning.decision_inputs import (
     read_state,
     read_supply,
 )
+from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
@@ -50,11 +51,14 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
-from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.awake_part import is_asleep
+from shiplap.scheduling.packing.launch_ceilings import wanted_launches
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings
+from shiplap.spending.account_counters import CountChange
+from shiplap.spending.ceilings import WantedLaunch
 
 _LOG = logging.getLogger(__name__)
 
@@ -412,7 +416,8 @@ class _Run:
             for claims in orphaned:
                 self._resume(claims, priced)
             return False
-        return self._plan_and_launch(priced, _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins))
+        limits = _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins)
+        return self._plan_and_launch(priced, limits, inputs)
 
     def _end_what_was_begun(self, inputs: DecisionInputs) -> bool:
         """Launches are frozen: adopt instances that were launched before, and launch nothing."""
@@ -471,7 +476,7 @@ class _Run:
             return priced
         return priced_snapshot(settings, inputs, supply, self._context)
 
-    def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits) -> bool:
+    def _plan_and_launch(self, priced: PricedSnapshot, limits: _LaunchLimits, inputs: DecisionInputs) -> bool:
         """Plan, commit, record and launch; whether nothing is left to plan again."""
         if limits.rule_out_a_plan(sweeping=self._is_sweep):
             return True
@@ -484,7 +489,10 @@ class _Run:
             return True
         now = self._context.clock.now()
         origin = msgspec.structs.replace(self._origin, at=now, spec_hashes=spec_hashes(priced.snapshot))
-        records = records_of(decision.node_claims, origin)
+        records, wanted = records_of(decision.node_claims, origin), list[WantedLaunch]()
+        if priced.snapshot.spending is not None:
+            wanted = wanted_launches(priced.snapshot, decision.node_claims)
+            records = with_most_prices(records, wanted)
         planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable
         launchable = limits.launchable(planned[: self._most_claims], self._market)
@@ -492,7 +500,8 @@ class _Run:
         committed = [claim for claims in groups for claim in claims]
         if not committed and len(planned) == limits.awaiting_join:
             return True  # the next sweep asks again: by then a node may have joined
-        if not self._commit(committed, priced):
+        counted = self._counted(committed, wanted, priced.snapshot, inputs)
+        if not self._commit(committed, priced, counted):
             return False
         self._record(priced, decision)
         cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
@@ -507,10 +516,24 @@ class _Run:
                 msgspec.structs.replace(state, existing=state.existing + state.new, new=0) for state in decision.buffers
             )
 
-    def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot) -> bool:
+    def _counted(
+        self,
+        committed: Sequence[NodeClaim],
+        wanted: Sequence[WantedLaunch],
+        snapshot: Snapshot,
+        inputs: DecisionInputs,
+    ) -> CountChange | None:
+        """What the claims add to the counters of the account, if it has a ceiling in dollars."""
+        if snapshot.spending is None or inputs.spending is None or not self._settings.account_ceilings:
+            return None
+        names = {claim.name for claim in committed}
+        launched = [launch for launch in wanted if launch.name in names]
+        return counted_with(inputs.state, inputs.spending, snapshot.spending, launched, self._context.clock.now())
+
+    def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, counted: CountChange | None) -> bool:
         """Write the claims through the epoch; False if another function decided meanwhile."""
         try:
-            self._context.state.commit(self._settings.name, priced.snapshot.epoch, claims)
+            self._context.state.commit(self._settings.name, priced.snapshot.epoch, claims, counted=counted)
         except EpochMoved as moved:
             self._context.meter.count("EpochsMoved")
             _LOG.info("somebody decided first: %s", moved, extra={"cluster": self._settings.name})

@@ -105,7 +105,7 @@ def _with_object(claim: NodeClaim, item: StandaloneClaim) -> NodeClaim:
 def delete_unplanned(snapshot: Snapshot, planned: Iterable[str], context: FlowContext) -> None:
     """Delete the NodeClaims for which no instance type is to be had. `planned` are the names of the plan's claims.
 
-    While its EC2NodeClass cannot be used, a NodeClaim is left for READY_WITHIN_S.
+    While its EC2NodeClass cannot be used, a NodeClaim is left for READY_WITHIN_S; below a ceiling in dollars it waits.
     """
     names = frozenset(planned)
     unready = {catalog.node_class for catalog in snapshot.catalogs if catalog.not_ready}
@@ -114,7 +114,9 @@ def delete_unplanned(snapshot: Snapshot, planned: Iterable[str], context: FlowCo
             continue
         if item.node_class in unready and snapshot.now < item.created_at + READY_WITHIN_S:
             continue
-        _, reason = plan_standalone(snapshot, item)
+        claim, reason = plan_standalone(snapshot, item)
+        if claim is not None:
+            continue  # it waits below a ceiling in dollars
         delete_futile(snapshot.cluster, item.name, item.uid, reason, context)
 
 

@@ -18,6 +18,7 @@ from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.unproven import record_kinds
 from shiplap.flows.sweep.capacity_blocks import replace_in_ending_blocks
 from shiplap.flows.sweep.instance_network import correct_network
+from shiplap.flows.sweep.ledger_posting import keep_ledger
 from shiplap.flows.sweep.purchase_options import TypesFor, update_purchase_options
 from shiplap.flows.sweep.repair import repair_nodes
 from shiplap.kubernetes import labels
@@ -246,6 +247,12 @@ def record_pods_refused(cluster: _SweptCluster) -> None:
         cluster.refusals = record_refusals(cluster.name, claims, inputs.view, inputs.state, cluster.context)
 
 
+def post_spending(cluster: _SweptCluster) -> None:
+    """Post what the last hours cost, and make the account's counters true."""
+    if cluster.inputs is not None and cluster.settings.has_ceilings:
+        keep_ledger(cluster.settings, cluster.inputs, cluster.types_for, cluster.context)
+
+
 CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     renew_pilot_leases,
     report_other_installs,
@@ -259,6 +266,7 @@ CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     withdraw_nominations,
     record_proven_pods,
     record_pods_refused,
+    post_spending,
 )
 """What a sweep does, in this order. Timers come before what may fail for one kind of objects."""
 

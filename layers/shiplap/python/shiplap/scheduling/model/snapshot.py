@@ -34,6 +34,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.sleep.sleep_state import SleepState
+from shiplap.spending.ceilings import SpendingView
 
 Answer = TypeVar("Answer")
 
@@ -140,6 +141,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
     `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
     `sleep` is what sleeps now, None where nothing may.
+    `spending` is None unless there are ceilings in dollars.
     """
 
     cluster: str
@@ -156,6 +158,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     standalone_claims: tuple[StandaloneClaim, ...] = ()
     commitments: CommitmentRoom | None = None
     sleep: SleepState | None = None
+    spending: SpendingView | None = None
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

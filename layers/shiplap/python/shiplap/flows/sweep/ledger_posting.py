@@ -1,0 +1,134 @@
+"""Posts a cluster's ledger once an hour, and keeps the account's counters true.
+
+Each write holds only if nobody wrote since it was read, and none of them has to happen: the next sweep finds what this
+one left undone, however much later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from shiplap.flows.context import FlowContext
+from shiplap.flows.planning.decision_inputs import DecisionInputs
+from shiplap.flows.planning.dollars import view_of_spending
+from shiplap.flows.sweep.purchase_options import TypesFor
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import CPU, MEMORY
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.settings import ClusterSettings
+from shiplap.spending.ceiling_use import recount
+from shiplap.spending.ceilings import dollars
+from shiplap.spending.ledger import HOUR_S, Rate, SpendingLedger, begin, is_due, micros_of, posted, rate_of
+
+_LOG = logging.getLogger(__name__)
+
+MOST_CLOSED = 200
+"""Ended claims that one sweep closes: each is a request."""
+
+
+def keep_ledger(
+    settings: ClusterSettings, inputs: DecisionInputs, types_for: TypesFor | None, context: FlowContext
+) -> None:
+    """Post the full hours that are over, close claims that ended in them, and correct the account's counters.
+
+    Raises StoreError: what is left is done by a later sweep.
+    """
+    now, state = context.clock.now(), inputs.state
+    claims = context.state.ledger_claims(settings.name)
+    ledger = state.ledger
+    if ledger is None or is_due(ledger, now):
+        ledger = _post(settings, ledger or begin(now), claims, inputs, types_for, context)
+    _close(claims, ledger, context)
+    _warn(settings, inputs, context)
+    if settings.account_ceilings and inputs.spending is not None:
+        change = recount(state.counted, inputs.spending, now)
+        if change is not None:
+            context.state.count_spending(settings.name, change)
+
+
+def _post(
+    settings: ClusterSettings,
+    ledger: SpendingLedger,
+    claims: Sequence[NodeClaim],
+    inputs: DecisionInputs,
+    types_for: TypesFor | None,
+    context: FlowContext,
+) -> SpendingLedger:
+    """The ledger as it is stored then: unchanged if another sweep wrote it meanwhile."""
+    shares = _SharesOfNamespaces(inputs.view.by_node)
+    now = context.clock.now()
+    after = posted(ledger, claims, now, lambda claim: _rate(claim, types_for), shares.of)
+    if not context.state.post_ledger(settings.name, after):
+        _LOG.info("ledger was posted by another sweep", extra={"cluster": settings.name})
+        return ledger
+    hours = (after.posted_until - ledger.posted_until) // HOUR_S
+    about = {"cluster": settings.name, "hours": hours, "spent_micros": sum(after.hours[-hours:]) if hours else 0}
+    _LOG.info("ledger posted", extra=about)
+    return after
+
+
+def _rate(claim: NodeClaim, types_for: TypesFor | None) -> Rate:
+    """What a claim's instance costs now: spot at its price of today, what has no price at an estimate."""
+    is_spot = claim.known_instance.capacity_type == labels.SPOT
+    if types_for is None or (claim.hourly > 0 and not is_spot):
+        return rate_of(claim, claim.most_hourly)
+    known = types_for(claim).get(claim.known_instance.type)
+    price = _price(known, claim.known_instance.zone, claim.known_instance.capacity_type)
+    if is_spot and price > 0:
+        return Rate(micros_of(price))
+    return rate_of(claim, price or _price(known, "", labels.ON_DEMAND) or claim.most_hourly)
+
+
+def _price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> float:
+    """USD per hour of an offering, available or not, in the dearest zone if none is given; 0 if it is not known."""
+    offerings = instance_type.offerings if instance_type is not None else ()
+    prices = [
+        offering.price
+        for offering in offerings
+        if offering.capacity_type == capacity_type and (not zone or offering.zone == zone)
+    ]
+    return max(prices, default=0.0)
+
+
+class _SharesOfNamespaces:
+    """Which part of each node pods of a namespace request. One vCPU counts as much as 4 GiB."""
+
+    def __init__(self, by_node: Mapping[str, Sequence[Pod]]) -> None:
+        self._by_node = by_node
+
+    def of(self, claim: NodeClaim) -> dict[str, float]:
+        """By namespace; at most 1 together."""
+        whole = _units(claim.plan.allocatable)
+        if whole <= 0:
+            return {}
+        asked: dict[str, float] = {}
+        for pod in self._by_node.get(claim.node_name, ()):
+            namespace = pod.metadata.namespace or "default"
+            asked[namespace] = asked.get(namespace, 0.0) + _units(pod_requests(pod))
+        most = max(sum(asked.values()), whole)
+        return {namespace: amount / most for namespace, amount in sorted(asked.items())}
+
+
+def _units(amounts: Mapping[str, int]) -> float:
+    return amounts.get(CPU, 0) / 1000 + amounts.get(MEMORY, 0) / 4 / 1024**3
+
+
+def _close(claims: Iterable[NodeClaim], ledger: SpendingLedger, context: FlowContext) -> None:
+    ended = [claim for claim in claims if claim.state is ClaimState.GONE and claim.changed_at <= ledger.posted_until]
+    if ended:
+        context.state.close_claims(ended[:MOST_CLOSED])
+
+
+def _warn(settings: ClusterSettings, inputs: DecisionInputs, context: FlowContext) -> None:
+    """Count and log the ceilings that are reached."""
+    if inputs.spending is None:
+        return
+    for ceiling in view_of_spending(settings, inputs.state, inputs.spending).ceilings:
+        if ceiling.is_reached:
+            context.meter.count("CeilingsReached")
+            about = {"cluster": settings.name, "mode": str(ceiling.mode)}
+            _LOG.warning("ceiling reached: %s, %s in use", ceiling.title, dollars(ceiling.used), extra=about)
