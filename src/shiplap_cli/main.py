@@ -110,6 +110,7 @@ COMMANDS = {
         "Ends an install step by step: launches, nodes, stack, data.",
     ),
     "validate": ("shiplap_cli.commands.validate", "validate", "Check manifests: file, line, field, reason."),
+    "wake": ("shiplap_cli.waking.wake", "wake", "Ends the sleep of a cluster now, within a minute."),
 }
 
 _ASKING_AWS = frozenset(COMMANDS) - {"completion", "dev", "instance-types", "simulate", "template", "validate"}

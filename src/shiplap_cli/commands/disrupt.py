@@ -6,6 +6,7 @@ import time
 from typing import Annotated
 
 import typer
+from msgspec import UNSET
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,10 +18,11 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, summary, write_page
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
+from shiplap_cli.render.sleep_lines import sleep_lines
 
 
 @takes_sources
@@ -83,7 +85,7 @@ def disrupt(
     emit(
         disruption_document(decided, money) | caveats_document(inputs),
         output,
-        lambda: Group(_page(decided, took_s, money), *caveat_lines(inputs)),
+        lambda: Group(_page(decided, took_s, money), *sleep_lines(snapshot.scheduling.sleep), *caveat_lines(inputs)),
     )
     return 0 if decided.commands else 1
 
@@ -96,6 +98,8 @@ def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
     if decided.blocked:
         blocked = ((entry.node, entry.reason) for entry in decided.blocked)
         parts += [plain_table("node", "stays because", rows=blocked), Text()]
+    if decided.rehearsed is not UNSET:
+        parts += [Text(f"Rehearsal of sleep: {summary(decided.rehearsed)} would leave"), Text()]
     nodes = sum(len(command.nodes) for command in decided.commands)
     new = sum(len(command.replacements) for command in decided.commands)
     parts.append(

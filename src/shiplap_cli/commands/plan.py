@@ -17,6 +17,7 @@ from shiplap.errors import InvalidInput
 from shiplap.instances.offerings.node_prices import Price, total_price
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
@@ -36,6 +37,7 @@ from shiplap_cli.render.arm_comparison import (
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
+from shiplap_cli.render.sleep_lines import sleep_lines
 from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
 
@@ -77,7 +79,8 @@ def plan(
 
     The cluster is asked by its kubeconfig context, with lists only, or given as files. With --cluster, an install's
     settings, claims on their way and learned capacity count as well: what its functions would decide now. Exit code 0
-    when every pod has a place (with --diff: when NEW leaves out no pod that OLD places), 1 when not, 2 for bad input.
+    when every pod that does not sleep has a place (with --diff: when NEW leaves out no pod that OLD places), 1 when
+    not, 2 for bad input.
 
     Example: shiplap plan --context prod --manifests pools/
 
@@ -104,6 +107,8 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
+    if snapshot.sleep is not None:
+        answer["sleep"] = msgspec.to_builtins(snapshot.sleep)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
@@ -115,12 +120,12 @@ def plan(
         return _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected, details=details), totals)
 
     emit(answer, output, page)
-    return 1 if decided.unschedulable else 0
+    return 0 if all(map(is_asleep, decided.unschedulable)) else 1
 
 
 def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
     after = [totals.text] if totals.priced or inputs.live else []
-    return Group(page, *after, *caveat_lines(inputs))
+    return Group(page, *after, *sleep_lines(inputs.snapshot.sleep), *caveat_lines(inputs))
 
 
 def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:

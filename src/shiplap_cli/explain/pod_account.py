@@ -17,6 +17,7 @@ from shiplap.scheduling.explain.unschedulable import Explainer
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, NearestMiss, Plan
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import solve
@@ -71,7 +72,7 @@ class PodPlacement(Printed, frozen=True):
 
 
 class PodAccount(Printed, frozen=True):
-    """`state` is placed, unschedulable, ignored or running; lanes and nodes are judged after all else is placed."""
+    """`state` is placed, unschedulable, ignored, asleep or running; all else is placed before lanes and nodes."""
 
     pod: str
     state: str
@@ -102,6 +103,9 @@ def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:
         return PodAccount(key, "ignored", ignored.message)
+    asleep = next((entry for entry in decided.unschedulable if entry.pod.key == key and is_asleep(entry)), None)
+    if asleep is not None:
+        return PodAccount(key, "asleep", asleep.message)
     compiled, packing = solve(snapshot)
     pod_class = next(
         (pod_class for pod_class in compiled.classes if any(member.key == key for member in pod_class.members)), None

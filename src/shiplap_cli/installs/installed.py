@@ -29,6 +29,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import (
     STACK,
@@ -95,6 +96,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     install: DeployedInstall | None = None
     inspected: InstallStatus = InstallStatus()
     joins: JoinHistory = JoinHistory()
+    sleep_notes: SleepNotes = SleepNotes()
 
     def snapshot(
         self,
@@ -112,7 +114,15 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             names = sorted(barred.amis | {f"{kind} of {ami}" for ami, kind in barred.types})
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
-        return snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
+        made = snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
+        return msgspec.structs.replace(made, sleep=self._sleep(settings, at))
+
+    def _sleep(self, settings: ClusterSettings, at: float) -> SleepState | None:
+        """What sleeps by the install's settings and by the NodePools that are planned with."""
+        allowed = self.settings.sleep if self.settings is not None else None
+        if allowed is None:
+            return None
+        return sleep_state(allowed, settings.manifests.node_pools, self.joins, self.sleep_notes, at)
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""
@@ -189,6 +199,7 @@ def _find_cluster(which: InstallOptions) -> tuple[DeployedInstall, str]:
 def _read_install(install: DeployedInstall, cluster: str, now: float, notes: list[str]) -> InstalledCluster:
     from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - files need no AWS
     from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
+    from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     state, memory = install.state(), BucketMemory(client("s3"), install.bucket)
@@ -205,6 +216,10 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         )
         busy = busy.union(*(command.busy for command in under_way))
     joins = DynamoJoins(client("dynamodb"), install.output("StateTable"))
+    notes_of_sleep = SleepNotes()
+    if mine is not None and mine.sleep is not None:
+        sleep = DynamoSleep(client("dynamodb"), install.output("StateTable"))
+        notes_of_sleep = read_or_note(notes, "notes of sleep", _AWAKE, lambda: sleep.read(cluster), SleepNotes())
     return InstalledCluster(
         cluster=cluster,
         at=now,
@@ -218,6 +233,7 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         install=install,
         inspected=read_or_note(notes, "statuses", "AWS is asked", install.inspected, InstallStatus()),
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
+        sleep_notes=notes_of_sleep,
     )
 
 
@@ -240,6 +256,7 @@ _NO_COMMANDS: tuple[DisruptionCommand, ...] = ()
 _INSTALL_UNKNOWN = "claims on their way, learned capacity and the install's settings do not count"
 _BY_OPTIONS = "those of the options count"
 _BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"
+_AWAKE = "all that would sleep is shown as rehearsed"
 _FORGOT = "nodes count as changed just now"
 _ASKED = "types and prices are asked for"
 

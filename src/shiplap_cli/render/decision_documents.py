@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from rich.console import RenderableType
 
 from shiplap.disruption.commands import Decision, DisruptionProposal
@@ -98,9 +99,11 @@ def _pod_keys(pods: Sequence[PodReference]) -> list[str]:
 
 def disruption_document(decided: Decision, money: Money) -> dict[str, Any]:
     """A decision in the fixed format of `shiplap disrupt -o json`."""
+    asleep = {"rehearsed": decided.rehearsed, "keptAwake": decided.kept_awake}
     return {
         "commands": [command_document(command, money) for command in decided.commands],
         "blocked": [{"node": entry.node, "reason": entry.reason} for entry in decided.blocked],
+        **{name: list(nodes) for name, nodes in asleep.items() if nodes is not UNSET},
     }
 
 

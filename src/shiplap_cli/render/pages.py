@@ -25,7 +25,7 @@ from shiplap_cli.output import counted, grouped, plain_table, summary, titled_ta
 _ACCOUNTED = 50
 """Claims, told apart, whose lists and prices are accounted for on one page; `shiplap explain claim` does any."""
 
-_STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "running": "cyan"}
+_STATES = {"placed": "green", "unschedulable": "red", "ignored": "yellow", "running": "cyan", "asleep": "blue"}
 
 
 def plan_page(

@@ -1,0 +1,30 @@
+"""What sleeps, in one line each: for `plan`, `disrupt`, `explain` and `top`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.sleep.sleep_state import SleepState
+
+
+def sleep_lines(state: SleepState | None) -> Iterator[str]:
+    """Nothing where nothing may sleep."""
+    if state is None:
+        return
+    if state.woken:
+        yield f"sleep: somebody keeps all awake until {rfc3339(state.woken)}"
+    for scope in state.scopes:
+        what = f"{scope.kind} {scope.name}"
+        if scope.rehearsal:
+            yield f"sleep: {what} rehearses until {rfc3339(scope.until)}"
+        else:
+            yield f"sleep: {what} until {rfc3339(scope.until)}, woken {_ahead(scope.until - scope.wakes_at)}"
+    if any(not scope.rehearsal for scope in state.scopes):
+        yield f"sleep: {state.nodes_left} more nodes may leave"
+    for doubt in state.doubts:
+        yield f"sleep in doubt: {doubt}"
+
+
+def _ahead(seconds: int) -> str:
+    return f"{seconds / 60:.0f} min before"

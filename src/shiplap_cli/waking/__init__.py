@@ -1,0 +1,1 @@
+"""Ends the sleep of a cluster."""
