@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from shiplap.aws.instance_profiles import node_role_name
+from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.instances.catalog.ami_families import family_of
@@ -26,6 +27,7 @@ from shiplap.manifests.files.documents import Document, files_of, read_documents
 from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
+from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings
 from shiplap.sleep.sleep_state import annotation_problem
@@ -159,7 +161,8 @@ class InstallDocument(_Part, frozen=True):
     `snap_start` restores functions from a snapshot instead of starting them cold; `tracing` sends traces to X-Ray.
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
     metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
-    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together.
+    an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together. `commitments` is what to
+    count on of Savings Plans and Reserved Instances.
     """
 
     region: str
@@ -176,6 +179,7 @@ class InstallDocument(_Part, frozen=True):
     cluster_metrics: bool = False
     otlp: OtlpDocument | None = None
     ceilings: tuple[Ceiling, ...] = ()
+    commitments: CommitmentSettings | None = None
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -332,6 +336,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     values: dict[str, Any] = {field: getattr(document, field) for field in shared}
     values |= {"region": install.region, "install": install.name, "network": network}
     values["account_ceilings"] = install.ceilings
+    values["commitments"] = install.commitments
     manifests_path = folder / document.manifests
     if document.reads_cluster:
         if manifests_path.exists():
@@ -345,6 +350,8 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     if document.sleep is not None:
         _refuse_sleep_of_others(source, index, document.sleep, values["manifests"].node_pools)
     _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
+    if install.commitments is not None:
+        _refuse_discounts(manifests_path)
     if written.access == "entry":
         _refuse_roles_of_two_systems(manifests_path)
     return ServedCluster(written, ClusterSettings(**values))
@@ -375,6 +382,20 @@ def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
             node_class, _ = decode(document.data, EC2NodeClass)
             if node_class is not None and node_class.spec.role:
                 yield document, node_class
+
+
+def _refuse_discounts(manifests: Path) -> None:
+    """Raises InvalidManifests for NodePools that state what commitments make of prices: both would count them."""
+    where: Where = ("metadata", "annotations", ON_DEMAND_DISCOUNT)
+    reason = "`commitments` of shiplap.yaml already counts on Savings Plans: remove this annotation, or that key"
+    problems = [
+        _refusal(document, where, reason)
+        for document in (each for file in files_of(manifests) for each in read_file(file))
+        if document.data.get("kind") == "NodePool"
+        and ON_DEMAND_DISCOUNT in ((document.data.get("metadata") or {}).get("annotations") or {})
+    ]
+    if problems:
+        raise InvalidManifests(problems)
 
 
 def _refuse_roles_that_iam_cannot_have(manifests: Path, cluster: str) -> None:
@@ -434,6 +455,7 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
     if install.otlp is not None:
         yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
     yield from ((("ceilings", *where), reason) for where, reason in ceiling_problems(install.ceilings, of_account=True))
+    yield from _commitment_problems(install)
     if not install.clusters:
         yield ("clusters",), "must name at least one cluster"
     for index, cluster in enumerate(install.clusters):
@@ -456,6 +478,12 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
     }
     for name, problems in parts.items():
         yield from (((name, *field), reason) for field, reason in problems)
+
+
+def _commitment_problems(install: InstallDocument) -> Iterator[Problem]:
+    if install.commitments is not None:
+        wrong = install.commitments.problems(f"{install.region}/{install.name}")
+        yield from ((("commitments", *field), reason) for field, reason in wrong)
 
 
 def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:

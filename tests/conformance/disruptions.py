@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.commands import Decision, DisruptionProposal
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
@@ -181,6 +182,7 @@ def disrupted(
     buffers: Sequence[CapacityBuffer] = (),
     templates: Sequence[PodTemplate] = (),
     sleep: SleepState | None = None,
+    commitments: UsedCommitments | None = None,
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
@@ -215,6 +217,7 @@ def disrupted(
                 histories=tuple(histories),
                 busy=frozenset(busy),
                 settings=settings or DisruptionSettings(),
+                commitments=commitments,
             )
         )
     )

@@ -10,6 +10,7 @@ from typing import Any
 from shiplap.aws.dynamodb.items import Item, scan
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
+from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandState, DisruptionCommand
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, check_new_claims
 from shiplap.ports import (
@@ -138,6 +139,10 @@ class CheckedTable(CheckedState):
     def close_claims(self, claims: Sequence[NodeClaim]) -> None:
         with self._effect("state.close_claims"):
             self._table.close_claims(claims)
+
+    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
+        with self._effect("state.note_commitment_use"):
+            return self._table.note_commitment_use(known, cluster, use, now)
 
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         with self._effect("state.count_spending"):

@@ -844,3 +844,30 @@ def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics
         "Schedule",
         "Disrupt",
     }
+
+
+@pytest.mark.parametrize(("share", "readers"), [("share: 80%, ", {"Catalog"}), ("", set())])
+def test_only_the_catalogue_asks_for_commitments_and_only_where_they_are_counted_on(
+    tmp_path: Path, share: str, readers: set[str]
+) -> None:
+    written = "written: [{dollarsPerHour: 1.0, discount: 28%, end: 2027-06-30}]"
+    settings = tmp_path / "shiplap.yaml"
+    settings.write_text(
+        INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+        + f"commitments: {{countedBy: eu-west-1/shiplap, {share}{written}}}\n"
+    )
+
+    template = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
+
+    allowed = {
+        action
+        for name, policy in template.find_resources("AWS::IAM::Policy").items()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement.get("Sid") in ("LookAtCommitments", "ReadSavingsPlans")
+        for action in statement["Action"]
+        if any(role in name for role in readers)
+    }
+    wanted = {"ec2:DescribeInstances", "ec2:DescribeReservedInstances"}
+    wanted |= {"savingsplans:DescribeSavingsPlanRates", "savingsplans:DescribeSavingsPlans"}
+    assert allowed == (wanted if readers else set())
+    assert ("savingsplans" in json.dumps(template.to_json())) == bool(readers)

@@ -29,6 +29,7 @@ SERVICES = (
     "iam",
     "pricing",
     "s3",
+    "savingsplans",
     "secretsmanager",
     "sqs",
     "ssm",

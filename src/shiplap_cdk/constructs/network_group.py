@@ -76,6 +76,7 @@ class Common(NamedTuple):
             kubeconfig_secrets=_sorted(cluster.document.kubeconfig_secret for cluster in clusters),
             metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
+            describes_commitments=self.document.commitments is not None and bool(self.document.commitments.share),
         )
 
 

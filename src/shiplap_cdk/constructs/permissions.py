@@ -47,7 +47,8 @@ class PolicyTargets(NamedTuple):
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
-    that some cluster's manifests are read from its API server.
+    that some cluster's manifests are read from its API server, `describes_commitments` that AWS is asked for the
+    account's Savings Plans and Reserved Instances.
     """
 
     storage: InstallStorage
@@ -64,6 +65,7 @@ class PolicyTargets(NamedTuple):
     kubeconfig_secrets: tuple[str, ...]
     metrics_secret: str
     has_live_manifests: bool
+    describes_commitments: bool
 
 
 class ItemizedStatement(NamedTuple):
@@ -146,7 +148,19 @@ def catalog(targets: PolicyTargets) -> Statements:
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         *_manifests(targets, "s3:GetObject"),
         _allow("KeepStatus", ["s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        *_commitments(targets),
         *_clusters(targets),
+    ]
+
+
+def _commitments(targets: PolicyTargets) -> Statements:
+    """Savings Plans and Reserved Instances, and the instances of others that use them. None of it can be narrowed."""
+    if not targets.describes_commitments:
+        return []
+    plans = ["savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"]
+    return [
+        _describe("LookAtCommitments", "DescribeReservedInstances", "DescribeInstances"),
+        _allow("ReadSavingsPlans", plans, ["*"]),
     ]
 
 

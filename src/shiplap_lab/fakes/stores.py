@@ -8,12 +8,13 @@ from threading import Lock
 
 import msgspec
 
+from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.errors import StoreError
+from shiplap.errors import AwsError, StoreError
 from shiplap.instances.capacity.learned_capacity import merged_capacity
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, pilot_key
@@ -43,6 +44,29 @@ class FakeCatalog:
     def save(self, catalog: Catalog) -> None:
         with self.faults.effect("catalog.save"):
             self._catalog = catalog
+
+
+class FakeCommitments:
+    """A CommitmentStore, and a CommitmentSource of what `shown` says."""
+
+    def __init__(self, shown: AccountCommitments | None = None, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.shown = shown
+        self._known: AccountCommitments | None = None
+
+    def describe(self) -> AccountCommitments:
+        with self.faults.effect("commitments.describe"):
+            if self.shown is None:
+                raise AwsError("not now", code="ServiceUnavailable")
+            return self.shown
+
+    def load(self) -> AccountCommitments | None:
+        with self.faults.effect("commitments.load"):
+            return self._known
+
+    def save(self, commitments: AccountCommitments) -> None:
+        with self.faults.effect("commitments.save"):
+            self._known = commitments
 
 
 class FakeStatus:

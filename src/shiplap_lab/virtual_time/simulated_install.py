@@ -20,6 +20,7 @@ from shiplap_lab.fakes.state import FakeJoins, FakeSleep
 from shiplap_lab.fakes.stores import (
     FakeCapacity,
     FakeCatalog,
+    FakeCommitments,
     FakeDryRuns,
     FakeManifests,
     FakeMemory,
@@ -70,6 +71,7 @@ class SimulatedInstall:
         self.catalog = FakeCatalog(sold, faults)
         self.source = FixedCatalogSource(sold)
         self.dead_letters = FakeDeadLetters(faults)
+        self.commitments = FakeCommitments(faults=faults)
         self.snapshots = CheckedSnapshots(faults) if threads is not None else None
         self.recorders: dict[str, FakeRecorder] = {}
         self.contexts: dict[str, FlowContext] = {}
@@ -117,6 +119,7 @@ class SimulatedInstall:
                 manifests=manifests,
                 snapshots=self.snapshots,
                 sleep=self.sleep,
+                commitments=self.commitments,
             )
 
 
@@ -162,6 +165,9 @@ class SimulatedContainer:
 
     def catalog_source(self, region: str) -> FixedCatalogSource:  # noqa: ARG002 - as above
         return self._install.source
+
+    def commitment_source(self, region: str) -> FakeCommitments:  # noqa: ARG002 - as above
+        return self._install.commitments
 
     def pause(self, seconds: float) -> None:
         self._install.stage.faults.wait(seconds)

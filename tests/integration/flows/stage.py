@@ -45,7 +45,7 @@ from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
-from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeRecorder
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -144,6 +144,7 @@ class Stage:
         self.health = FakeHealth(self.faults)
         self.joins = FakeJoins(self.faults)
         self.sleep = FakeSleep(self.faults)
+        self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,
@@ -158,6 +159,7 @@ class Stage:
             health=self.health,
             joins=self.joins,
             sleep=self.sleep,
+            commitments=self.commitments,
         )
         self.nominal = {item.instance_type: item.memory_info.size_in_mi_b * MIB for item in sold.types}
         self._true_memory = true_memory

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +15,7 @@ from shiplap.commitments.account_commitments import (
     ReservedInstances,
     SavingsPlan,
     WrittenPlan,
+    merged,
 )
 from shiplap.commitments.commitment_ledger import (
     CommitmentLedger,
@@ -24,7 +23,6 @@ from shiplap.commitments.commitment_ledger import (
     RegionalRoom,
     ZonalRoom,
     counted_on,
-    merged,
     quarters_of,
     room_left,
     scope_of,
@@ -98,7 +96,7 @@ def test_what_aws_said_more_than_a_day_ago_does_not_count() -> None:
 
 
 def test_plans_that_are_written_count_whole_until_their_last_day() -> None:
-    written = WrittenPlan(dollars_per_hour=4.0, discount="25%", family="m5", end=date(2027, 1, 15))
+    written = WrittenPlan(dollars_per_hour=4.0, discount="25%", family="m5", end="2027-01-15")
     settings = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(written,))
     (known,) = counted_on(settings, None, written.ends_at - 1).savings_plans
     assert (known.commitment, known.rate("m5.large", 100_000), known.rate("c5.large", 80_000)) == (4_000_000, 75_000, 0)
@@ -167,7 +165,7 @@ def test_settings_that_cannot_be_meant_are_refused_with_the_fix(
     ],
 )
 def test_a_written_plan_that_cannot_be_meant_is_refused(dollars: float, discount: str, family: str, field: str) -> None:
-    written = WrittenPlan(dollars_per_hour=dollars, discount=discount, family=family, end=date(2027, 1, 1))
+    written = WrittenPlan(dollars_per_hour=dollars, discount=discount, family=family, end="2027-01-01")
     settings = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(written,))
     assert [where for where, _ in settings.problems("eu-west-1/shiplap")] == [("written", 0, field)]
 

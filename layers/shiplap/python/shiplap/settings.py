@@ -11,6 +11,7 @@ from importlib import resources
 
 import msgspec
 
+from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, UnknownCluster
 from shiplap.manifests.claim_rules import ClaimRule
@@ -59,6 +60,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `network` names the network group whose functions serve the cluster: they alone reach its API server.
     `ceilings` in dollars are those of the cluster, its NodePools and namespaces, `account_ceilings` those of all
     clusters of the install together.
+    `commitments` is what the install counts on of Savings Plans and Reserved Instances, None for nothing.
     """
 
     name: str
@@ -100,6 +102,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     sleep: SleepSettings | None = None
     ceilings: tuple[Ceiling, ...] = ()
     account_ceilings: tuple[Ceiling, ...] = ()
+    commitments: CommitmentSettings | None = None
 
     @property
     def has_ceilings(self) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from shiplap.aws.failures import code_of, store_errors
+from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -71,6 +72,27 @@ class BucketCatalog:
         digest = hashlib.sha256(document).hexdigest()[:32]
         _write(self._client, self._bucket, self._prefix + digest, document)
         _write(self._client, self._bucket, f"{self._prefix}latest", digest.encode())
+
+
+class BucketCommitments:
+    """A CommitmentStore for one region: `catalog/<region>/commitments.json`."""
+
+    def __init__(self, client: S3Client, bucket: str, region: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._key = f"{CATALOG_PREFIX}{region}/commitments.json"
+
+    def load(self) -> AccountCommitments | None:
+        document = _find(self._client, self._bucket, self._key)
+        if document is None:
+            return None
+        try:
+            return msgspec.json.decode(document, type=AccountCommitments)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{self._key} holds no commitments: {error}") from error
+
+    def save(self, commitments: AccountCommitments) -> None:
+        _write(self._client, self._bucket, self._key, msgspec.json.encode(commitments, order="sorted"))
 
 
 class BucketStatus:

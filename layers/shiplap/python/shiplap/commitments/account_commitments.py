@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time
 
 import msgspec
 
@@ -68,6 +68,15 @@ class InstanceUse(msgspec.Struct, frozen=True, order=True):
     count: int
 
 
+def merged(*uses: Iterable[InstanceUse]) -> tuple[InstanceUse, ...]:
+    """All uses together, those of one type and zone added up, sorted."""
+    total: dict[tuple[str, str], int] = {}
+    for use in (item for some in uses for item in some):
+        key = (use.instance_type, use.zone)
+        total[key] = total.get(key, 0) + use.count
+    return tuple(InstanceUse(*key, count) for key, count in sorted(total.items()) if count > 0)
+
+
 class AccountCommitments(msgspec.Struct, frozen=True, omit_defaults=True):
     """All commitments of the account that apply to one Region, as they were at `fetched_at`.
 
@@ -91,18 +100,18 @@ class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
 
     `dollars_per_hour` is the part of its commitment to count on. `discount` is what its rates are below on-demand
     prices, such as 28%. `family` is that of an EC2 Instance Savings Plan; without it, it is a Compute Savings Plan.
-    `end` is the first day, in UTC, on which it does not count any more.
+    `end`, a date, is the first day, in UTC, on which it does not count any more.
     """
 
     dollars_per_hour: float
     discount: str
-    end: date
+    end: str
     family: str = ANY_FAMILY
 
     @property
     def ends_at(self) -> float:
         """Epoch seconds."""
-        return datetime(self.end.year, self.end.month, self.end.day, tzinfo=UTC).timestamp()
+        return datetime.combine(date.fromisoformat(self.end), time(), UTC).timestamp()
 
     def as_plan(self, name: str) -> SavingsPlan:
         """The plan, under this name."""
@@ -117,6 +126,10 @@ class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
         share = per_cent(self.discount)
         if share is None or not 0 < share < 1:
             yield "discount", f"{self.discount!r} must be a percentage above 0% and below 100%, such as 28%"
+        try:
+            date.fromisoformat(self.end)
+        except ValueError:
+            yield "end", f"{self.end!r} is not a date, such as 2027-06-30"
         if self.family and not _FAMILY.fullmatch(self.family):
             yield "family", f"{self.family!r} is not a family of instance types, such as m7g"
 

@@ -250,12 +250,3 @@ def room_left(
     ledger.settle(others, listed)
     ledger.settle(ours, listed)
     return ledger.room
-
-
-def merged(*uses: Iterable[InstanceUse]) -> tuple[InstanceUse, ...]:
-    """All uses together, those of one type and zone added up, sorted."""
-    total: dict[tuple[str, str], int] = {}
-    for use in (item for some in uses for item in some):
-        key = (use.instance_type, use.zone)
-        total[key] = total.get(key, 0) + use.count
-    return tuple(InstanceUse(*key, count) for key, count in sorted(total.items()) if count > 0)

@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.commitments.account_commitments import MICROS, InstanceUse
+from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.disruption.current_prices import PoolMarket
@@ -279,12 +281,14 @@ class Consolidator:
         totals: Mapping[str, PoolTotals],
         settings: DisruptionSettings,
         costs: MoveCosts,
+        commitments: UsedCommitments | None = None,
     ) -> None:
         self._simulator = simulator
         self._market = market
         self._totals = totals
         self._settings = settings
         self._costs = costs
+        self._commitments = commitments
         self._candidates: dict[str, Candidate] = {}
         self._eviction_costs: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
@@ -399,7 +403,7 @@ class Consolidator:
         claims = component.claims
         if claims:
             claims = restrict_to_cheaper(claims, component.nodes, self._market, spot_to_spot=settings.spot_to_spot)
-        savings = component.paid - sum(claim.launch.price for claim in claims)
+        savings = component.paid - sum(claim.launch.price for claim in claims) - self._idle(component.nodes, claims)
         least = 0.0 if all(map(_is_reserved, component.nodes)) else self._costs.least_saving(component.nodes, claims)
         if not savings > least:
             raise NotWorthwhile(
@@ -422,6 +426,19 @@ class Consolidator:
             component.moved,
             words,
         )
+
+    def _idle(self, removed: Sequence[Candidate], claims: Sequence[PlannedClaim]) -> float:
+        """USD per hour of a saving at list prices that would only leave commitments unused."""
+        if self._commitments is None:
+            return 0.0
+        gone = [item for item in removed if item.node.metadata.labels.get(labels.CAPACITY_TYPE) == labels.ON_DEMAND]
+        come = [claim.launch for claim in claims if claim.launch.capacity_type == labels.ON_DEMAND]
+        listed = {item.node.metadata.labels[labels.INSTANCE_TYPE]: round(item.price * MICROS) for item in gone}
+        listed |= {launch.instance_type: round(launch.price * MICROS) for launch in come}
+        marks = [item.node.metadata.labels for item in gone]
+        removed_use = [InstanceUse(own[labels.INSTANCE_TYPE], own.get(labels.ZONE, ""), 1) for own in marks]
+        added_use = [InstanceUse(launch.instance_type, launch.zone, 1) for launch in come]
+        return self._commitments.idle(removed_use, added_use, listed) / MICROS
 
     def _check_balance(self, component: Component, savings: float) -> None:
         """Raises Refused when a Balanced pool would be disturbed more than it saves, both as shares of the pool."""

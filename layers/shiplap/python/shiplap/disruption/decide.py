@@ -310,7 +310,9 @@ class _Decider:
         totals = self._pool_totals()
         settings = self.snapshot.settings
         costs = MoveCosts(settings, expected_lives_s(self.snapshot.scheduling.claims, self.now), self.now)
-        result = Consolidator(self.simulator, self.market, totals, settings, costs).search(eligible, allowed)
+        result = Consolidator(self.simulator, self.market, totals, settings, costs, self.snapshot.commitments).search(
+            eligible, allowed
+        )
         self.blocked |= result.refused
         taken = {node for proposal in result.proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.scheduling.model.snapshot import Snapshot
 
@@ -78,7 +79,7 @@ class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
     `scheduling.claims` hold every claim that has a node or is on its way to one. `busy` names the nodes that commands
     under way have taken, as nodes to remove or as replacements. `unsettled_pools` names NodePools whose spec may still
-    be taken back: their nodes do not drift yet.
+    be taken back: their nodes do not drift yet. `commitments` are those counted on and who uses them, None if none are.
     """
 
     scheduling: Snapshot
@@ -87,3 +88,4 @@ class DisruptionSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_default
     busy: frozenset[str] = frozenset()
     settings: DisruptionSettings = DisruptionSettings()
     unsettled_pools: tuple[str, ...] = ()
+    commitments: UsedCommitments | None = None

@@ -14,6 +14,7 @@ from shiplap.ports import (
     CatalogStore,
     Clock,
     ClusterApi,
+    CommitmentStore,
     Compute,
     DryRunStore,
     EventBus,
@@ -39,7 +40,8 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     `source` refreshes the catalogue, `health` tells of sick instances and zones, `status` holds what the last
     inspection of EC2NodeClasses found, `dry_runs` what EC2 said to launches that were tried out, `joins` how nodes
     have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster,
-    `memory` what disruption remembers, `sleep` what is remembered of its sleep; None where a function may not ask.
+    `memory` what disruption remembers, `sleep` what is remembered of its sleep, `commitments` those of the account in
+    the cluster's Region; None where a function may not ask.
     """
 
     clock: Clock
@@ -61,6 +63,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     manifests: ManifestStore | None = None
     memory: MemoryStore | None = None
     sleep: SleepStore | None = None
+    commitments: CommitmentStore | None = None
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

@@ -10,7 +10,17 @@ from typing import Any, Protocol, TypeVar
 from shiplap.errors import ShiplapError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.turns import ProbeExecutor
-from shiplap.ports import CatalogSource, CatalogStore, Clock, DeadLetters, MemoryStore, Meter, StateStore, StatusStore
+from shiplap.ports import (
+    CatalogSource,
+    CatalogStore,
+    Clock,
+    CommitmentSource,
+    DeadLetters,
+    MemoryStore,
+    Meter,
+    StateStore,
+    StatusStore,
+)
 from shiplap.settings import ClusterSettings, Settings
 
 _LOG = logging.getLogger(__name__)
@@ -96,6 +106,9 @@ class FunctionInstall(Protocol):
 
     def catalog_source(self, region: str) -> CatalogSource:
         """Where the catalogue of a region comes from."""
+
+    def commitment_source(self, region: str) -> CommitmentSource:
+        """Where the commitments in a region come from."""
 
     def pause(self, seconds: float) -> None:
         """Wait."""

@@ -30,6 +30,7 @@ from shiplap.ports import (
     CatalogSource,
     CatalogStore,
     ClusterApi,
+    CommitmentSource,
     DeadLetters,
     MemoryStore,
     Meter,
@@ -222,6 +223,14 @@ class Install:
             clock=self.clock.now,
         )
 
+    def commitment_source(self, region: str) -> CommitmentSource:
+        """Where the commitments in a region come from."""
+        from shiplap.aws.pricing.commitment_source import AwsCommitments  # noqa: PLC0415
+
+        plans = client("savingsplans", region)
+        ec2 = client("ec2", region)
+        return AwsCommitments(region, self._names.install, ec2=ec2, savings_plans=plans, clock=self.clock.now)
+
     def _context(self, cluster: ClusterSettings) -> FlowContext:
         made: dict[str, Callable[[], object]] = {
             "cluster": lambda: self._cluster(cluster),
@@ -241,6 +250,7 @@ class Install:
             "manifests": self._manifests,
             "memory": lambda: self.memory,
             "sleep": self._sleep,
+            "commitments": lambda: self._commitments(cluster.region),
         }
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
@@ -293,6 +303,11 @@ class Install:
         from shiplap.aws.bucket import BucketStatus  # noqa: PLC0415
 
         return BucketStatus(client("s3"), self._names.bucket)
+
+    def _commitments(self, region: str) -> object:
+        from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415
+
+        return BucketCommitments(client("s3"), self._names.bucket, region)
 
     def _dry_runs(self) -> object:
         from shiplap.aws.bucket import BucketDryRuns  # noqa: PLC0415

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.disruption.commands import Decision
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
@@ -165,6 +166,26 @@ class CatalogSource(Protocol):
 
     def fetch(self, previous: Catalog | None) -> Catalog:
         """Fetch a catalogue; unavailable prices are taken from `previous`. Raises AwsThrottled, AwsError."""
+        ...
+
+
+class CommitmentSource(Protocol):
+    """Asks AWS for the account's Savings Plans and Reserved Instances, and for who uses them besides the install."""
+
+    def describe(self) -> AccountCommitments:
+        """Everything that applies to one Region. Raises AwsThrottled, AwsError."""
+        ...
+
+
+class CommitmentStore(Protocol):
+    """The account's commitments in one Region as last described, in the bucket."""
+
+    def load(self) -> AccountCommitments | None:
+        """None before they were first described. Raises StoreError."""
+        ...
+
+    def save(self, commitments: AccountCommitments) -> None:
+        """Raises StoreError."""
         ...
 
 

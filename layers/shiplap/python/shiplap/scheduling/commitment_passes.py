@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, Coverage, merged
+from shiplap.commitments.account_commitments import MICROS, InstanceUse, merged
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, Coverage
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance, NodeClaim
-from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim, plan_of
+from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.planned_claims import plan_of
 from shiplap.scheduling.supply.instance_arrays import is_linux
 
 LEAST_WEIGHT = 0.01

@@ -6,6 +6,7 @@ Zones and subnets are of one region, so one partition serves all regions.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -28,6 +29,7 @@ from shiplap.aws.dynamodb.items import (
 )
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
+from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.errors import StoreThrottled
 from shiplap.instances.offerings.unavailability import remembered_until
 from shiplap.ports import ADDRESSES_S, OfferingFailure, UnavailableOffering, may_take
@@ -41,6 +43,9 @@ ACCOUNT = "@account"
 
 OFFERING, ADDRESSES, RESERVED, FROZEN, SPENDING = "OFFERING", "ADDRESSES", "RESERVED", "FROZEN", "SPENDING"
 """Prefixes of sort keys; a `#` and the rest of the key follow, except after FROZEN and SPENDING."""
+
+COMMITMENTS = "COMMITMENTS"
+"""The sort key of the notes of who uses commitments."""
 
 _HOURLY, _MONTH = "hourly", "month#"
 """Attributes of SPENDING: what all instances cost per hour; a month follows the second."""
@@ -65,6 +70,7 @@ class SharedState(msgspec.Struct, frozen=True):
     taken: dict[str, dict[str, tuple[int, float]]] = {}
     frozen_at: float = 0.0
     spending: AccountSpending = AccountSpending()
+    commitment_use: SharedUse = SharedUse()
 
 
 class DynamoAccount:
@@ -78,7 +84,7 @@ class DynamoAccount:
     def read(self) -> SharedState:
         """Everything, consistently. Raises StoreThrottled, StoreError."""
         offerings, reservations, taken, frozen_at = [], [], {}, 0.0
-        spending = AccountSpending()
+        spending, commitment_use = AccountSpending(), SharedUse()
         for item in query(self._client, self._table, ("cluster", ACCOUNT)):
             kind, _, rest = item["item"]["S"].partition("#")
             if kind == OFFERING:
@@ -92,8 +98,23 @@ class DynamoAccount:
                 frozen_at = float_of(item, "at")
             elif kind == SPENDING:
                 spending = _spending(item)
+            elif kind == COMMITMENTS:
+                commitment_use = msgspec.json.decode(zlib.decompress(item["use"]["B"]), type=SharedUse)
         offerings.sort(key=lambda known: known.scope)
-        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at, spending)
+        return SharedState(tuple(offerings), tuple(reservations), taken, frozen_at, spending, commitment_use)
+
+    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
+        """See `StateStore.note_commitment_use`: one item for all clusters, which has the number of its writes."""
+        made = known.with_cluster(cluster, use, now)
+        item: Item = {
+            **_key(COMMITMENTS),
+            "version": number(made.version),
+            "use": {"B": zlib.compress(msgspec.json.encode(made, order="sorted"), 9)},
+        }
+        if not known.version:
+            return put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
+        past = {":version": number(known.version)}
+        return put_if(self._client, self._table, item, "#version = :version", ["version"], past)
 
     def counting(self, change: CountChange) -> dict[str, Any]:
         """The action of a transaction that adds to the counters if they are not above what the change asks for."""

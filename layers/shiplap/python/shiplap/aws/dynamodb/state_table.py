@@ -19,6 +19,7 @@ from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, numbe
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
+from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandChanges, CommandState, DisruptionCommand, advanced
 from shiplap.disruption.progress import forgotten_at as command_forgotten_at
 from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
@@ -132,6 +133,7 @@ class DynamoState:
             ledger=ledger,
             counted=counted,
             account_spending=known.spending,
+            commitment_use=known.commitment_use,
         )
 
     def epoch(self, cluster: str) -> int:
@@ -188,6 +190,9 @@ class DynamoState:
         names = {"ExpressionAttributeNames": placeholders(["version"])}
         put = {"TableName": self._table, "Item": note, "ConditionExpression": condition, **names, **past}
         return [{"Put": put}, {"Update": self._account.counting(change)}]
+
+    def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
+        return self._account.note_commitment_use(known, cluster, use, now)
 
     def count_spending(self, cluster: str, change: CountChange) -> bool:
         request = {"ClientRequestToken": uuid4().hex, "TransactItems": self._counters(cluster, change)}

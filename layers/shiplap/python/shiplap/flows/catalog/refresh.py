@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from shiplap.errors import StoreError, StoreThrottled
+from shiplap.errors import AwsError, StoreError, StoreThrottled
 from shiplap.flows import cluster_metrics
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.ports import CatalogSource, CatalogStore, Meter, StatusStore
+from shiplap.ports import CatalogSource, CatalogStore, CommitmentSource, CommitmentStore, Meter, StatusStore
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -28,6 +28,30 @@ def refresh(source: CatalogSource, store: CatalogStore, meter: Meter) -> Catalog
     meter.count("CatalogTypes", len(catalog.types))
     _LOG.info("catalogue refreshed", extra={"region": catalog.region, "types": len(catalog.types)})
     return catalog
+
+
+def refresh_commitments(source: CommitmentSource, store: CommitmentStore, meter: Meter) -> None:
+    """Describe the account's commitments anew; those known before stay if AWS refuses, and end when they are too old.
+
+    Raises:
+        StoreError: they could not be stored.
+    """
+    try:
+        known = source.describe()
+    except AwsError as error:
+        meter.count("CommitmentsNotDescribed")
+        _LOG.warning("commitments not described: %s", error, extra={"code": error.code})
+        return
+    store.save(known)
+    _LOG.info(
+        "commitments described",
+        extra={
+            "region": known.region,
+            "savings_plans": len(known.savings_plans),
+            "reserved_instances": len(known.reserved_instances),
+            "left_out": {item.id: item.reason for item in known.left_out},
+        },
+    )
 
 
 def stored(store: CatalogStore) -> Catalog | None:

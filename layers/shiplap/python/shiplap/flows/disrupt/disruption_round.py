@@ -38,6 +38,7 @@ from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.disrupt.sleep_round import SleepRound
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
+from shiplap.flows.planning.commitment_inputs import note_use, running_use, used_commitments
 from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import record_refusals, without_held_pods
@@ -243,9 +244,8 @@ class _Round:
         inputs = read_inputs(self._settings, self._context)
         if inputs.state.frozen_at:  # no replacement would be launched
             return Decision(), [], 0
-        priced = priced_snapshot(
-            self._settings, inputs, read_supply(self._settings, self._context, fresh=fresh), self._context
-        )
+        supply = read_supply(self._settings, self._context, fresh=fresh)
+        priced = priced_snapshot(self._settings, inputs, supply, self._context)
         now = inputs.at
         # After the epoch was read: whatever is begun from now on moves it.
         busy = _busy(self._context.state.commands(self._settings.name))
@@ -266,6 +266,9 @@ class _Round:
             busy=busy,
             settings=self._settings.disruption,
             unsettled_pools=self._settings.unsettled_pools,
+            commitments=used_commitments(
+                self._settings, supply.commitments, inputs.state, priced.snapshot, supply.catalog
+            ),
         )
         decision = self._decision_of(snapshot)
         ready, waiting = confirmed(remembered.proposed, decision.commands, now)
@@ -324,6 +327,10 @@ class _Round:
                 counted = counted_with(inputs.state, inputs.spending, snapshot.spending, wanted, now)
         together = launches(planned_records)
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
+        if records and self._settings.commitments is not None:
+            running = running_use(snapshot.view.nodes, snapshot.claims)
+            if not note_use(self._settings, inputs.state, running, records, self._context):
+                return []
         try:
             self._context.state.commit(self._settings.name, epoch, records, commands, counted)
         except EpochMoved as moved:

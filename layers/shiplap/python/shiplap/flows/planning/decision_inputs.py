@@ -17,10 +17,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
+from shiplap.flows.planning.commitment_inputs import read_commitments
 from shiplap.flows.planning.dollars import read_spending, view_of_spending
 from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
 from shiplap.flows.planning.sleep_inputs import read_sleep
@@ -164,6 +166,7 @@ class LaunchSupply(msgspec.Struct, frozen=True):
     node_classes: dict[str, NodeClassSupply]
     shifted: frozenset[str] = frozenset()
     joins: JoinHistory = JoinHistory()
+    commitments: AccountCommitments | None = None
 
     @property
     def amis(self) -> tuple[str, ...]:
@@ -248,7 +251,13 @@ def read_supply(
         name = node_class.metadata.name
         if name in used:
             node_classes[name] = _resolve(settings.name, node_class, inspected, context, fresh=fresh)
-    return LaunchSupply(_catalog(context), node_classes, _shifted(settings, context), _joins(settings.name, context))
+    return LaunchSupply(
+        _catalog(context),
+        node_classes,
+        _shifted(settings, context),
+        _joins(settings.name, context),
+        read_commitments(settings, context),
+    )
 
 
 def _joins(cluster: str, context: FlowContext) -> JoinHistory:

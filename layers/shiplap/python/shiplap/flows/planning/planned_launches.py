@@ -24,8 +24,9 @@ from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.nodeclaim import ClaimCause, ClaimPlan, LaunchRequest, NodeClaim
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
-from shiplap.scheduling.model.scheduling_plan import PlannedClaim, plan_of
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.planned_claims import plan_of
 from shiplap.scheduling.supply.existing_nodes import still_fits
 
 _TOKEN_LENGTH = 32

@@ -14,13 +14,14 @@ from typing import Any
 
 import msgspec
 
-from shiplap.errors import ClusterGone, EpochMoved, ShiplapError
+from shiplap.errors import ClusterGone, EpochMoved, ShiplapError, StoreError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
 from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning import unproven
+from shiplap.flows.planning.commitment_inputs import note_use, running_use, with_commitments
 from shiplap.flows.planning.decision_inputs import (
     BoundPods,
     DecisionInputs,
@@ -364,12 +365,24 @@ class _Run:
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(inputs)
+                self._renew_commitment_use(inputs)
             done = self._round(inputs)
             if self._results.throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
             if done:
                 return self._report(number + 1, "launches are pending" if self._results.pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
+
+    def _renew_commitment_use(self, inputs: DecisionInputs) -> None:
+        """Let other clusters have what nodes of this one use no more; if that fails, the next sweep does."""
+        if self._settings.commitments is None:
+            return
+        try:
+            running = running_use(inputs.view.nodes, inputs.state.claims)
+            note_use(self._settings, inputs.state, running, (), self._context)
+        except StoreError as error:
+            self._context.meter.count("CommitmentsNotNoted")
+            _LOG.warning("use of commitments not noted: %s", error, extra={"cluster": self._settings.name})
 
     def _sweep(self, inputs: DecisionInputs | None) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
@@ -416,6 +429,9 @@ class _Run:
             for claims in orphaned:
                 self._resume(claims, priced)
             return False
+        priced.snapshot = with_commitments(
+            priced.snapshot, self._settings, supply.commitments, inputs.state, supply.catalog
+        )
         limits = _LaunchLimits(self._settings, self._context, priced, inputs, supply.joins)
         return self._plan_and_launch(priced, limits, inputs)
 
@@ -501,7 +517,8 @@ class _Run:
         if not committed and len(planned) == limits.awaiting_join:
             return True  # the next sweep asks again: by then a node may have joined
         counted = self._counted(committed, wanted, priced.snapshot, inputs)
-        if not self._commit(committed, priced, counted):
+        noted = self._note_commitment_use(committed, priced, inputs)
+        if not noted or not self._commit(committed, priced, counted):
             return False
         self._record(priced, decision)
         cluster_metrics.measure_waits(committed, priced.snapshot.view.pods, now, self._context.meter)
@@ -529,6 +546,13 @@ class _Run:
         names = {claim.name for claim in committed}
         launched = [launch for launch in wanted if launch.name in names]
         return counted_with(inputs.state, inputs.spending, snapshot.spending, launched, self._context.clock.now())
+
+    def _note_commitment_use(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, inputs: DecisionInputs) -> bool:
+        """Let other clusters know what of commitments these claims will use; False if one of them was first."""
+        if self._settings.commitments is None or not claims:
+            return True
+        running = running_use(priced.snapshot.view.nodes, priced.snapshot.claims)
+        return note_use(self._settings, inputs.state, running, claims, self._context)
 
     def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, counted: CountChange | None) -> bool:
         """Write the claims through the epoch; False if another function decided meanwhile."""

@@ -6,7 +6,7 @@ import msgspec
 
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
+from shiplap.manifests.nodeclaim import PodReference
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,14 +51,6 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     virtual_pods: tuple[PodReference, ...] = ()
     gave_up: tuple[str, ...] = ()
     covered: float | msgspec.UnsetType = msgspec.UNSET
-
-
-_OUTLIVES = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
-
-
-def plan_of(planned: PlannedClaim) -> ClaimPlan:
-    """What of a planned claim outlives the decision."""
-    return ClaimPlan(**{name: getattr(planned, name) for name in _OUTLIVES})
 
 
 class Placement(_Part, frozen=True):

@@ -15,7 +15,7 @@ from shiplap.kubernetes.names import claim_name_stem
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement, Requirements, requirement_lines
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
-from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
 from shiplap.manifests.template_hash import marks_of
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
@@ -32,6 +32,7 @@ _NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_AL
 _PAIRS = len(_NAME_PAIRS)
 _QUADS = _PAIRS**2
 _SUFFIX = 8
+_OUTLIVES = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
 
 class TypeList(msgspec.Struct, frozen=True):
@@ -45,6 +46,11 @@ class TypeList(msgspec.Struct, frozen=True):
 def pod_reference(pod: Pod) -> PodReference:
     """A pod as plans refer to it."""
     return PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
+
+
+def plan_of(planned: PlannedClaim) -> ClaimPlan:
+    """What of a planned claim outlives the decision."""
+    return ClaimPlan(**{name: getattr(planned, name) for name in _OUTLIVES})
 
 
 PodName = tuple[str, str, str]

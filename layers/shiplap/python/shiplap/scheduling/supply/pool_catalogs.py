@@ -56,7 +56,7 @@ def catalogues_of(snapshot: Snapshot, pools: Sequence[NodePool], axis: Axis) -> 
                 table.charge_prices(Requirements.of(pool.spec.template.spec.requirements))
             if rules.min_on_demand_vcpus:
                 table.charge_spot()
-            if snapshot.commitments is not None:
+            if snapshot.commitments is not None and not rules.on_demand_discount:  # a discount says what is paid
                 table.price_commitments(snapshot.commitments)
             result[pool.metadata.name] = PoolCatalog(table, not_ready)
             continue

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan
-from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom, merged
+from shiplap.commitments.account_commitments import MICROS, InstanceUse, SavingsPlan, merged
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom, ZonalRoom
+from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import Manifests, NodePool
@@ -19,6 +20,9 @@ from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode,
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
 from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.disruptions import disrupted, large, small
+from tests.conformance.disruptions import pod as running
+from tests.conformance.disruptions import pool as quick_pool
 from tests.conformance.given import NOW, pod, pods, pool, rule
 from tests.conformance.test_price_rules import priced
 from tests.conformance.test_reserved_capacity import APART
@@ -186,3 +190,51 @@ def _bill(made: Plan, room: CommitmentRoom) -> float:
     listed = {kind.name: round(kind.offerings[0].price * MICROS) for kind in TYPES}
     spot = sum(claim.launch.price for claim in made.node_claims if claim.launch.capacity_type == "spot")
     return spot + CommitmentLedger(room).settle(merged(uses), listed) / MICROS
+
+
+SPOT_IS_CHEAP = [
+    typed("small", 1.0, offerings=(("on-demand", Z1),)),
+    typed("large", 4.0, "16", offerings=(("on-demand", Z1),)),
+    typed("cheap", 0.3, offerings=(("spot", Z1),)),
+]
+
+
+def used(units: int, **running_types: int) -> UsedCommitments:
+    """Units of one type or family that are counted on, and what all clusters run."""
+    room = CommitmentRoom(regional=(RegionalRoom("large", units),) if units else ())
+    uses = tuple(InstanceUse(name, Z1, count) for name, count in sorted(running_types.items()))
+    return UsedCommitments(room, uses, {"small": MICROS, "large": 4 * MICROS})
+
+
+@pytest.mark.parametrize(("units", "running_now", "replaced"), [(0, 1, True), (1, 1, False), (1, 2, True)])
+def test_a_covered_node_is_not_replaced_by_one_that_is_to_be_paid_beside_an_idle_commitment(
+    units: int, running_now: int, *, replaced: bool
+) -> None:
+    """The types of these cases have no sizes: a unit is an instance."""
+    verdict = disrupted(
+        large("a"),
+        pods=[running("one", "a", cpu="2")],
+        pools=[quick_pool()],
+        types=SPOT_IS_CHEAP,
+        commitments=used(units, large=running_now),
+    )
+    assert verdict.removed == ({"a"} if replaced else set())
+    if not replaced:
+        assert "would save" in verdict.blocked("a")
+
+
+def test_an_empty_node_goes_although_commitments_pay_for_it() -> None:
+    verdict = disrupted(large("a"), pools=[quick_pool()], types=SPOT_IS_CHEAP, commitments=used(1, large=1))
+    assert verdict.removed == {"a"}
+
+
+def test_pods_move_off_a_node_that_is_paid_for_rather_than_off_a_covered_one() -> None:
+    verdict = disrupted(
+        large("covered"),
+        small("paid"),
+        pods=[running("one", "covered", cpu="1"), running("two", "paid", cpu="1")],
+        pools=[quick_pool()],
+        types=SPOT_IS_CHEAP,
+        commitments=used(1, large=1, small=1),
+    )
+    assert verdict.removed == {"paid"}

@@ -1,0 +1,144 @@
+"""What a decision knows of commitments: what is counted on, what all clusters of the install use, and what is left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from shiplap.commitments.account_commitments import MICROS, AccountCommitments, InstanceUse, merged
+from shiplap.commitments.commitment_ledger import CommitmentLedger, counted_on, room_left
+from shiplap.commitments.commitment_use import UsedCommitments
+from shiplap.errors import StoreError
+from shiplap.flows.context import FlowContext
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node
+from shiplap.manifests.nodeclaim import FINAL, NodeClaim
+from shiplap.ports import DecisionState
+from shiplap.scheduling.model.claim_nodes import pair
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.settings import ClusterSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:
+    """What AWS showed of the account's commitments. Not knowing it must not keep pods waiting."""
+    wanted = settings.commitments
+    if wanted is None or not wanted.share or context.commitments is None:
+        return None
+    try:
+        return context.commitments.load()
+    except StoreError as error:
+        context.meter.count("CommitmentsNotRead")
+        _LOG.warning("commitments not read: %s", error, extra={"cluster": settings.name})
+        return None
+
+
+def with_commitments(
+    snapshot: Snapshot,
+    settings: ClusterSettings,
+    known: AccountCommitments | None,
+    state: DecisionState,
+    catalog: Catalog,
+) -> Snapshot:
+    """The snapshot with what new nodes may use of commitments; the same if none are counted on."""
+    if settings.commitments is None:
+        return snapshot
+    counted = counted_on(settings.commitments, known, snapshot.now)
+    ours = merged(
+        state.commitment_use.of_others(settings.name, snapshot.now),
+        running_use(snapshot.view.nodes, snapshot.claims),
+    )
+    others = known.others if known is not None else ()
+    return replace(snapshot, commitments=room_left(counted, others, ours, listed_prices(catalog)))
+
+
+def used_commitments(
+    settings: ClusterSettings,
+    known: AccountCommitments | None,
+    state: DecisionState,
+    snapshot: Snapshot,
+    catalog: Catalog,
+) -> UsedCommitments | None:
+    """What a disruption decision knows of commitments; None if none are counted on."""
+    if settings.commitments is None:
+        return None
+    prices = listed_prices(catalog)
+    ledger = CommitmentLedger(counted_on(settings.commitments, known, snapshot.now))
+    ledger.settle(known.others if known is not None else (), prices)
+    uses = merged(
+        state.commitment_use.of_others(settings.name, snapshot.now),
+        running_use(snapshot.view.nodes, snapshot.claims),
+    )
+    names = {use.instance_type for use in uses}
+    return UsedCommitments(ledger.room, uses, {name: price for name, price in prices.items() if name in names})
+
+
+def listed_prices(catalog: Catalog) -> dict[str, int]:
+    """On-demand prices by type, micro-dollars per hour, as far as they are known."""
+    return {
+        name: round(prices.on_demand * MICROS) for name, prices in sorted(catalog.prices.items()) if prices.on_demand
+    }
+
+
+def running_use(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[InstanceUse, ...]:
+    """A cluster's own on-demand instances: those of its nodes, and of claims that have none yet."""
+    paired, waiting = pair(nodes, claims)
+    return merged(
+        (
+            _use_of_node(node)
+            for node in nodes
+            if node.metadata.name in paired or node.metadata.labels.get(labels.NODE_CLAIM)
+        ),
+        planned_use(waiting),
+    )
+
+
+def planned_use(claims: Iterable[NodeClaim]) -> tuple[InstanceUse, ...]:
+    """What claims run, or would be launched as first, on demand."""
+    return merged(_use_of_claim(claim) for claim in claims if claim.state not in FINAL)
+
+
+def _use_of_node(node: Node) -> InstanceUse:
+    marks = node.metadata.labels
+    on_demand = marks.get(labels.CAPACITY_TYPE) == labels.ON_DEMAND and marks.get(labels.OS, "linux") == "linux"
+    return InstanceUse(marks.get(labels.INSTANCE_TYPE, ""), marks.get(labels.ZONE, ""), int(on_demand))
+
+
+def _use_of_claim(claim: NodeClaim) -> InstanceUse:
+    known, plan = claim.known_instance, claim.plan
+    kinds = _allowed(claim, labels.CAPACITY_TYPE)
+    may_be_other = not kinds or bool({labels.SPOT, labels.RESERVED} & kinds)
+    on_demand = known.capacity_type == labels.ON_DEMAND or (not known.capacity_type and not may_be_other)
+    name = known.type or next(iter(plan.instance_types), "")
+    return InstanceUse(name, known.zone or plan.labels.get(labels.ZONE, ""), int(on_demand and bool(name)))
+
+
+def _allowed(claim: NodeClaim, key: str) -> frozenset[str]:
+    lines = (line for line in claim.plan.requirements if line.key == key and line.operator == "In")
+    return frozenset(value for line in lines for value in line.values)
+
+
+def note_use(
+    settings: ClusterSettings,
+    state: DecisionState,
+    running: Sequence[InstanceUse],
+    planned: Iterable[NodeClaim],
+    context: FlowContext,
+) -> bool:
+    """Note what a cluster runs and is about to launch; False if another cluster's note has changed meanwhile.
+
+    Raises StoreError.
+    """
+    now = context.clock.now()
+    use = state.commitment_use.noted(settings.name, running, planned_use(planned), now)
+    if use is None:
+        return True
+    noted = context.state.note_commitment_use(state.commitment_use, settings.name, use, now)
+    if not noted:
+        context.meter.count("CommitmentsMoved")
+        _LOG.info("another cluster used commitments first", extra={"cluster": settings.name})
+    return noted

@@ -1,0 +1,184 @@
+"""Flows that use commitments: clusters of one account never launch on the same dollar, whatever is lost or dies."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.commitments.account_commitments import (
+    AccountCommitments,
+    CommitmentSettings,
+    InstanceUse,
+    ReservedInstances,
+)
+from shiplap.commitments.commitment_use import HELD_S, ClusterUse
+from shiplap.errors import StoreError
+from shiplap.flows.catalog.refresh import refresh_commitments
+from shiplap.kubernetes import labels
+from shiplap_lab.fakes.faults import Crash
+from tests.integration.flows.stage import ZONES, Stage, pool
+
+FAMILIES = (pool("any", ("m6i", "c7i"), sizes=("large",), capacity_types=("on-demand", "spot")),)
+COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
+POD = {"cpu": "1200m", "memory": "2Gi"}
+
+
+def with_reserved(count: int, *, beside: Stage | None = None, others: int = 0) -> Stage:
+    """A cluster, alone or beside another, of an account with Reserved Instances for m6i.large."""
+    stage = Stage(FAMILIES, spot=True, beside=beside)
+    stage.settings = replace(stage.settings, commitments=COUNTED)
+    if beside is None:
+        reserved = ReservedInstances("ri", "m6i.large", count, stage.clock.now() + 1e6)
+        used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
+        stage.commitments.save(
+            AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,), others=used)
+        )
+    return stage
+
+
+def on_commitments(*stages: Stage) -> int:
+    """How many instances run that commitments were counted on for."""
+    return sum(
+        instance.instance_type == "m6i.large" and instance.capacity_type == "on-demand"
+        for instance in {instance.id: instance for stage in stages for instance in stage.compute.alive()}.values()
+    )
+
+
+def test_a_cluster_launches_what_is_paid_for_and_no_more_of_it() -> None:
+    stage = with_reserved(2)
+    stage.add_pods(4, **POD)
+    assert len(stage.schedule().launched) == 4
+    assert on_commitments(stage) == 2
+    noted = stage.state.read(stage.name, stage.clock.now()).commitment_use.clusters[stage.name]
+    assert sum(item.count for item in noted.instances) == 2
+
+
+def test_instances_of_others_are_paid_for_first() -> None:
+    stage = with_reserved(3, others=2)
+    stage.add_pods(4, **POD)
+    stage.schedule()
+    assert on_commitments(stage) == 1
+
+
+def test_without_the_setting_nothing_is_read_and_nothing_is_written() -> None:
+    stage, plain = with_reserved(2), Stage(FAMILIES, spot=True)
+    stage.settings = replace(stage.settings, commitments=None)
+    for each in (stage, plain):
+        each.add_pods(4, **POD)
+        each.schedule()
+        each.sweep()
+    assert on_commitments(stage) == 0
+    assert [point for point in stage.faults.points if "commitment" in point] == [
+        "before commitments.save",
+        "after commitments.save",
+    ]
+    assert [claim.plan for claim in stage.claims()] == [claim.plan for claim in plain.claims()]
+
+
+def test_clusters_of_one_install_share_what_is_left() -> None:
+    blue = with_reserved(3)
+    green = with_reserved(3, beside=blue)
+    blue.add_pods(2, **POD)
+    green.add_pods(3, **POD)
+    blue.schedule()
+    green.schedule()
+    assert (on_commitments(blue), on_commitments(green)) == (2, 1)
+
+
+def test_of_two_that_plan_on_the_same_dollars_one_plans_again() -> None:
+    blue = with_reserved(2)
+    green = with_reserved(2, beside=blue)
+    blue.add_pods(2, **POD)
+    green.add_pods(2, **POD)
+    blue.faults.on("before", "state.note_commitment_use", green.schedule)
+    report = blue.schedule()
+    assert len(report.launched) == 2
+    assert report.rounds == 2
+    assert blue.meter.counts["CommitmentsMoved"] == 1
+    assert (on_commitments(green), on_commitments(blue)) == (2, 0)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("effect", ["commitments.load", "state.note_commitment_use", "state.commit", "compute.launch"])
+def test_a_death_at_any_effect_counts_no_dollar_twice_and_loses_none(when: str, effect: str) -> None:
+    blue = with_reserved(3)
+    green = with_reserved(3, beside=blue)
+    blue.add_pods(2, **POD)
+    green.add_pods(3, **POD)
+    blue.faults.on(when, effect, Crash())
+    assert blue.dies(blue.schedule)
+    green.schedule()
+    assert on_commitments(blue, green) <= 3
+    for _ in range(6):
+        blue.clock.advance(HELD_S / 3)
+        blue.sweep()
+        green.sweep()
+    assert on_commitments(blue, green) <= 3
+    assert sum(len(claim.plan.pods) for stage in (blue, green) for claim in stage.claims() if claim.instance_id) == 5
+
+
+def test_what_is_not_used_any_more_is_free_for_others_after_a_while() -> None:
+    blue = with_reserved(2)
+    green = with_reserved(2, beside=blue)
+    gone = ClusterUse(blue.clock.now(), (InstanceUse("m6i.large", ZONES[0], 2),))
+    state = blue.state.read(blue.name, blue.clock.now()).commitment_use
+    assert blue.state.note_commitment_use(state, blue.name, gone, blue.clock.now())
+    blue.sweep()
+    green.add_pods(1, prefix="early", **POD)
+    green.schedule()
+    assert on_commitments(green) == 0
+    blue.clock.advance(HELD_S)
+    blue.sweep()
+    green.add_pods(1, prefix="late", **POD)
+    green.schedule()
+    assert on_commitments(green) == 1
+
+
+def test_what_cannot_be_read_keeps_no_pod_waiting() -> None:
+    stage = with_reserved(2)
+    stage.add_pods(1, **POD)
+    stage.faults.on("before", "commitments.load", StoreError("not now"))
+    assert len(stage.schedule().launched) == 1
+    assert on_commitments(stage) == 0
+    assert stage.meter.counts["CommitmentsNotRead"] == 1
+
+
+def test_a_sweep_goes_on_when_the_use_cannot_be_noted() -> None:
+    stage = with_reserved(2)
+    stage.add_pods(1, **POD)
+    stage.schedule()
+    stage.clock.advance(7 * 3600)
+    stage.faults.on("before", "state.note_commitment_use", StoreError("not now"))
+    stage.sweep()
+    assert stage.meter.counts["CommitmentsNotNoted"] == 1
+
+
+def test_what_was_described_more_than_a_day_ago_is_not_counted_on() -> None:
+    stage = with_reserved(2)
+    stage.clock.advance(25 * 3600)
+    stage.add_pods(1, **POD)
+    stage.schedule()
+    assert on_commitments(stage) == 0
+
+
+def test_the_catalogue_describes_commitments_and_keeps_the_last_when_aws_refuses() -> None:
+    stage = with_reserved(2)
+    before = stage.commitments.load()
+    refresh_commitments(stage.commitments, stage.commitments, stage.meter)
+    assert stage.commitments.load() == before
+    assert stage.meter.counts["CommitmentsNotDescribed"] == 1
+    stage.commitments.shown = AccountCommitments("eu-west-1", 5.0)
+    refresh_commitments(stage.commitments, stage.commitments, stage.meter)
+    assert stage.commitments.load() == stage.commitments.shown
+
+
+def test_a_claim_on_commitments_is_launched_as_nothing_else() -> None:
+    stage = with_reserved(1)
+    stage.add_pods(1, **POD)
+    stage.schedule()
+    (claim,) = stage.claims()
+    wanted = {line.key: line.values for line in claim.plan.requirements}
+    assert wanted[labels.CAPACITY_TYPE] == ("on-demand",)
+    assert claim.plan.instance_types == ("m6i.large",)
+    assert msgspec.json.encode(claim.plan.labels).count(b"on-demand") == 1
