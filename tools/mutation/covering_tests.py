@@ -11,7 +11,6 @@ from pathlib import Path
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import CoveredTest
 
-
 _QUICK_S = 0.03
 """CPU seconds of a test that is quick."""
 
