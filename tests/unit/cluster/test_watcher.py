@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from threading import Event
 
 import msgspec
 import pytest
@@ -485,3 +486,54 @@ class TestRoomOfBuffers:
         assert pace.due_at == 100.0 + ROOM_S
         assert pace.take(100.0 + ROOM_S).room_taken
         assert pace.due_at == 1000.0
+
+
+def test_what_a_batch_holds_is_sorted_by_namespace_and_name() -> None:
+    server = ApiServer(FakeClock())
+    api = FakeCluster(server)
+    watches, tracker = [KindWatch(api, kind) for kind in KINDS], Tracker()
+    poll_once(watches, tracker)
+    for namespace, name in (("b", "a"), ("a", "z"), ("b", "0"), ("a", "b")):
+        item = pod(name)
+        item["metadata"]["namespace"] = namespace
+        server.create("pods", item)
+    batch = poll_once(watches, tracker)
+    assert [item.key for item in batch.pods] == ["a/b", "a/z", "b/0", "b/a"]
+
+
+class Forgetful:
+    """A cluster whose first watch of each kind has to begin again; `lists` counts what was listed."""
+
+    def __init__(self, api: FakeCluster) -> None:
+        self._api = api
+        self.lists: dict[str, int] = dict.fromkeys(KINDS, 0)
+
+    def list_for_watch(self, kind: str) -> object:
+        self.lists[kind] += 1
+        return self._api.list_for_watch(kind)
+
+    def watch(self, kind: str, version: str, timeout_s: float) -> object:
+        if self.lists[kind] == 1:
+            raise ResourceVersionGone("too old")
+        return self._api.watch(kind, version, timeout_s)
+
+
+def test_a_watch_is_established_once_however_often_it_lists() -> None:
+    clock, known, listed_again = FakeClock(), list[int](), Event()
+    api = Forgetful(FakeCluster(ApiServer(clock)))
+
+    def pause(_: float) -> None:
+        if min(api.lists.values()) > 1 and known:
+            listed_again.set()
+        if listed_again.wait(0.01):
+            clock.advance(1.0)
+
+    changes = change_batches(
+        api,  # type: ignore[arg-type]
+        clock=clock,
+        deadline_at=clock.now() + 10.0,
+        pause=pause,
+        established=lambda: known.append(1),
+    )
+    assert list(changes) == []
+    assert known == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -149,6 +150,7 @@ def test_settings_may_be_nothing_and_not_less(field: str, written: str) -> None:
     ((path, reason),) = replace(DisruptionSettings(), **{field: -0.5}).problems()
     assert path == (written,)
     assert reason.startswith("-0.5 must ")
+    assert getattr(msgspec.convert({written: 0.25}, DisruptionSettings), field) == 0.25
 
 
 def test_a_saving_is_a_share_below_all() -> None:

@@ -295,3 +295,12 @@ def test_only_nodes_with_a_pod_that_has_not_started_are_looked_at_when_its_time_
     settled.pods[key] = replace(item, status=replace(item.status, phase="Pending", start_time=""))
     starting = replace(settled.disruption_snapshot(), histories=known)
     assert unchanged_until(starting) == pytest.approx(settled.now + 30, abs=1)
+
+
+def test_a_moment_that_is_now_is_still_to_come() -> None:
+    """Nothing is said of it: a decision made right at a moment is made again right after it."""
+    snapshot = cluster().disruption_snapshot()
+    until = unchanged_until(snapshot)
+    at = replace(snapshot, scheduling=replace(snapshot.scheduling, now=until + 0.001))
+    assert unchanged_until(at) == pytest.approx(until)
+    assert unchanged_until(later(at, 0.001)) > until + 1

@@ -157,3 +157,35 @@ def test_probes_may_run_one_after_the_other() -> None:
     )
     assert ran == ["probe-a", "probe-b", "probe-c"]
     assert list(served.until) == ["a", "c"]
+
+
+def test_a_cluster_that_answers_late_is_waited_for_a_moment_and_served_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first turn waits a second for probes, no longer: a probe may last five."""
+    waited: list[float] = []
+
+    class Results:
+        def __init__(self) -> None:
+            self.now = 0.0
+
+        def get(self, *, block: bool, timeout: float | None) -> object:
+            if block:
+                waited.append(timeout or 0.0)
+                clock[0] += timeout or 0.0
+            raise module.Empty
+
+        def put(self, item: object) -> None:
+            """Comes too late."""
+
+    class Never:
+        def submit(self, name: str, probe: Callable[[], None]) -> None:
+            """The probe hangs."""
+
+    clock = [0.0]
+    monkeypatch.setattr(module, "Queue", Results)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    waiting = module._Waiting(due("a", "b"), lambda _: True, Never())
+    waiting.gather()
+    assert sum(waited) == module.GATHER_S == 1.0
+    assert module.PROBE_S == 5.0

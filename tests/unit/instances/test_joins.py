@@ -113,3 +113,9 @@ def test_what_is_barred_stays_in_the_catalogue_and_cannot_be_had() -> None:
     assert without_blocked(types, BlockedLaunches()) == types
     closed = without_blocked(types, BlockedLaunches(frozenset({"ami-2"}), frozenset({("ami-1", "b")})))
     assert [item.offerings[0].available for item in closed] == [True, False, False]
+
+
+@pytest.mark.parametrize(("launched_at", "failures"), [(NOW - 1, 1), (NOW, 1), (NOW + 1, 2)])
+def test_a_node_launched_by_the_time_of_the_last_failure_fails_with_it(launched_at: float, failures: int) -> None:
+    record = JoinRecord().failed(NOW - 900, NOW)
+    assert record.failed(launched_at, NOW + 900).failures == failures
