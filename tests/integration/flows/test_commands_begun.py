@@ -1,0 +1,256 @@
+"""What one look of the disrupt function writes, tells and counts, and what it leaves alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
+from shiplap.errors import ClusterUnreachable, StoreError
+from shiplap.flows.disrupt.disruption_round import DisruptionReport
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from tests.integration.flows.disrupted import Disrupted, oversized
+from tests.node_claims import with_fields
+
+
+def begun(stage: Disrupted | None = None) -> tuple[Disrupted, DisruptionReport]:
+    """A stage after the second look at one oversized node."""
+    stage = stage or oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.timers.reminders.clear()
+    stage.bus.events.clear()
+    stage.meter.counts.clear()
+    stage.meter.seen.clear()
+    return stage, stage.disrupt()
+
+
+def command_of(stage: Disrupted) -> DisruptionCommand:
+    (command,) = stage.state.commands(stage.name)
+    return command
+
+
+def states(stage: Disrupted) -> dict[str, ClaimState]:
+    return {claim.name: claim.state for claim in stage.claims()}
+
+
+def with_grace(stage: Disrupted, grace: str) -> None:
+    (pool,) = stage.settings.manifests.node_pools
+    plain = msgspec.to_builtins(pool)
+    plain["spec"]["template"]["spec"]["terminationGracePeriod"] = grace
+    manifests = replace(stage.settings.manifests, node_pools=(msgspec.convert(plain, NodePool),))
+    stage.settings = replace(stage.settings, manifests=manifests)
+
+
+def test_a_command_names_its_nodes_its_claims_and_what_it_saves() -> None:
+    stage = oversized()
+    (old,) = stage.claims()
+    stage, report = begun(stage)
+    command = command_of(stage)
+    assert report == DisruptionReport(begun=(command.name,))
+    (new,) = (claim for claim in stage.claims() if claim.name != old.name)
+    assert (command.targets, command.nodes, command.replacements) == ((old.name,), (old.node_name,), (new.name,))
+    assert (command.reason, command.method, command.receiving) == (Reason.UNDERUTILIZED, Method.CONSOLIDATION, ())
+    assert command.savings_hourly == pytest.approx(old.hourly - new.hourly)
+    assert command.created_at == command.changed_at == stage.clock.now()
+    assert command.detail == "1 of $0.3840 an hour become 1"
+    assert command.state is CommandState.WAITING
+
+
+def test_replacements_are_owned_by_nobody_and_launched_by_the_next_sweep() -> None:
+    stage, _ = begun()
+    new = next(claim for claim in stage.claims() if claim.state is ClaimState.PLANNED)
+    now = stage.clock.now()
+    assert (new.launch.owner, new.deadline_at, new.created_at) == ("", now, now)
+    assert (new.cause.first_event_at, new.is_replacement) == (now, True)
+    assert new.launch.token != ""
+    (hint,) = stage.bus.of_type("PodPending")
+    assert (hint.detail["id"], hint.detail["reason"]) == (new.cause.event_id, "Disruption")
+    assert [pod[1] for pod in hint.detail["pods"]] == ["web-000"]
+    assert stage.sweep().launched == (new.name,)
+
+
+def test_nodes_are_closed_and_claims_disrupting_at_once() -> None:
+    stage, _ = begun()
+    (old,) = (claim for claim in stage.claims() if claim.state is ClaimState.DISRUPTING)
+    assert stage.tainted() == [old.node_name]
+    assert stage.meter.counts["CommandsBegun"] == 1
+    assert "SavingsHourly" not in stage.meter.counts
+
+
+def test_what_keeps_nodes_is_counted_for_the_cluster() -> None:
+    stage = oversized()
+    (pool,) = stage.settings.manifests.node_pools
+    plain = msgspec.to_builtins(pool)
+    plain["spec"]["disruption"]["budgets"] = [{"nodes": "0"}]
+    manifests = replace(stage.settings.manifests, node_pools=(msgspec.convert(plain, NodePool),))
+    stage.settings = replace(stage.settings, manifests=manifests)
+    report = stage.disrupt()
+    assert (report.blocked, report.proposed, report.begun) == (1, 0, ())
+    assert stage.meter.seen["NodesNotDisruptable"] == [(1, (("cluster", stage.name),))]
+    assert "NodesOverdue" not in stage.meter.counts
+
+
+def test_an_expired_node_that_a_protected_pod_keeps_is_counted() -> None:
+    stage = oversized()
+    stage.server.patch("pods", "web-000", {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}})
+    (pool,) = stage.settings.manifests.node_pools
+    plain = msgspec.to_builtins(pool)
+    plain["spec"]["template"]["spec"]["expireAfter"] = "1m"
+    manifests = replace(stage.settings.manifests, node_pools=(msgspec.convert(plain, NodePool),))
+    stage.settings = replace(stage.settings, manifests=manifests)
+    stage.disrupt()
+    assert stage.meter.seen["NodesOverdue"] == [(1, (("cluster", stage.name),))]
+    assert stage.meter.seen["NodesNotDisruptable"] == [(1, (("cluster", stage.name),))]
+
+
+@pytest.mark.parametrize("field", [{"paused": True}, {"suspended": "Karpenter runs here"}])
+def test_nothing_is_looked_at_while_the_cluster_is_at_rest(field: dict[str, Any]) -> None:
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.settings = replace(stage.settings, **field)
+    assert stage.disrupt() == DisruptionReport()
+    assert stage.state.commands(stage.name) == ()
+    assert stage.meter.counts.get("InvocationsPaused") == (1.0 if "paused" in field else None)
+
+
+def done(stage: Disrupted) -> list[DisruptionReport]:
+    reports = []
+    for _ in range(12):
+        reports.append(stage.disrupt())
+        stage.around()
+    return reports
+
+
+def test_a_command_ends_once_and_says_what_it_saved() -> None:
+    stage, first = begun()
+    saved = command_of(stage).savings_hourly
+    reports = done(stage)
+    assert [report.done for report in reports if report.done] == [first.begun]
+    assert stage.meter.counts["CommandsDone"] == stage.meter.counts["CommandsRemoving"] == 1
+    assert stage.meter.counts["SavingsHourly"] == pytest.approx(saved)
+    assert all(report.undone == () for report in reports)
+
+
+@pytest.mark.parametrize(("grace", "deadline_s"), [(None, None), ("7m", 420.0)])
+def test_a_node_that_goes_says_why_and_has_the_deadline_of_its_pool(
+    grace: str | None, deadline_s: float | None
+) -> None:
+    stage = oversized()
+    if grace is not None:
+        with_grace(stage, grace)
+        stage.settings = replace(stage.settings, unsettled_pools=())
+    stage, _ = begun(stage)
+    (target,), reason = command_of(stage).targets, command_of(stage).reason
+    for _ in range(10):
+        stage.around()
+        stage.timers.reminders.clear()
+        stage.disrupt()
+        claim = stage.state.claim(stage.name, target)
+        if claim is not None and claim.state is ClaimState.DRAINING:
+            break
+    assert claim is not None
+    assert (claim.state, claim.failure) == (ClaimState.DRAINING, str(reason))
+    assert claim.deadline_at == (0.0 if deadline_s is None else claim.changed_at + deadline_s)
+    assert claim.changed_at == stage.clock.now()
+    assert (target, "drain", 0) in [(item.claim, item.step, item.delay_s) for item in stage.timers.reminders]
+
+
+def undone(stage: Disrupted) -> DisruptionReport:
+    """The replacement is never launched; the command is given up when its time is over."""
+    stage.clock.advance(READY_S + 1)
+    for claim in stage.claims():
+        if claim.state is ClaimState.PLANNED:
+            stage.state.advance(claim, ClaimState.FAILED, failure="no capacity", changed_at=stage.clock.now())
+    return stage.disrupt()
+
+
+def test_a_command_that_is_given_up_opens_its_node_and_says_why() -> None:
+    stage, first = begun()
+    report = undone(stage)
+    assert (report.undone, report.done) == (first.begun, ())
+    assert stage.tainted() == []
+    assert ClaimState.DISRUPTING not in states(stage).values()
+    assert stage.meter.counts["CommandsUndone"] == 1
+    (kept,) = stage.state.contents()[1]
+    assert kept.state is CommandState.UNDONE
+    assert kept.failure != ""
+    assert kept.changed_at == stage.clock.now()
+
+
+def test_a_node_that_is_not_the_claims_any_more_is_not_opened() -> None:
+    """Another instance has its name."""
+    stage, _ = begun()
+    (node,) = stage.server.list("nodes").items
+    taints = node["spec"]["taints"]
+    stage.server.delete("nodes", node["metadata"]["name"])
+    body = {
+        "metadata": {"name": node["metadata"]["name"]},
+        "spec": {"providerID": "aws:///a/i-other", "taints": taints},
+    }
+    stage.server.create("nodes", body)
+    undone(stage)
+    (other,) = stage.server.list("nodes").items
+    assert other["spec"]["taints"] == taints
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable("no answer")])
+def test_a_step_that_fails_is_taken_by_the_next_minute(error: Exception) -> None:
+    stage, _ = begun()
+    command = command_of(stage)
+    stage.server.patch("nodes", command.nodes[0], {"spec": {"taints": []}})
+    stage.clock.advance(60)
+    stage.meter.counts.clear()
+    stage.faults.on("before", "cluster.patch_node", error)
+    assert stage.disrupt().undone == ()
+    assert stage.meter.counts["CommandStepsFailed"] == 1
+    assert command_of(stage) == command
+    stage.disrupt()
+    assert stage.tainted() == list(command.nodes)
+
+
+def test_a_command_of_a_newer_release_is_left_to_it() -> None:
+    stage, _ = begun()
+    command = command_of(stage)
+    newer = replace(command, schema=command.schema + 1)
+    stage.state._commands[stage.name, command.name] = newer
+    assert undone(stage).undone == ()
+    assert command_of(stage) == newer
+
+
+def test_a_taint_is_taken_away_only_from_nodes_in_service_that_nothing_keeps_closed() -> None:
+    stage = oversized()
+    (claim,) = stage.claims()
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    stage.server.patch("nodes", claim.node_name, {"spec": {"taints": [taint]}})
+    cordoned: NodeClaim = stage.state.advance(claim, claim.state, cordoned="RebalanceRecommendation")
+    stage.disrupt()
+    assert stage.tainted() == [claim.node_name]
+    stage.state.advance(cordoned, claim.state, cordoned="")
+    stage.disrupt()
+    assert stage.tainted() == []
+    assert stage.meter.counts["TaintsLeftOver"] == 1
+
+
+def test_without_a_node_in_service_nothing_is_decided() -> None:
+    stage = oversized()
+    (claim,) = stage.claims()
+    stage.state.adopt(with_fields(claim, name="x", instance_id="i-x", state=ClaimState.LAUNCHED, node_name=""))
+    stage.state.advance(claim, ClaimState.DRAINING)
+    stage.faults.clear()
+    assert stage.disrupt() == DisruptionReport()
+    assert "before cluster.view" not in stage.faults.points
+
+
+def test_a_memory_that_cannot_be_written_ends_the_look() -> None:
+    stage = oversized()
+    stage.faults.on("before", "memory.save", StoreError("down"))
+    with pytest.raises(StoreError):
+        stage.disrupt()
+    assert stage.state.commands(stage.name) == ()
