@@ -1,0 +1,325 @@
+"""How claims and commands are stored as items, how many go into one transaction, and what a cancelled one means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from botocore.exceptions import ClientError
+
+from shiplap.aws.dynamodb import state_table
+from shiplap.aws.dynamodb.state_table import (
+    DynamoState,
+    StagedItems,
+    _claim,
+    _claim_item,
+    _command,
+    _command_item,
+    _explain,
+    _explain_moves,
+    _groups,
+    _refusals,
+    _stage,
+)
+from shiplap.aws.dynamodb.tables import EXPIRY
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.progress import CommandState, DisruptionCommand
+from shiplap.errors import ConditionFailed, EpochMoved, StoreError, StoreThrottled
+from shiplap.manifests.nodeclaim import FORGET_AFTER_S, UNSETTLED, ClaimState
+from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, MISSED_FOR_S, Move, Refusals
+from tests.node_claims import node_claim
+
+NOW = 1_700_000_000.0
+
+
+def cancelled(*codes: str, known: bool = True) -> ClientError:
+    answer: Any = {"Error": {"Code": "TransactionCanceledException", "Message": "no"}}
+    if known:
+        answer["CancellationReasons"] = [{"Code": code} if code else {} for code in codes]
+    return ClientError(answer, "TransactWriteItems")
+
+
+REPEATABLE = ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"]
+
+
+@pytest.mark.parametrize("code", REPEATABLE)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_transaction_that_ran_into_another_may_be_tried_again(code: str, place: int) -> None:
+    codes, counters = ["None", "", "None"], 1
+    codes[place] = code
+    _explain(cancelled(*codes), "demo", 3, counters)
+    _explain_moves(cancelled(*codes), [Move(node_claim(name="a"), ClaimState.FAILED)])
+
+
+@pytest.mark.parametrize(
+    ("codes", "counters", "kind"),
+    [
+        (("ConditionalCheckFailed", "None"), 0, EpochMoved),
+        (("ConditionalCheckFailed", "ConditionalCheckFailed"), 0, EpochMoved),
+        (("None", "ConditionalCheckFailed"), 0, ConditionFailed),
+        (("None", "ConditionalCheckFailed"), 1, EpochMoved),
+        (("None", "None", "ConditionalCheckFailed"), 1, ConditionFailed),
+        (("None", "None", "ConditionalCheckFailed"), 2, EpochMoved),
+        (("TransactionConflict", "ConditionalCheckFailed"), 0, ConditionFailed),
+        (("ValidationError", "None"), 0, StoreError),
+        (("TransactionConflict", "ItemCollectionSizeLimitExceeded"), 0, StoreError),
+        ((), 0, StoreError),
+    ],
+)
+def test_what_a_cancelled_commit_means(codes: Sequence[str], counters: int, kind: type[StoreError]) -> None:
+    with pytest.raises(StoreError) as told:
+        _explain(cancelled(*codes), "demo", 3, counters)
+    assert type(told.value) is kind
+
+
+def test_a_cancellation_without_reasons_is_an_error() -> None:
+    with pytest.raises(StoreError, match="could not be written"):
+        _explain(cancelled(known=False), "demo", 3, 0)
+
+
+def test_of_claims_that_move_together_the_one_that_has_changed_is_named() -> None:
+    moves = [Move(node_claim(name=name, version=4), ClaimState.FAILED) for name in "abc"]
+    with pytest.raises(ConditionFailed, match="claim b is no longer at version 4"):
+        _explain_moves(cancelled("None", "ConditionalCheckFailed", "None"), moves)
+    with pytest.raises(StoreError, match="could not be written"):
+        _explain_moves(cancelled("None", "ValidationError", "None"), moves)
+
+
+def sized(*lengths: int) -> list[Any]:
+    return [{"claim": {"S": "x" * length}, "place": number} for number, length in enumerate(lengths)]
+
+
+def portions(*lengths: int, beside: int = 0) -> list[list[int]]:
+    found = _groups(sized(*lengths), beside)
+    return [[int(str(item["place"])) for item in group] for group in found]
+
+
+def test_a_transaction_holds_so_many_items_and_so_many_bytes() -> None:
+    most = COMMIT_BYTES
+    assert portions() == []
+    assert portions(1) == [[0]]
+    assert portions(most) == [[0]]
+    assert portions(most, 1) == [[0], [1]]
+    assert portions(most - 1, 1, 1) == [[0, 1], [2]]
+    assert portions(1, most, 1) == [[0], [1], [2]]
+    assert [len(group) for group in portions(*[1] * (2 * COMMIT_GROUP + 1))] == [COMMIT_GROUP, COMMIT_GROUP, 1]
+    assert [len(group) for group in portions(*[1] * (COMMIT_GROUP + 97), beside=2)] == [COMMIT_GROUP - 2, 99]
+    half = most // 2
+    assert portions(half, half, half, half, 1) == [[0, 1], [2, 3], [4]]
+
+
+def test_a_command_counts_by_its_own_text() -> None:
+    commands: list[Any] = [{"command": {"S": "x" * COMMIT_BYTES}}, {"command": {"S": "y"}}]
+    assert [len(group) for group in _groups(commands, 0)] == [1, 1]
+
+
+@pytest.mark.parametrize("state", list(ClaimState))
+def test_the_stage_of_a_claim_says_who_has_to_read_it(state: ClaimState) -> None:
+    claim = node_claim(cluster="demo", name="c", state=state, instance_id="i-1", changed_at=NOW, version=3)
+    item = _claim_item(claim)
+    assert _claim(item) == claim
+    assert (item["state"], item["version"]) == ({"S": str(state)}, {"N": "3"})
+    assert item[state_table.INSTANCE_ID_INDEX.partition_key] == {"S": "i-1"}
+    over = state in (ClaimState.GONE, ClaimState.FAILED)
+    assert item.get(EXPIRY) == ({"N": f"{int(NOW + FORGET_AFTER_S) + 1}"} if over else None)
+    stage = [value["S"] for key, value in item.items() if key == state_table.STAGE_INDEX.sort_key]
+    assert stage == ([] if state is ClaimState.GONE else [f"{_stage(state)}#c"])
+    assert (_stage(state) == state_table.UNSETTLED_STAGE) is (state in UNSETTLED)
+    assert len({_stage(ClaimState.FAILED), _stage(ClaimState.INITIALIZED), _stage(ClaimState.PLANNED)}) == 3
+
+
+def test_a_claim_without_an_instance_has_no_key_of_one() -> None:
+    assert state_table.INSTANCE_ID_INDEX.partition_key not in _claim_item(node_claim(name="c"))
+
+
+@pytest.mark.parametrize("state", list(CommandState))
+def test_a_command_is_found_while_it_is_under_way_and_forgotten_some_time_after(state: CommandState) -> None:
+    command = DisruptionCommand(
+        cluster="demo",
+        name="k",
+        reason=Reason.DRIFTED,
+        method=Method.DRIFT,
+        targets=("a",),
+        nodes=("n",),
+        state=state,
+        changed_at=NOW,
+        version=2,
+    )
+    item = _command_item(command)
+    assert _command(item) == command
+    over = state in (CommandState.DONE, CommandState.UNDONE)
+    assert (state_table.STAGE_INDEX.sort_key in item) is not over
+    assert (EXPIRY in item) is over
+    assert (item["state"], item["version"]) == ({"S": str(state)}, {"N": "2"})
+
+
+@pytest.mark.parametrize("stored", [{"S": "{"}, {"S": "[]"}, {"B": b"no zlib"}])
+def test_an_item_that_cannot_be_read_is_named(stored: Mapping[str, Any]) -> None:
+    with pytest.raises(StoreError, match="claim#c cannot be read as a NodeClaim"):
+        _claim({"item": {"S": "claim#c"}, "claim": dict(stored)})
+    with pytest.raises(StoreError, match="command#k cannot be read as a command"):
+        _command({"item": {"S": "command#k"}, "command": {"S": "{"}})
+
+
+def test_refusals_of_older_releases_are_read() -> None:
+    old: Any = {"claims": {"SS": ["b", "a"]}, "at": {"N": "7.5"}}
+    assert _refusals(old) == Refusals(("a", "b"), 7.5)
+    new = {**old, "tries": {"N": "4"}, "launched_at": {"N": "6.5"}, "like": {"S": "k"}}
+    assert _refusals(new) == Refusals(("a", "b"), 7.5, 4, 6.5, "k")
+
+
+class Batches:
+    """A client whose batch writes leave so many items unprocessed, call by call."""
+
+    def __init__(self, *left: int) -> None:
+        self._left = list(left)
+        self.written: list[list[str]] = []
+        self.items: list[dict[str, Any]] = []
+
+    def batch_write_item(self, RequestItems: dict[str, list[Any]]) -> dict[str, Any]:  # noqa: N803 - DynamoDB's name
+        ((table, requests),) = RequestItems.items()
+        self.written.append([request["PutRequest"]["Item"]["item"]["S"] for request in requests])
+        self.items += (request["PutRequest"]["Item"] for request in requests)
+        left = self._left.pop(0) if self._left else 0
+        return {"UnprocessedItems": {table: requests[:left]}} if left else {}
+
+
+def state(client: Batches) -> tuple[DynamoState, list[float]]:
+    pauses: list[float] = []
+    made = DynamoState(client, "table", sleep=pauses.append)  # type: ignore[arg-type]
+    return made, pauses
+
+
+def test_marks_are_written_in_portions_each_once() -> None:
+    client = Batches()
+    made, pauses = state(client)
+    made.mark_missed("demo", [*(f"u{number:02}" for number in range(60)), "u00"], NOW)
+    assert [len(some) for some in client.written] == [25, 25, 10]
+    assert client.written[0][0].endswith("#u00")
+    assert len({name for some in client.written for name in some}) == 60
+    assert {item[EXPIRY]["N"] for item in client.items} == {f"{int(NOW + MISSED_FOR_S) + 1}"}
+    assert {item["cluster"]["S"] for item in client.items} == {"demo"}
+    assert pauses == []
+
+
+def test_what_was_not_written_is_written_again_after_a_pause() -> None:
+    client = Batches(2, 1)
+    made, pauses = state(client)
+    made.mark_missed("demo", ["a", "b", "c"], NOW)
+    assert [len(some) for some in client.written] == [3, 2, 1]
+    assert len(pauses) == 2
+
+
+def test_what_is_never_written_is_an_error() -> None:
+    client = Batches(*[1] * 50)
+    made, pauses = state(client)
+    with pytest.raises(StoreThrottled, match="1 missed pods"):
+        made.mark_missed("demo", ["a"], NOW)
+    assert len(client.written) == len(pauses) + 1
+
+
+class Staged:
+    """A client whose index and items a test says; it notes which items are read."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, dict[str, Any]] = {}
+        self.read: list[str] = []
+
+    def put(self, name: str, version: int, stage: str = "unsettled", *, partition: str = "p") -> None:
+        self.items[name] = {
+            "cluster": {"S": partition},
+            "item": {"S": name},
+            "version": {"N": str(version)},
+            state_table.STAGE_INDEX.sort_key: {"S": f"{stage}#{name}"},
+        }
+
+    def query(self, table: str, by: tuple[str, str], begins_with: tuple[str, str] | None) -> list[dict[str, Any]]:
+        found = [item for item in self.items.values() if item["cluster"]["S"] == by[1]]
+        prefix = begins_with[1] if begins_with else ""
+        return [item for item in found if item[state_table.STAGE_INDEX.sort_key]["S"].startswith(prefix)]
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[Staged, StagedItems[tuple[str, str]]]:
+    client = Staged()
+
+    def query(of: Staged, table: str, by: Any, begins_with: Any, *, index: str) -> list[dict[str, Any]]:
+        assert (table, index) == ("table", state_table.STAGE_INDEX.name)
+        return of.query(table, by, begins_with)
+
+    def get_all(of: Staged, _: str, wanted: Sequence[Any], __: Any) -> list[dict[str, Any]]:
+        names = [key["item"]["S"] for key in wanted]
+        of.read += names
+        return [of.items[name] for name in names if name in of.items]
+
+    monkeypatch.setattr(state_table, "query", query)
+    monkeypatch.setattr(state_table, "get_all", get_all)
+    decode = lambda item: (item["item"]["S"], item["version"]["N"])  # noqa: E731
+    return client, StagedItems(client, "table", decode, lambda _: None)  # type: ignore[arg-type]
+
+
+def test_only_items_of_another_version_are_read_again(staged: tuple[Staged, StagedItems[tuple[str, str]]]) -> None:
+    client, items = staged
+    for name in ("a", "b"):
+        client.put(name, 1)
+    client.put("z", 1, partition="q")
+    assert sorted(items.read(["p", "q"], "")) == [("a", "1"), ("b", "1"), ("z", "1")]
+    client.read.clear()
+    client.put("b", 2)
+    client.put("c", 1)
+    assert sorted(items.read(["p", "q"], "")) == [("a", "1"), ("b", "2"), ("c", "1"), ("z", "1")]
+    assert client.read == ["b", "c"]
+    client.read.clear()
+    items.read(["p"], "")
+    assert client.read == []
+
+
+def test_what_is_gone_is_forgotten_so_that_a_new_item_of_its_name_is_read(
+    staged: tuple[Staged, StagedItems[tuple[str, str]]],
+) -> None:
+    client, items = staged
+    client.put("a", 1)
+    items.read(["p"], "")
+    del client.items["a"]
+    assert items.read(["p"], "") == []
+    client.put("a", 1)
+    client.read.clear()
+    assert items.read(["p"], "") == [("a", "1")]
+    assert client.read == ["a"]
+
+
+def test_a_look_at_some_stages_forgets_nothing_of_the_others(
+    staged: tuple[Staged, StagedItems[tuple[str, str]]],
+) -> None:
+    client, items = staged
+    client.put("a", 1)
+    client.put("b", 1, "settled")
+    assert len(items.read(["p"], "")) == 2
+    client.read.clear()
+    assert items.read(["p"], "unsettled") == [("a", "1")]
+    assert len(items.read(["p"], "")) == 2
+    assert client.read == []
+
+
+def test_an_item_that_left_its_stage_meanwhile_is_left_out(
+    staged: tuple[Staged, StagedItems[tuple[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, items = staged
+    client.put("a", 1)
+    client.put("b", 1)
+
+    def changed(of: Staged, _: str, wanted: Sequence[Any], __: Any) -> list[dict[str, Any]]:
+        of.put("a", 2, "settled")
+        gone = {key: value for key, value in of.items["b"].items() if key != state_table.STAGE_INDEX.sort_key}
+        return [of.items["a"], gone]
+
+    monkeypatch.setattr(state_table, "get_all", changed)
+    assert items.read(["p"], "unsettled") == []
+
+
+def test_a_claim_survives_its_item_whatever_its_size() -> None:
+    large = node_claim(name="c", reasons=tuple(f"reason {number}" for number in range(20_000)))
+    assert _claim(_claim_item(large)) == large
+    assert msgspec.json.encode(large)
