@@ -36,7 +36,7 @@ _SWAPPED_OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
 }
 _SWAPPED_NAMES = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _LOGGERS = ("_LOG", "logging", "warnings")
-_LOGGED_NAMES = ("about", "extra", "facts")
+_LOGGED_NAMES = ("about", "extra", "facts", "what")
 _MESSAGE_FUNCTIONS = ("facts", "_facts", "reason", "__repr__", "__str__")
 
 

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
-from shiplap.flows.catalog.inspect import inspect
+from shiplap.flows.catalog.inspect import _texts, inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, SecurityGroup
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.kubernetes.quantity import PODS
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.compute import FakeCompute
@@ -232,3 +233,31 @@ def test_an_error_of_aws_is_no_verdict() -> None:
 def test_an_alias_decides_the_family() -> None:
     terms = (AmiSelectorTerm(alias="bottlerocket@latest"),)
     assert Ground(family="", ami_selector_terms=terms, kubelet={"podsPerCore": 1}).odd().ready.status == "False"
+
+
+def test_the_age_of_the_catalogue_is_measured_for_each_cluster() -> None:
+    ground = Ground()
+    old = msgspec.structs.replace(catalog(), refreshed_at=ground.stage.clock.now() - 90)
+    ahead = msgspec.structs.replace(catalog(), refreshed_at=ground.stage.clock.now() + 5)
+    inspect_all([(ground.settings, ground.context)], {"eu-west-1": old}, ground.status)
+    inspect_all([(ground.settings, ground.context)], {"eu-west-1": ahead}, ground.status)
+    assert [value for value, _ in ground.stage.meter.seen["CatalogAge"]] == [90.0, 0.0]
+
+
+def test_user_data_is_made_with_the_longest_kubelet_settings_and_the_most_pods() -> None:
+    """Nearly full user data is told of before a node of the largest type cannot be launched."""
+    small, large = (
+        msgspec.structs.replace(kind, capacity={**kind.capacity, PODS: pods}, kubelet_values=values)
+        for kind, pods, values in zip(
+            list(Stage().types.values())[:2],
+            (10, 2000),
+            ((), (("systemReserved", "memory", "x" * 400),)),
+            strict=True,
+        )
+    )
+    ground = Ground(kubelet={"systemReserved": {"memory": "1Mi"}})
+    found = ground.context.compute.inspect(ground.settings.manifests.node_classes[0])
+    for types in ([small, large], [large, small]):
+        texts = list(_texts(ground.settings, ground.settings.manifests.node_classes[0], found, types))
+        assert all("2000" in text and "x" * 400 in text for text in texts)
+        assert len(texts) == 1

@@ -323,3 +323,61 @@ def test_a_claim_survives_its_item_whatever_its_size() -> None:
     large = node_claim(name="c", reasons=tuple(f"reason {number}" for number in range(20_000)))
     assert _claim(_claim_item(large)) == large
     assert msgspec.json.encode(large)
+
+
+class Transactions:
+    """A client whose transactions are cancelled so many times."""
+
+    def __init__(self, *errors: ClientError) -> None:
+        self._errors = list(errors)
+        self.requests: list[dict[str, Any]] = []
+
+    def transact_write_items(self, **request: Any) -> None:
+        self.requests.append(request)
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+def test_a_commit_in_conflict_is_repeated_as_the_same_transaction_after_pauses() -> None:
+    client = Transactions(cancelled("TransactionConflict", "None"), cancelled("None", "ThrottlingError"))
+    made, pauses = state(client)  # type: ignore[arg-type]
+    assert made.commit("demo", 4, [node_claim(cluster="demo", name="c")]) == 5
+    assert len(pauses) == 2
+    first, *others = client.requests
+    assert others == [first] * 2
+    assert len(first["ClientRequestToken"]) == 32
+    epoch, put = first["TransactItems"]
+    assert epoch["Update"]["ExpressionAttributeValues"] == {":expected": {"N": "4"}, ":next": {"N": "5"}}
+    assert epoch["Update"]["ConditionExpression"] == "#epoch = :expected"
+    assert put["Put"]["ConditionExpression"] == "attribute_not_exists(#item)"
+
+
+def test_the_first_commit_of_a_cluster_needs_no_epoch_yet() -> None:
+    client = Transactions()
+    made, _ = state(client)  # type: ignore[arg-type]
+    assert made.commit("demo", 0, [node_claim(cluster="demo", name="c")]) == 1
+    condition = client.requests[0]["TransactItems"][0]["Update"]["ConditionExpression"]
+    assert condition == "attribute_not_exists(#epoch) OR #epoch = :expected"
+
+
+def test_a_transaction_that_is_always_in_conflict_is_throttled() -> None:
+    client = Transactions(*[cancelled("TransactionConflict")] * 50)
+    made, pauses = state(client)  # type: ignore[arg-type]
+    with pytest.raises(StoreThrottled):
+        made.commit("demo", 4, [node_claim(cluster="demo", name="c")])
+    assert len(client.requests) == len(pauses) + 1 == 8
+
+
+def test_claims_that_move_together_are_written_over_their_versions() -> None:
+    client = Transactions()
+    made, _ = state(client)  # type: ignore[arg-type]
+    moves = [Move(node_claim(cluster="demo", name=name, version=3), ClaimState.LAUNCHING) for name in "ab"]
+    after = made.advance_all(moves)
+    assert [(claim.name, claim.state, claim.version) for claim in after] == [
+        ("a", ClaimState.LAUNCHING, 4),
+        ("b", ClaimState.LAUNCHING, 4),
+    ]
+    for action in client.requests[0]["TransactItems"]:
+        assert action["Put"]["ConditionExpression"] == "#version = :version"
+        assert action["Put"]["ExpressionAttributeValues"] == {":version": {"N": "3"}}
+        assert action["Put"]["Item"]["version"] == {"N": "4"}

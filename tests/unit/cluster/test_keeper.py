@@ -9,6 +9,8 @@ import pytest
 from shiplap.cluster.snapshot_keeper import REFRESH_S, RELIST_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
+from shiplap.kubernetes.objects import Node
+from shiplap.ports import WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
@@ -224,3 +226,142 @@ def test_it_ends_at_its_deadline_and_when_it_has_retired() -> None:
     keeper.run(kept.clock.now() + 600, kept.clock.advance, Event())
     assert keeper.retired.is_set()
     assert kept.saves() == 1  # the successor's
+
+
+def test_room_is_shared_and_given_back() -> None:
+    room = PodMemory(10)
+    assert room.takes("a", 6)
+    assert room.takes("b", 4)
+    assert not room.takes("b", 5)
+    assert room.takes("a", 10)  # what does not fit holds nothing
+    assert not room.takes("b", 1)
+    assert room.takes("a", 7)
+    assert room.takes("b", 3)
+
+
+def test_a_cluster_that_is_not_kept_leaves_all_room_to_others() -> None:
+    kept = Kept()
+    room = PodMemory(3)
+    made = SnapshotKeeper(BLUE, kept.api, kept.store, clock=kept.clock, room=room, fewest_pods=4)
+    made.established.set()
+    made.round(1.0)
+    assert room.takes("green", 3)
+    assert not kept.standing().complete
+
+
+def test_a_snapshot_of_few_pods_is_announced_once() -> None:
+    kept = Kept()
+    keeper = kept.keeper(fewest_pods=4)
+    for _ in range(5):
+        keeper.round(1.0)
+        kept.clock.advance(REFRESH_S)
+    assert (kept.saves(), kept.lists(), kept.names()) == (1, 1, [])
+    assert "before cluster.watch" not in kept.faults.points
+
+
+def test_nothing_is_written_before_the_predecessor_is_relieved() -> None:
+    kept = Kept()
+    keeper = kept.keeper(established=False)
+    keeper.round(1.0)
+    assert kept.saves() == 0
+    keeper.established.set()
+    keeper.round(1.0)
+    assert kept.saves() == 1
+
+
+@pytest.mark.parametrize(("writing_s", "waits_s"), [(0.0, SAVE_S), (0.5, SAVE_S), (2.0, 40.0)])
+def test_a_snapshot_that_takes_long_to_write_is_written_less_often(writing_s: float, waits_s: float) -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+    kept.faults.on("after", "snapshots.save", lambda: kept.clock.advance(writing_s))
+    keeper.round(1.0)
+    kept.add("late")
+    kept.clock.advance(waits_s - writing_s - 0.5)
+    keeper.round(1.0)
+    assert kept.saves() == 1
+    kept.clock.advance(0.5)
+    keeper.round(1.0)
+    assert kept.saves() == 2
+
+
+def test_a_successor_is_looked_for_seldom_at_first_and_each_round_later() -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+
+    def looks(rounds: int, step_s: float) -> int:
+        before = kept.faults.points.count("after snapshots.kept_since")
+        for _ in range(rounds):
+            keeper.round(1.0)
+            kept.clock.advance(step_s)
+        return kept.faults.points.count("after snapshots.kept_since") - before
+
+    assert looks(1, 240.0 - 1) == 1
+    assert looks(1, 1.0) == 0
+    assert looks(1, 0.0) == 1
+    kept.clock.advance(SUCCESSOR_S)
+    assert looks(4, 10.0) == 4
+
+
+class Told:
+    """Notes the pauses of a keeper and lets time pass in them."""
+
+    def __init__(self, kept: Kept, stop: Event, most: int) -> None:
+        self.pauses: list[float] = []
+        self._kept, self._stop, self._most = kept, stop, most
+
+    def __call__(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._kept.clock.advance(seconds)
+        if len(self.pauses) == self._most:
+            self._stop.set()
+
+
+def test_pauses_grow_while_it_fails_and_begin_again_after_a_success() -> None:
+    kept, stop = Kept(), Event()
+    keeper = kept.keeper()
+    told = Told(kept, stop, 9)
+    for number in range(7):
+        kept.faults.on("before", "cluster.bound_pages", ClusterUnreachable("no"), nth=number + 1)
+    keeper.run(kept.clock.now() + 10_000, told, stop)
+    assert told.pauses == [1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0, 1.0, 1.0]
+    assert keeper.problems == {"SnapshotsNotKept": 7}
+
+
+def test_a_keeper_without_pods_to_follow_looks_around_each_round() -> None:
+    kept, stop = Kept(), Event()
+    keeper = kept.keeper(fewest_pods=4)
+    told = Told(kept, stop, 4)
+    keeper.run(kept.clock.now() + 10_000, told, stop)
+    assert told.pauses == [20.0] * 4
+    late = kept.keeper(fewest_pods=4)
+    kept.clock.advance(SUCCESSOR_S)
+    stop.clear()
+    told = Told(kept, stop, 3)
+    late.run(kept.clock.now() + 10_000, told, stop)
+    assert told.pauses == [10.0] * 3
+
+
+def test_bookmarks_move_the_version_on_and_odd_objects_are_counted() -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+    keeper.round(1.0)
+    kept.server.create("configmaps", {"metadata": {"name": "unrelated"}})
+    keeper.round(1.0)
+    keeper._see(WatchEvent("ADDED", Node(), "999", unreadable="broken"))
+    assert keeper._version == "999"
+    assert keeper.problems == {"ObjectsUnreadable": 1}
+    kept.clock.advance(REFRESH_S)
+    keeper._write_if_due()
+    assert kept.names() == ["p0", "p1", "p2"]
+
+
+def test_the_snapshot_says_since_when_it_is_kept_and_listed() -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+    began = kept.clock.now()
+    kept.clock.advance(5.0)
+    keeper.round(1.0)
+    header = kept.standing()
+    assert (header.cluster, header.kept_since, header.listed_at, header.taken_at) == (BLUE, began, began + 5, began + 5)
+    assert header.complete
+    assert kept.store.documents[BLUE][1] == began

@@ -69,6 +69,7 @@ def test_each_kind_of_mistake(line: str, mutants: set[str]) -> None:
         'x = "text"',
         "about = {'a': 1, 'b': 2}",
         "facts = {'a': 1, 'b': 2}",
+        "what = 'one' if a == 1 else 'more'",
         "if a < b:\n        _LOG.info('%d', a)",
         "from a import b, c",
         "x: dict[1, 2]",

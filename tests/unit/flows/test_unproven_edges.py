@@ -1,0 +1,262 @@
+"""When a plan could lead to a launch at all, and what limits of AMIs and kinds of pods leave, at their edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.flows.planning.futile_launches import pod_kind
+from shiplap.flows.planning.unproven import (
+    FIVE_MINUTES_S,
+    RENEW_S,
+    SHRINKS,
+    UnprovenPodLimit,
+    _counts,
+    are_amis_full,
+    has_room_for,
+    limits_of_amis,
+    record_kinds,
+    running_kinds,
+    unproven_pod_limit,
+    windows,
+    within_ami_limits,
+    within_limit,
+)
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.readiness.joins import AmiJoins, JoinHistory, JoinRecord
+from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
+from shiplap.ports import FUTILE_FOR_S, DecisionState, Refusals
+from shiplap.scheduling.model.snapshot import ClusterView
+from tests.integration.flows.stage import Stage
+from tests.kubernetes_objects import typed_pod
+from tests.node_claims import node_claim
+from tests.unit.flows.test_unproven import pod
+
+NOW = 1_000_000.0
+FULL = (NOW - 1.0,) * 60
+
+
+def of(kind: str) -> str:
+    return pod_kind(pod("any", kind))
+
+
+def kind(name: str, ami: str, *, verified: bool = False) -> InstanceType:
+    return InstanceType(name=name, requirements=(), capacity={}, overhead={}, offerings=(), ami=ami, verified=verified)
+
+
+def joins(*records: AmiJoins) -> JoinHistory:
+    return JoinHistory(amis=records)
+
+
+@pytest.mark.parametrize(
+    ("history", "limits"),
+    [
+        (joins(), {"ami-1": 200, "ami-2": 200}),
+        (joins(AmiJoins("ami-1", JoinRecord(joined_at=5.0))), {"ami-2": 200}),
+        (joins(AmiJoins("ami-1", JoinRecord(failures=1))), {"ami-1": 200 // SHRINKS, "ami-2": 200}),
+        (joins(AmiJoins("ami-1", JoinRecord(failures=2))), {"ami-1": 2, "ami-2": 200}),
+        (joins(AmiJoins("ami-1", JoinRecord(failures=3))), {"ami-1": 1, "ami-2": 200}),
+        (joins(AmiJoins("ami-1", JoinRecord(failures=5000))), {"ami-1": 1, "ami-2": 200}),
+        (joins(AmiJoins("ami-9", JoinRecord(failures=1))), {"ami-1": 200, "ami-2": 200}),
+    ],
+)
+def test_each_failure_in_a_row_makes_the_first_batch_of_an_ami_smaller(
+    history: JoinHistory, limits: dict[str, int]
+) -> None:
+    sold = [kind("a", "ami-1"), kind("b", "ami-2"), kind("c", ""), kind("d", "ami-3", verified=True)]
+    found = limits_of_amis(history, sold, 200)
+    assert found == limits
+    assert list(found) == sorted(found)
+
+
+def test_one_verified_type_proves_its_ami() -> None:
+    assert limits_of_amis(joins(), [kind("a", "ami-1"), kind("b", "ami-1", verified=True)], 200) == {}
+
+
+def flying(state: ClaimState, ami: str) -> NodeClaim:
+    return node_claim(name="f", state=state, instance_id="i-1" if ami else "", ami=ami)
+
+
+@pytest.mark.parametrize(
+    ("claims", "limits", "full"),
+    [
+        ([flying(ClaimState.LAUNCHED, "ami-1")], {"ami-1": 1}, True),
+        ([flying(ClaimState.LAUNCHED, "ami-1")], {"ami-1": 2}, False),
+        ([flying(ClaimState.LAUNCHED, "ami-1")] * 2, {"ami-1": 1}, True),
+        ([flying(ClaimState.LAUNCHING, "")], {"ami-1": 1}, False),
+        ([flying(ClaimState.REGISTERED, "ami-1")], {"ami-1": 1}, False),
+        ([flying(ClaimState.LAUNCHED, "ami-1")], {}, False),
+    ],
+)
+def test_an_ami_is_full_when_as_many_nodes_are_on_their_way_as_it_may_have(
+    claims: list[NodeClaim], limits: dict[str, int], full: bool
+) -> None:
+    assert are_amis_full([kind("a", "ami-1")], claims, limits) is full
+    assert not are_amis_full([kind("a", "ami-1"), kind("b", "ami-2")], claims, limits)
+    assert not are_amis_full([], claims, limits)
+
+
+def test_without_limits_all_groups_are_launched_and_types_are_not_looked_up() -> None:
+    groups = [[node_claim(name="a")], [node_claim(name="b")]]
+
+    def never(_: NodeClaim) -> dict[str, InstanceType]:
+        raise AssertionError
+
+    assert within_ami_limits(groups, [], {}, never) == groups
+
+
+def test_more_than_the_limit_on_their_way_leaves_nothing() -> None:
+    groups = [[node_claim(name="a", instance_types=("new",))]]
+    over = [flying(ClaimState.LAUNCHED, "ami-1")] * 3
+    assert within_ami_limits(groups, over, {"ami-1": 2}, lambda _: {"new": kind("new", "ami-1")}) == []
+    assert within_ami_limits(groups, over, {"ami-1": 4}, lambda _: {"new": kind("new", "ami-1")}) == groups
+    assert within_ami_limits(groups, over, {"ami-1": 2}, lambda _: {}) == groups  # it is of no ami that is known
+
+
+def ending(name: str = "n") -> Node:
+    return msgspec.convert({"metadata": {"name": name, "deletionTimestamp": rfc3339(NOW)}}, Node)
+
+
+@pytest.mark.parametrize(
+    ("pods", "bound", "claims", "nodes", "room"),
+    [
+        ([pod("p")], UnprovenPodLimit(windows(35)), [], (), True),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL), [], (), False),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL, proven={of("a")}), [], (), True),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL, proven={of("b")}), [], (), False),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL), [node_claim(name="c", state=ClaimState.DRAINING)], (), True),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL), [node_claim(name="c", state=ClaimState.LAUNCHED)], (), False),
+        ([pod("p")], UnprovenPodLimit(windows(35), FULL), [], (ending(),), True),
+        # What is left of the hour is for the first node of each kind.
+        ([pod("p")], UnprovenPodLimit(windows(35), (NOW - 400,) * 55), [], (), True),
+        ([pod("p")], UnprovenPodLimit(windows(35), (NOW - 400,) * 55, tried={of("a"): 1}), [], (), False),
+        ([pod("p"), pod("q", "b")], UnprovenPodLimit(windows(35), (NOW - 400,) * 55, tried={of("a"): 1}), [], (), True),
+    ],
+)
+def test_when_a_plan_could_lead_to_a_launch(
+    pods: list[Any], bound: UnprovenPodLimit, claims: list[NodeClaim], nodes: tuple[Node, ...], room: bool
+) -> None:
+    assert has_room_for(ClusterView(pods=tuple(pods), nodes=nodes), claims, bound, NOW) is room
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "first", "further"),
+    [
+        ([], 35, 35),
+        ([10.0] * 34, 1, 1),
+        ([FIVE_MINUTES_S] * 35, 25, 15),  # a sixth of the hour's 60 is for first nodes
+        ([FIVE_MINUTES_S - 1] * 35, 0, 0),
+        ([400.0] * 50, 10, 0),
+        ([400.0] * 49, 11, 1),
+        ([400.0] * 60, 0, 0),
+        ([FUTILE_FOR_S] * 60, 35, 35),
+    ],
+)
+def test_a_part_of_the_hour_is_for_the_first_node_of_each_kind(ages_s: list[float], first: int, further: int) -> None:
+    bound = UnprovenPodLimit(windows(35), tuple(sorted(NOW - age for age in ages_s)))
+    assert (bound.allowed(NOW), bound.allowed(NOW, is_first=False)) == (first, further)
+
+
+def wants(name: str, *kinds: str, pods: tuple[PodReference, ...] = ()) -> NodeClaim:
+    return node_claim(name=name, unproven=tuple(map(of, kinds)), pods=pods)
+
+
+def test_of_kinds_with_as_many_nodes_the_one_whose_pods_wait_longest_is_first() -> None:
+    def waiting(name: str, created: str) -> Any:
+        made = typed_pod(name)
+        return replace(made, metadata=replace(made.metadata, creation_timestamp=created))
+
+    view = ClusterView(pods=(waiting("new", "2026-01-02T00:00:00Z"), waiting("old", "2026-01-01T00:00:00Z")))
+    claims = [wants(name, name, pods=(PodReference("default", name, name),)) for name in ("new", "old")]
+    one = UnprovenPodLimit(windows(35), (NOW - 1.0,) * 34)
+    kept, told = within_limit(claims, one, view, NOW)
+    assert [item.name for item in kept] == ["old"]
+    assert [item.pod.name for item in told] == ["new"]
+    assert told[0].message.startswith("35 nodes were launched within 5 minutes")
+
+
+def test_a_claim_of_several_kinds_counts_as_the_one_with_fewest_nodes() -> None:
+    bound = UnprovenPodLimit(windows(35), (NOW - 1.0,) * 34, tried={of("a"): 2, of("c"): 1})
+    kept, _ = within_limit([wants("c", "c"), wants("ab", "a", "b")], bound, ClusterView(), NOW)
+    assert [item.name for item in kept] == ["ab"]
+
+
+def claim(state: ClaimState = ClaimState.INITIALIZED, **fields: Any) -> NodeClaim:
+    return node_claim(
+        **{"name": "c", "cluster": "demo", "state": state, "node_name": "n", "unproven": (of("a"),)} | fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "pods", "proven", "counts"),
+    [
+        (claim(), [], set(), True),
+        (claim(unproven=()), [], set(), False),
+        (claim(), [], {of("a")}, False),
+        (claim(unproven=(of("a"), of("b"))), [], {of("b")}, False),
+        (claim(), [pod("x", "z", node="n")], set(), False),
+        (claim(), [pod("x", "z", node="other")], set(), True),
+        (claim(), [pod("x", "z", node="n", phase="Failed")], set(), True),
+        (claim(), [pod("x", "z", node="n", owner="DaemonSet")], set(), True),
+        (claim(ClaimState.FAILED), [], set(), False),
+        (claim(ClaimState.FAILED, instance_id="i-1"), [], set(), True),
+    ],
+)
+def test_which_nodes_count_as_tries(item: NodeClaim, pods: list[Any], proven: set[str], counts: bool) -> None:
+    assert _counts(item, ClusterView(pods=tuple(pods)), proven) is counts
+
+
+def test_a_kind_runs_where_other_nodes_might_have_taken_its_pod() -> None:
+    pods = (
+        pod("a", "a", node="n"),
+        pod("b", "b", node="n", phase="Failed"),
+        pod("c", "c", node="n", owner="DaemonSet"),
+        pod("d", "d"),
+    )
+    assert running_kinds(ClusterView(pods=pods)) == {of("a")}
+
+
+@pytest.mark.parametrize(("age_s", "renewed"), [(RENEW_S - 1, False), (RENEW_S, True)])
+def test_what_runs_is_written_down_once_a_day(age_s: float, renewed: bool) -> None:
+    stage = Stage()
+    now = stage.clock.now()
+    state = DecisionState(0, proven={of("a"): now - age_s})
+    record_kinds("demo", [], ClusterView(pods=(pod("p", "a", node="n"),)), state, stage.context)
+    assert stage.state.read("demo", now).proven == ({of("a"): now} if renewed else {})
+    idle = Stage()
+    record_kinds("demo", [], ClusterView(), state, idle.context)
+    assert idle.faults.points == []
+
+
+@pytest.mark.parametrize(
+    ("state", "noted", "created_ago_s", "written"),
+    [
+        *((item, False, 10.0, True) for item in sorted(LEAVING)),
+        (ClaimState.INITIALIZED, False, 10.0, False),
+        (ClaimState.DRAINING, True, 10.0, False),
+        (ClaimState.DRAINING, False, FUTILE_FOR_S, False),
+        (ClaimState.DRAINING, False, FUTILE_FOR_S - 1, True),
+    ],
+)
+def test_a_node_that_leaves_untried_is_noted_once_while_it_counts(
+    state: ClaimState, noted: bool, created_ago_s: float, written: bool
+) -> None:
+    stage = Stage()
+    created_at = stage.clock.now() - created_ago_s
+    known = DecisionState(0, futile={"c": created_at} if noted else {})
+    record_kinds("demo", [claim(state, created_at=created_at)], ClusterView(), known, stage.context)
+    found = stage.state.read("demo", stage.clock.now() - created_ago_s).futile
+    assert found == ({"c": created_at} if written else {})
+
+
+def test_refusals_without_a_kind_tell_of_none() -> None:
+
+    state = DecisionState(
+        0, refused={"u": Refusals(("x",), NOW, 1, NOW, ""), "v": Refusals(("y",), NOW, 1, NOW, of("a"))}
+    )
+    assert dict(unproven_pod_limit(35, ClusterView(), [], state, NOW).tried) == {of("a"): 1}
