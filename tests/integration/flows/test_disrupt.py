@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 import pytest
 
+from shiplap.disruption import standstill
+from shiplap.disruption.commands import Decision
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.node_history import FIRST_BACKOFF_S
 from shiplap.disruption.progress import READY_S
 from shiplap.disruption.record import decided_again, is_disruption, read
 from shiplap.errors import StoreError
+from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
+from shiplap.flows.disrupt.entry import handle
+from shiplap.flows.function_install import WarmMemory
 from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
-from tests.integration.flows.disrupted import kinds, oversized
+from shiplap.settings import ClusterSettings, Settings
+from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.leaving import warning
 
 
@@ -315,3 +324,49 @@ def test_a_decision_holds_whether_or_not_it_can_be_recorded() -> None:
     stage.faults.on("before", "recorder.record", StoreError("bucket is gone"))
     assert len(stage.disrupt().begun) == 1
     assert stage.meter.counts["DecisionsNotRecorded"] == 1
+
+
+def test_the_function_does_not_decide_again_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it knows of a cluster outlives an invocation."""
+    decided: list[str] = []
+
+    def decide(snapshot: DisruptionSnapshot) -> Decision:
+        decided.append(snapshot.scheduling.cluster)
+        return Decision()
+
+    monkeypatch.setattr(standstill, "decide", decide)
+    stage = oversized()
+    install = Deployed(stage)
+    numbers = []
+    for _ in range(4):
+        stage.clock.advance(5)
+        handle({"cluster": stage.name}, Invocation(), install)  # type: ignore[arg-type]
+        numbers.append(len(decided))
+    assert numbers == [1, 2, 2, 2], "after the first look its nodes have a history"
+    handle({"cluster": stage.name}, Invocation(), Deployed(stage))  # type: ignore[arg-type]
+    assert len(decided) == 3
+
+
+class Invocation:
+    aws_request_id = "request-1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 300_000
+
+
+class Deployed:
+    """As much of an install as the disrupt function asks for one cluster."""
+
+    def __init__(self, stage: Disrupted) -> None:
+        self.warm = WarmMemory()
+        self.clock, self.meter, self.memory = stage.clock, stage.meter, stage.memory
+        self.executor = None
+        self.served = Settings((stage.settings,))
+        self._context = stage.context
+
+    def context(self, _: ClusterSettings) -> FlowContext:
+        return self._context
+
+    @contextmanager
+    def reporting(self, _: str) -> Iterator[None]:
+        yield

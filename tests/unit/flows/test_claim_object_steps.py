@@ -13,9 +13,10 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.disruption.progress import DisruptionCommand
-from shiplap.errors import StoreError
+from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound, StoreError
+from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.schedule.standalone_launches import delete_futile, not_begun, with_objects
-from shiplap.flows.shown_claims import take_steps
+from shiplap.flows.shown_claims import show_claims, take_steps
 from shiplap.flows.sweep.manifest_statuses import _disruption_of
 from shiplap.manifests.custom_resources import NodePoolTemplate
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, ClaimDisruption, ClaimObjectChanges
@@ -329,3 +330,37 @@ def test_another_object_of_that_name_is_not_deleted(stage: Stage) -> None:
     delete_futile(stage.name, "mine", "uid-of-the-first", "gone", stage.context)
     assert len(stage.server.list("nodeclaims").items) == 1
     assert stage.meter.counts == {"NodeClaimsRefused": 1.0}
+
+
+@pytest.mark.parametrize("error", [ObjectConflict("another", status=409), ObjectNotFound("gone", status=404)])
+def test_an_object_that_is_gone_already_is_no_failure(stage: Stage, error: Exception) -> None:
+    stage.faults.on("before", "cluster.delete_node_claim", error)
+    delete_futile(stage.name, "mine", "uid-mine", "why", stage.context)
+    assert stage.meter.counts == {"NodeClaimsRefused": 1.0}
+
+
+def test_what_the_api_server_refuses_is_counted(stage: Stage) -> None:
+    stage.faults.on("before", "cluster.publish", ClusterUnreachable("no answer"))
+    delete_futile(stage.name, "mine", "uid-mine", "why", stage.context)
+    assert stage.meter.counts == {"NodeClaimsRefused": 1.0, "StatusesNotWritten": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("live", "suspended", "names", "looks"),
+    [
+        (True, "", ["c"], True),
+        (True, NO_NODE_POOL, ["c"], True),
+        (True, "Karpenter runs here", ["c"], False),
+        (True, "", [], False),
+        (False, "", ["c"], False),
+        (False, "", [], False),
+    ],
+)
+def test_when_the_objects_of_claims_are_looked_at(
+    stage: Stage, live: bool, suspended: str, names: list[str], looks: bool
+) -> None:
+    settings = replace(stage.settings, live_manifests=live, suspended=suspended)
+    stage.faults.clear()
+    show_claims(names, settings, stage.context)
+    assert ("before cluster.node_claim_object" in stage.faults.points) is looks
+    assert (stage.faults.points != []) is looks
