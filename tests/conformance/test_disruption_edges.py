@@ -730,3 +730,26 @@ def test_consolidate_after_is_over_when_as_many_seconds_have_passed(ago_s: float
     wanted = pool("default", ON_DEMAND, after="60s")
     verdict = disrupted(large("a"), pods=[pod("p", "a")], pools=[wanted], types=BOTH, histories=[history])
     assert (verdict.removed == set()) is stays
+
+
+@pytest.mark.parametrize("namespace", ["default", "web"])
+@pytest.mark.parametrize("fits", [True, False])
+def test_pods_of_any_namespace_move_or_keep_their_node(namespace: str, fits: bool) -> None:
+    """Files may leave the namespace out, which means the default one."""
+
+    def of(item: Pod) -> Pod:
+        written = "" if namespace == "default" else namespace
+        return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace=written))
+
+    moved = of(pod("p", "a", cpu="1" if fits else "3"))
+    verdict = disrupted(
+        small("a"),
+        small("b"),
+        pods=[moved, of(pod("q", "b", cpu="2"))],
+        pools=[pool("default", ON_DEMAND)],
+        types=[SMALL],
+    )
+    assert verdict.removed == ({"a"} if fits else set())
+    if fits:
+        (place,) = verdict.command.placements
+        assert (place.name, [item.name for item in place.pods]) == ("b", ["p"])

@@ -20,7 +20,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, SchedulingSettings, Snapshot
 from shiplap.scheduling.supply.existing_nodes import STARTING_S
-from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, held_by, units_left
+from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, Reservations, held_by, units_left
 from tests.conformance.disruptions import pool
 from tests.kubernetes_objects import typed_pod
 from tests.node_claims import node_claim
@@ -257,3 +257,23 @@ def test_which_reservations_a_claim_may_be_launched_into(fields: dict[str, Any],
     claim_type = type(node_claim(name="c").plan)
     requirements = msgspec.convert({"node_pool": "p", "node_class": "d", "requirements": rules}, claim_type)
     assert held_by(node_claim(name="c", requirements=requirements.requirements, **fields)) == held
+
+
+class Reserving:
+    """A NodeClaimTemplate, as far as Reservations reads it."""
+
+    def __init__(self, *, reserved: bool, **units: int) -> None:
+        self.reserved = reserved
+        self.units = {name.replace("_", "-"): left for name, left in units.items()}
+
+
+@pytest.mark.parametrize(("before", "left", "taken"), [(2, 0, True), (2, 1, False), (0, 0, False), (1, 0, True)])
+def test_a_reservation_is_taken_here_if_claims_of_the_plan_have_all_that_it_had(
+    before: int, left: int, taken: bool
+) -> None:
+    templates: Any = [Reserving(reserved=False, cr_1=9), Reserving(reserved=True, cr_1=before)]
+    held = Reservations(templates, None)  # type: ignore[arg-type]
+    assert held.left == {"cr-1": before}
+    held.left["cr-1"] = left
+    assert held.taken_here("cr-1") is taken
+    assert not held.taken_here("cr-unknown")
