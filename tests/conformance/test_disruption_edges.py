@@ -739,7 +739,7 @@ def test_pods_of_any_namespace_move_or_keep_their_node(namespace: str, fits: boo
 
     def of(item: Pod) -> Pod:
         written = "" if namespace == "default" else namespace
-        return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace=written))
+        return replace(item, metadata=replace(item.metadata, namespace=written))
 
     moved = of(pod("p", "a", cpu="1" if fits else "3"))
     verdict = disrupted(

@@ -49,7 +49,12 @@ RECORDED = (
     "tests/integration/test_ec2_compute.py",
     "tests/integration/test_ec2_faults.py",
     "tests/integration/test_eventbridge_adapter.py",
+    "tests/integration/test_kubeconfig_secret.py",
+    "tests/integration/test_odd_answers_of_ec2.py",
+    "tests/integration/test_otlp_push.py",
+    "tests/integration/test_replay_command.py",
     "tests/integration/test_request_pace.py",
+    "tests/integration/test_uninstall_steps.py",
 )
 """Tests that are run against mutants: all that test the library in the process of the test."""
 

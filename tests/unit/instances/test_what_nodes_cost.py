@@ -134,7 +134,7 @@ def test_of_an_offering_in_several_catalogues_the_first_counts() -> None:
         "m", (), {}, {}, (Offering("a", "spot", 0.3), Offering("a", "reserved", 0.4, reservation_id="y"))
     )
     found = offerings_by_type([one], [two])
-    assert [(item.price, item.reservation_id) for item in found["m"]] == [(0.1, ""), (0.2, "x"), (0.2, "y")]
+    assert [(item.price, item.reservation_id) for item in found["m"]] == [(0.1, ""), (0.2, "x"), (0.4, "y")]
 
 
 @pytest.mark.parametrize(
