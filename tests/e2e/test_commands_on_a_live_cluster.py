@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         cdk.executable()
     except (programs.ProgramsMissing, ShiplapError) as missing:
         pytest.skip(f"no whole system: {missing}")
-    with World(tmp_path_factory.mktemp("world"), manifests.NODES) as running:
+    with World(tmp_path_factory.mktemp("world"), manifests.NODES, judged=True) as running:
         yield running
 
 
