@@ -32,6 +32,7 @@ from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSe
 from shiplap.sleep.sleep_settings import SleepSettings
 from shiplap.sleep.sleep_state import annotation_problem
 from shiplap.spending.ceilings import Ceiling, ceiling_problems
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -125,6 +126,7 @@ class ClusterDocument(_Part, frozen=True):
     disruption: DisruptionSettings = DisruptionSettings()
     sleep: SleepSettings | None = None
     ceilings: tuple[Ceiling, ...] = ()
+    spot_risk: SpotRiskSettings = SpotRiskSettings()
 
     @property
     def reads_cluster(self) -> bool:
@@ -473,6 +475,7 @@ def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:
         "podTopologySpread": cluster.pod_topology_spread.problems(),
         "claimRules": rule_problems(cluster.claim_rules),
         "disruption": cluster.disruption.problems(),
+        "spotRisk": cluster.spot_risk.problems(),
         "sleep": cluster.sleep.problems() if cluster.sleep is not None else (),
         "ceilings": ceiling_problems(cluster.ceilings, of_account=False),
     }

@@ -14,6 +14,7 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.spending.ceilings import Ceiling, CeilingMode
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_cdk.install_document import ClusterDocument, InstallConfig, read
 
 INSTALL = Path(__file__).parent / "install"
@@ -77,6 +78,17 @@ def test_disruption_is_set_per_cluster_and_checked(folder: Path) -> None:
     error = refusal(folder, WRITTEN + "    disruption: {settleSeconds: -1}\n")
     assert error.field == "clusters[0].disruption.settleSeconds"
     assert "must not be negative" in error.reason
+
+
+def test_spot_risk_is_set_per_cluster_and_checked(folder: Path) -> None:
+    assert not written(folder, WRITTEN).clusters[0].settings.spot_risk.is_on
+    (cluster,) = written(folder, WRITTEN + "    spotRisk: {mode: observe, mostPremium: 0.1}\n").clusters
+    assert cluster.settings.spot_risk == SpotRiskSettings("observe", 0.1)
+
+    error = refusal(folder, WRITTEN + "    spotRisk: {mode: always}\n")
+
+    assert error.field == "clusters[0].spotRisk.mode"
+    assert "off, observe, prefer" in error.reason
 
 
 def test_a_cluster_is_paused_by_one_line(folder: Path) -> None:

@@ -77,6 +77,7 @@ class Common(NamedTuple):
             metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
             describes_commitments=self.document.commitments is not None and bool(self.document.commitments.share),
+            learns_spot_risk=any(cluster.document.spot_risk.is_on for cluster in clusters),
         )
 
 

@@ -24,6 +24,7 @@ from shiplap.aws.bucket import (
     STATUS_KEY,
 )
 from shiplap.aws.dynamodb import tables
+from shiplap.aws.dynamodb.spot_evidence import SPOT
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
 
@@ -48,7 +49,8 @@ class PolicyTargets(NamedTuple):
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
     that some cluster's manifests are read from its API server, `describes_commitments` that AWS is asked for the
-    account's Savings Plans and Reserved Instances.
+    account's Savings Plans and Reserved Instances, `learns_spot_risk` that one notes
+    evidence about spot.
     """
 
     storage: InstallStorage
@@ -66,6 +68,7 @@ class PolicyTargets(NamedTuple):
     metrics_secret: str
     has_live_manifests: bool
     describes_commitments: bool
+    learns_spot_risk: bool
 
 
 class ItemizedStatement(NamedTuple):
@@ -101,6 +104,7 @@ def schedule(targets: PolicyTargets) -> Statements:
         *_metrics_headers(targets),
         *_clusters(targets),
         *_zonal_shifts(targets),
+        *_spot_evidence(targets),
     ]
 
 
@@ -123,6 +127,7 @@ def lifecycle(targets: PolicyTargets) -> Statements:
         *_read_manifests(targets),
         _publish(targets),
         *_clusters(targets),
+        *_spot_evidence(targets),
     ]
 
 
@@ -134,6 +139,7 @@ def interrupt(targets: PolicyTargets) -> Statements:
         *_state(targets, "GetItem", "PutItem", indexes=(tables.INSTANCE_ID_INDEX,)),
         *_read_manifests(targets),
         _publish(targets),
+        *_spot_evidence(targets),
     ]
 
 
@@ -438,6 +444,14 @@ def _state(
 
 def _capacity(targets: PolicyTargets, *actions: str) -> iam.PolicyStatement:
     return _allow("Capacity", [f"dynamodb:{action}" for action in actions], [targets.storage.capacity.table_arn])
+
+
+def _spot_evidence(targets: PolicyTargets) -> Statements:
+    """Evidence about spot is added to where it arises; `schedule` and `disrupt` read the table anyway."""
+    if not targets.learns_spot_risk:
+        return []
+    own = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [SPOT]}}
+    return [_allow("NoteSpotEvidence", ["dynamodb:UpdateItem"], [targets.storage.capacity.table_arn], own)]
 
 
 def _publish(targets: PolicyTargets) -> iam.PolicyStatement:

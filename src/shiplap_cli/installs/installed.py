@@ -30,6 +30,7 @@ from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
+from shiplap.spot_risk.risk_evidence import OfferingEvidence
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import (
     STACK,
@@ -97,6 +98,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     inspected: InstallStatus = InstallStatus()
     joins: JoinHistory = JoinHistory()
     sleep_notes: SleepNotes = SleepNotes()
+    spot_evidence: tuple[OfferingEvidence, ...] = ()
 
     def snapshot(
         self,
@@ -145,7 +147,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             name = node_class.metadata.name
             problem = known_problem(self.inspected, self.cluster, node_class, self.at) or not_ready.get(name, "")
             supplies[name] = NodeClassSupply(node_class, None if problem else resolved.get(name), problem)
-        return LaunchSupply(catalog, supplies, shifted, self.joins)
+        return LaunchSupply(catalog, supplies, shifted, self.joins, spot_evidence=self.spot_evidence)
 
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""
@@ -234,7 +236,20 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         inspected=read_or_note(notes, "statuses", "AWS is asked", install.inspected, InstallStatus()),
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
         sleep_notes=notes_of_sleep,
+        spot_evidence=_read_evidence(install, mine, now, notes),
     )
+
+
+def _read_evidence(
+    install: DeployedInstall, mine: ClusterSettings | None, now: float, notes: list[str]
+) -> tuple[OfferingEvidence, ...]:
+    if mine is None or not mine.spot_risk.is_on:
+        return ()
+    from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence  # noqa: PLC0415 - files need no AWS
+    from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+    store = DynamoSpotEvidence(client("dynamodb"), install.output("CapacityTable"))
+    return read_or_note(notes, "evidence about spot", "all spot has the prior risk", lambda: store.read(now), ())
 
 
 def shifted_zones(installed: InstalledCluster, region: str) -> frozenset[str]:

@@ -25,6 +25,7 @@ from shiplap_lab.fakes.stores import (
     FakeManifests,
     FakeMemory,
     FakeRecorder,
+    FakeSpotEvidence,
     FakeStatus,
 )
 from shiplap_lab.virtual_time.checked_fakes import CheckedCluster, CheckedCompute, CheckedState, QueueTimers, RoutingBus
@@ -66,6 +67,7 @@ class SimulatedInstall:
         self.state = make_state(faults, loop.clock)
         self.capacity = FakeCapacity(faults)
         self.sleep = FakeSleep(faults)
+        self.spot_evidence = FakeSpotEvidence(faults)
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
@@ -93,6 +95,7 @@ class SimulatedInstall:
         """Give the functions access to these clusters."""
         loop, faults, _, _, meter, _, threads = self.stage
         joins, dry_runs, manifests = FakeJoins(faults), FakeDryRuns(faults), FakeManifests(faults)
+        risky = {cluster.name for cluster in self.settings.clusters if cluster.spot_risk.is_on}
         for name, cluster in clusters.items():
             self.recorders[name] = FakeRecorder(faults)
             self.access[name] = (
@@ -120,6 +123,7 @@ class SimulatedInstall:
                 snapshots=self.snapshots,
                 sleep=self.sleep,
                 commitments=self.commitments,
+                spot_evidence=self.spot_evidence if name in risky else None,
             )
 
 

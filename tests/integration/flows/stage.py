@@ -45,7 +45,7 @@ from shiplap_lab.fakes.compute import FakeCompute, FakeHealth
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.signals import FakeBus, FakeClock, FakeMeter, FakeTimers
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
-from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder
+from shiplap_lab.fakes.stores import FakeCapacity, FakeCatalog, FakeCommitments, FakeRecorder, FakeSpotEvidence
 
 CLUSTER = "demo"
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
@@ -145,6 +145,7 @@ class Stage:
         self.joins = FakeJoins(self.faults)
         self.sleep = FakeSleep(self.faults)
         self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
+        self.spot_evidence = FakeSpotEvidence(self.faults)
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,

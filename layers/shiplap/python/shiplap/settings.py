@@ -21,6 +21,7 @@ from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.sleep.sleep_settings import SleepSettings
 from shiplap.spending.ceilings import Ceiling
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 
 IMPROVE_S = 1.0
 """Effort that a decision spends on cheaper nodes where nothing else is said, in seconds of a server core."""
@@ -48,6 +49,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `node_repair` replaces nodes whose instance or kubelet has failed for long; `zonal_shift` keeps launches out of
     zones that ARC has shifted the cluster's traffic away from. `dry_run` tries launches out before pods depend on
     them. `disruption` bounds what may be disrupted for money, `sleep` says what sleeps when, None for nothing.
+    `spot_risk` says what is made of how often spot takes instances back.
     While `paused`, nothing of the cluster is launched, registered, emptied or ended.
     `improve_s` is the effort spent on cheaper nodes per decision, in seconds of a server core.
     `claim_rules` say which pods are ours; without any, all are.
@@ -100,6 +102,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     claim_rules: tuple[ClaimRule, ...] = ()
     disruption: DisruptionSettings = DisruptionSettings()
     sleep: SleepSettings | None = None
+    spot_risk: SpotRiskSettings = SpotRiskSettings()
     ceilings: tuple[Ceiling, ...] = ()
     account_ceilings: tuple[Ceiling, ...] = ()
     commitments: CommitmentSettings | None = None

@@ -83,6 +83,8 @@ def assign_instances(
     moves = []
     for claim, instance in zip(claims, instances, strict=False):
         changes = _launch_changes(claim, instance, types.get(instance.instance_type))
+        if context.spot_evidence is not None:
+            _add_zone_id(changes, instance, types.get(instance.instance_type))
         changes |= {"changed_at": now, "deadline_at": now + attempt.patience_s(claim.plan.node_pool)}
         moves.append(Move(claim, ClaimState.LAUNCHED, changes))
     for claim in claims[len(instances) :]:
@@ -161,8 +163,8 @@ def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: Instanc
     changes: ClaimChanges = {"instance": launched, "hourly": _price(claim, instance, instance_type)}
     if instance_type is not None:
         ami, own_hash = instance.ami or instance_type.ami, instance_type.kubelet_hash
-        changes["instance"] = msgspec.structs.replace(launched, ami=ami, kubelet_hash=own_hash)
         bought = offering_of(instance, instance_type)
+        changes["instance"] = msgspec.structs.replace(launched, ami=ami, kubelet_hash=own_hash)
         reserved = bought.reservation_labels if bought is not None else {}
         changes["plan"] = msgspec.structs.replace(
             claim.plan,
@@ -171,6 +173,13 @@ def _launch_changes(claim: NodeClaim, instance: Instance, instance_type: Instanc
             labels={**_settled_labels(instance, instance_type), **claim.plan.labels, **reserved},
         )
     return changes
+
+
+def _add_zone_id(changes: ClaimChanges, instance: Instance, instance_type: InstanceType | None) -> None:
+    """Evidence about spot names zones by their ids."""
+    bought = offering_of(instance, instance_type)
+    if bought is not None:
+        changes["instance"] = msgspec.structs.replace(changes["instance"], zone_id=bought.zone_id)
 
 
 def release_leases(claim: NodeClaim, types: dict[str, InstanceType], context: FlowContext, *, keep: str = "") -> None:

@@ -26,6 +26,7 @@ from shiplap.ports import (
     Meter,
     SleepStore,
     SnapshotStore,
+    SpotEvidenceStore,
     StateStore,
     StatusStore,
     Timers,
@@ -41,7 +42,8 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     inspection of EC2NodeClasses found, `dry_runs` what EC2 said to launches that were tried out, `joins` how nodes
     have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster,
     `memory` what disruption remembers, `sleep` what is remembered of its sleep, `commitments` those of the account in
-    the cluster's Region; None where a function may not ask.
+    the cluster's Region, `spot_evidence`
+    what is known of spot where `spotRisk` is on; None where a function may not ask.
     """
 
     clock: Clock
@@ -64,6 +66,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryStore | None = None
     sleep: SleepStore | None = None
     commitments: CommitmentStore | None = None
+    spot_evidence: SpotEvidenceStore | None = None
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""

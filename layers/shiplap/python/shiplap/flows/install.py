@@ -252,6 +252,8 @@ class Install:
             "sleep": self._sleep,
             "commitments": lambda: self._commitments(cluster.region),
         }
+        if cluster.spot_risk.is_on:
+            made["spot_evidence"] = self._spot_evidence
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
 
@@ -343,6 +345,11 @@ class Install:
         from shiplap.aws.dynamodb.capacity_table import DynamoCapacity  # noqa: PLC0415
 
         return DynamoCapacity(client("dynamodb"), self._names.capacity_table)
+
+    def _spot_evidence(self) -> object:
+        from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence  # noqa: PLC0415
+
+        return DynamoSpotEvidence(client("dynamodb"), self._names.capacity_table)
 
     def _bus(self) -> object:
         from shiplap.aws.bus import EventBridgeBus  # noqa: PLC0415

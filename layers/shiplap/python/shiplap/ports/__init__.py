@@ -71,6 +71,7 @@ from shiplap.ports.stores import (
     MemoryStore,
     SleepStore,
     SnapshotStore,
+    SpotEvidenceStore,
     StatusStore,
 )
 
@@ -124,6 +125,7 @@ __all__ = [
     "Refusals",
     "SleepStore",
     "SnapshotStore",
+    "SpotEvidenceStore",
     "StateStore",
     "StatusStore",
     "Taken",

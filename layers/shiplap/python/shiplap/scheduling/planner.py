@@ -120,6 +120,7 @@ def plan_standalone(snapshot: Snapshot, item: StandaloneClaim) -> tuple[PlannedC
         manifests=Manifests(node_pools=(pool,), node_classes=snapshot.manifests.node_classes),
         missed_pods=frozenset(),
         commitments=None,
+        spot_risk=None,
         settings=replace(snapshot.settings, default_spread=(), claim_rules=(), explore=False),
         standalone_claims=(),
     )
@@ -297,6 +298,10 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
             message, nearest = explainer.unschedulable(pod_class)
             unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
+    if snapshot.spot_risk is not None:
+        from shiplap.scheduling.packing.spot_choices import with_spot_risk  # noqa: PLC0415 - it is off by default
+
+        planned = with_spot_risk(planned, compiled.templates, snapshot, snapshot.spot_risk)
     return Plan(
         node_claims=tuple(planned),
         existing_nodes=tuple(

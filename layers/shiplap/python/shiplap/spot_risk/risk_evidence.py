@@ -22,8 +22,8 @@ ORIGIN_S = 1_767_225_600.0
 DAY_PARTS = 8
 """The parts of a day, UTC, that are told apart: three hours each."""
 
-_DAY_S = 24 * 3600.0
-_PART_S = _DAY_S / DAY_PARTS
+DAY_S = 24 * 3600.0
+_PART_S = DAY_S / DAY_PARTS
 _NOTHING = (0.0,) * DAY_PARTS
 _HELD_BACK = 4
 
@@ -91,6 +91,15 @@ class EvidenceChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return sums
 
 
+def summed(changes: Iterable[EvidenceChange]) -> dict[str, float]:
+    """What some changes of one offering add to its stored sums, together."""
+    sums: dict[str, float] = {}
+    for change in changes:
+        for name, amount in change.weighted().items():
+            sums[name] = sums.get(name, 0.0) + amount
+    return sums
+
+
 def evidence_of_sums(zone_id: str, instance_type: str, sums: dict[str, float], now: float) -> OfferingEvidence:
     """The evidence in stored sums, in weights of `now`, rounded so that a record of it is short."""
     weight = weight_at(now)
@@ -117,7 +126,7 @@ def weight_at(at: float) -> float:
 
 def day_part(at: float) -> int:
     """The part of the day, UTC, in which an epoch second is."""
-    return int(at % _DAY_S // _PART_S)
+    return int(at % DAY_S // _PART_S)
 
 
 def is_held_back(node: str) -> bool:

@@ -1,5 +1,7 @@
 """Table `capacity`: learned capacity by (AMI, instance type, kubelet settings) of the account, and leases of pilots.
 
+Evidence about spot has a partition of its own there (`spot_evidence`).
+
 An entry is replaced as a whole, on the condition that it still has the version that was read. A second writer reads it
 again and adds to it, so that concurrent observers lose nothing.
 """
@@ -26,6 +28,7 @@ from shiplap.aws.dynamodb.items import (
     scan,
     text,
 )
+from shiplap.aws.dynamodb.spot_evidence import SPOT
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import CONDITION_FAILED, Sleep, attempts, code_of, store_errors
 from shiplap.errors import StoreError, StoreThrottled
@@ -55,7 +58,7 @@ class DynamoCapacity:
         return _sorted(_learned(item) for ami in set(amis) for item in self._entries(ami) if not _is_pilot(item))
 
     def all(self) -> tuple[LearnedCapacity, ...]:
-        return _sorted(_learned(item) for item in scan(self._client, self._table) if not _is_pilot(item))
+        return _sorted(_learned(item) for item in scan(self._client, self._table) if _is_learned(item))
 
     def observe(self, observation: Observation) -> LearnedCapacity:
         key = (observation.ami, observation.instance_type, observation.kubelet_hash)
@@ -135,6 +138,10 @@ def _key(ami: str, item: str) -> dict[str, Value]:
 
 def _pilot(instance_type: str, kubelet_hash: str) -> str:
     return f"{PILOT}{instance_type}#{kubelet_hash}"
+
+
+def _is_learned(item: Item) -> bool:
+    return not _is_pilot(item) and item["ami"]["S"] != SPOT
 
 
 def _is_pilot(item: Item) -> bool:

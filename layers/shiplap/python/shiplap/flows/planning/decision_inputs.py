@@ -21,6 +21,7 @@ from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, ResourceVersionGone, StoreError
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
+from shiplap.flows.evidence.spot_notes import read_evidence
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
 from shiplap.flows.planning.commitment_inputs import read_commitments
 from shiplap.flows.planning.dollars import read_spending, view_of_spending
@@ -54,6 +55,8 @@ from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_b
 from shiplap.settings import ClusterSettings
 from shiplap.sleep.sleep_state import SleepState
 from shiplap.spending.ceiling_use import ClusterSpending
+from shiplap.spot_risk.risk_evidence import OfferingEvidence
+from shiplap.spot_risk.safer_offerings import SpotRiskInputs
 
 _LOG = logging.getLogger(__name__)
 
@@ -167,6 +170,7 @@ class LaunchSupply(msgspec.Struct, frozen=True):
     shifted: frozenset[str] = frozenset()
     joins: JoinHistory = JoinHistory()
     commitments: AccountCommitments | None = None
+    spot_evidence: tuple[OfferingEvidence, ...] = ()
 
     @property
     def amis(self) -> tuple[str, ...]:
@@ -257,6 +261,7 @@ def read_supply(
         _shifted(settings, context),
         _joins(settings.name, context),
         read_commitments(settings, context),
+        read_evidence(context),
     )
 
 
@@ -417,6 +422,9 @@ def snapshot_of(
         standalone_claims=settings.standalone_claims,
         sleep=sleep,
         spending=view_of_spending(settings, inputs.state, inputs.spending) if inputs.spending is not None else None,
+        spot_risk=SpotRiskInputs(settings.spot_risk, settings.disruption.move_cost, supply.spot_evidence)
+        if settings.spot_risk.is_on
+        else None,
     )
 
 

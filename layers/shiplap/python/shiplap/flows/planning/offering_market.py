@@ -6,6 +6,7 @@ round does not ask for what the one before could not get.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
+from shiplap.spot_risk.safer_offerings import may_get_more
 
 Offering = tuple[str, str, str]
 """Instance type, zone, capacity type."""
@@ -76,6 +78,7 @@ class OfferingMarket:
         self._suspected = sorted(name for name, *_ in self._resting | self._recovering.keys() if is_node_class(name))
         self._in_flight = {claim.plan.node_class for claim in state.claims if claim.state in _NOT_JOINED}
         self._addresses = dict(state.addresses)
+        self._launched: Counter[str] = Counter()
         own = {
             claim.launch.token for claim in state.claims
         }  # the plan itself counts what it has promised to claims in flight
@@ -129,6 +132,15 @@ class OfferingMarket:
         for subnet, addresses in taken.items():
             self._addresses[subnet] = self._addresses.get(subnet, 0) + addresses
         return taken
+
+    def preferred(self, claims: Sequence[NodeClaim]) -> tuple[str, ...]:
+        """The spot offerings, as `type/zone`, that claims of one launch ask for alone; none where all are asked for."""
+        asked = claims[0].plan.preferred_spot
+        return () if asked is None else may_get_more(asked, len(claims), self._launched)
+
+    def count_launched(self, claims: Iterable[NodeClaim]) -> None:
+        """Count what launches of this round got: the next ones must not get too much of the same offering."""
+        self._launched.update(f"{claim.known_instance.type}/{claim.known_instance.zone}" for claim in claims)
 
     def proven(self, claims: Iterable[NodeClaim]) -> list[UnavailableOffering]:
         """Offerings that had failed and have now given one of these claims its instance."""

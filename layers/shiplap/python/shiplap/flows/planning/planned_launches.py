@@ -11,7 +11,7 @@ on-demand. A minimum of values does not switch filters off: each is left out onl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.planned_claims import plan_of
 from shiplap.scheduling.supply.existing_nodes import still_fits
+from shiplap.spot_risk.safer_offerings import is_choice
 
 _TOKEN_LENGTH = 32
 """Characters of a launch token; EC2 takes up to 64 in ASCII."""
@@ -122,12 +123,18 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
     for claim in claims:
         key, size = _shape(claim), len(msgspec.json.encode(claim)) + _GROWTH_BYTES
         groups = found.setdefault(key, [[]])
-        if len(groups[-1]) == COMMIT_GROUP or sizes.get(key, 0) + size > COMMIT_BYTES:
+        if len(groups[-1]) == _most_together(claim) or sizes.get(key, 0) + size > COMMIT_BYTES:
             groups.append([])
             sizes[key] = 0
         groups[-1].append(claim)
         sizes[key] = sizes.get(key, 0) + size
     return [group for groups in found.values() for group in groups]
+
+
+def _most_together(claim: NodeClaim) -> int:
+    """How many claims like this one are launched at once: EC2 may give all of them one offering."""
+    preferred = claim.plan.preferred_spot
+    return COMMIT_GROUP if preferred is None else min(max(preferred.most, 1), COMMIT_GROUP)
 
 
 def _shape(claim: NodeClaim) -> bytes:
@@ -142,7 +149,8 @@ def _shape(claim: NodeClaim) -> bytes:
     )
     attached = [claim.plan.requests.get(resource, 0) > 0 for resource in _ATTACHED]
     kept_off = (claim.plan.taints, claim.plan.startup_taints)
-    return msgspec.json.encode((alone, shape, attached, kept_off, claim.plan.instance_types), order="deterministic")
+    listed = (claim.plan.instance_types, claim.plan.preferred_spot)
+    return msgspec.json.encode((alone, shape, attached, kept_off, listed), order="deterministic")
 
 
 class FleetOptions(msgspec.Struct, frozen=True):
@@ -166,6 +174,7 @@ def fleet_options(
     types: Mapping[str, InstanceType],
     zones: Iterable[str],
     rests: Callable[[str, str, str], bool] = lambda *_: False,
+    preferred: Collection[str] = (),
 ) -> FleetOptions:
     """The offerings of the claim's launch list that can be asked for now.
 
@@ -175,6 +184,7 @@ def fleet_options(
         zones: zones in which the NodeClass has a subnet.
         rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up; asked of a
             reservation by its id in the place of the type, too.
+        preferred: spot offerings, as `type/zone`, that are asked for alone while they are enough to choose among.
     """
     wanted = Requirements.of(claim.plan.requirements)
     zones = frozenset(zones)
@@ -193,13 +203,24 @@ def fleet_options(
         left = narrowed(candidates)
         if _diverse(claim, _of_one_capacity_type(left)):
             candidates = left
-    chosen = _of_one_capacity_type(candidates)
+    chosen = _preferred_spot(claim, _of_one_capacity_type(candidates), preferred)
     if not chosen or not _diverse(claim, chosen):
         return FleetOptions()
     overrides = sorted(_override(candidate, claim) for candidate in chosen)
     # EC2 would rank by its own prices: where a NodeOverlay states others, it is told the order.
     strategy = "prioritized" if any(candidate.offering.overlaid for candidate in chosen) else ""
     return FleetOptions(chosen[0].offering.capacity_type, tuple(overrides), strategy)
+
+
+def _preferred_spot(claim: NodeClaim, chosen: list[_Candidate], preferred: Collection[str]) -> list[_Candidate]:
+    """The preferred offerings of what was chosen, where it is spot and they are enough; else all of it."""
+    if not preferred or not chosen or chosen[0].offering.capacity_type != labels.SPOT:
+        return chosen
+    wanted = frozenset(preferred)
+    keys = {id(candidate): f"{candidate.type.name}/{candidate.offering.zone}" for candidate in chosen}
+    left = [candidate for candidate in chosen if keys[id(candidate)] in wanted]
+    enough = is_choice([keys[id(candidate)] for candidate in left], keys.values())
+    return left if enough and _diverse(claim, left) else chosen
 
 
 def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:

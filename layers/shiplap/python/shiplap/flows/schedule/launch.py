@@ -20,6 +20,7 @@ from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, ConditionFail
 from shiplap.flows.assign_instances import Attempt, assign_instances, fail_claims
 from shiplap.flows.claim_updates import GRACE_S, facts, pilot_holder
 from shiplap.flows.context import FlowContext
+from shiplap.flows.evidence.spot_notes import record_refusals
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
@@ -132,7 +133,8 @@ def _launch(
     resolved = market.open(supply.resolved)
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.is_unavailable, group=supply.resolved.group)
-    options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests)
+    preferred = market.preferred(claims)
+    options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests, preferred)
     if not options.overrides:
         return _fail_unless_just_tried(claims, "no offering of the launch list is available", types, context)
     claims, refused = _within_reservation(claims, options, supply.resolved, types, context)
@@ -265,7 +267,9 @@ def _assign(
         failures = tuple(_unexplained(request, override) for override in request.overrides)
     free = [instance for instance in result.instances if instance.id not in held]
     launched, failed = assign_instances(request.claims, free, types, attempt, context, failure=_summary(failures))
+    market.count_launched(launched)
     _remember_failures(failures, launched, market, context)
+    record_refusals(failures, types, context)
     if launched:
         return LaunchOutcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)

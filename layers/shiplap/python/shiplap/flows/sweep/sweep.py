@@ -10,6 +10,7 @@ from shiplap.errors import AwsError
 from shiplap.flows.assign_instances import name_instances
 from shiplap.flows.claim_updates import CORDON, DRAIN, GARBAGE, GRACE_S, InstanceOwners, explores, renew_pilot
 from shiplap.flows.context import FlowContext
+from shiplap.flows.evidence.spot_notes import count_day
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
@@ -253,6 +254,12 @@ def post_spending(cluster: _SweptCluster) -> None:
         keep_ledger(cluster.settings, cluster.inputs, cluster.types_for, cluster.context)
 
 
+def count_spot_hours(cluster: _SweptCluster) -> None:
+    """Add what spot nodes lived yesterday to the evidence about spot."""
+    if cluster.context.spot_evidence is not None:
+        count_day(cluster.claims.values(), cluster.name, cluster.context)
+
+
 CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     renew_pilot_leases,
     report_other_installs,
@@ -267,6 +274,7 @@ CHORES: tuple[Callable[[_SweptCluster], None], ...] = (
     record_proven_pods,
     record_pods_refused,
     post_spending,
+    count_spot_hours,
 )
 """What a sweep does, in this order. Timers come before what may fail for one kind of objects."""
 

@@ -6,7 +6,8 @@ import msgspec
 
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.nodeclaim import PodReference, PreferredSpot
+from shiplap.spot_risk.safer_offerings import RiskOfLaunch
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,7 +30,7 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     `allocatable` is the smallest allocatable over `instance_types`; `relies_on_estimate` see NodeClaim. `virtual_pods`
     are those of CapacityBuffers, which are part of `requests` but will never exist. `gave_up` are the preferences that
     some of the pods had to give up to get here. `covered` is what commitments pay of the launch's price, USD per hour;
-    plans without commitments lack it.
+    plans without commitments lack it. `preferred_spot` and `spot_risk` are there where `spotRisk` is on.
     """
 
     name: str
@@ -51,6 +52,8 @@ class PlannedClaim(_Part, frozen=True, kw_only=True):
     virtual_pods: tuple[PodReference, ...] = ()
     gave_up: tuple[str, ...] = ()
     covered: float | msgspec.UnsetType = msgspec.UNSET
+    preferred_spot: PreferredSpot | msgspec.UnsetType = msgspec.UNSET
+    spot_risk: RiskOfLaunch | msgspec.UnsetType = msgspec.UNSET
 
 
 class Placement(_Part, frozen=True):

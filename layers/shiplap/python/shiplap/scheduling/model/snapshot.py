@@ -35,6 +35,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.sleep.sleep_state import SleepState
 from shiplap.spending.ceilings import SpendingView
+from shiplap.spot_risk.safer_offerings import SpotRiskInputs
 
 Answer = TypeVar("Answer")
 
@@ -142,6 +143,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
     `sleep` is what sleeps now, None where nothing may.
     `spending` is None unless there are ceilings in dollars.
+    `spot_risk` is None where `spotRisk` is off.
     """
 
     cluster: str
@@ -159,6 +161,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     commitments: CommitmentRoom | None = None
     sleep: SleepState | None = None
     spending: SpendingView | None = None
+    spot_risk: SpotRiskInputs | None = None
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

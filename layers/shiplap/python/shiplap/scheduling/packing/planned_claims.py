@@ -50,7 +50,8 @@ def pod_reference(pod: Pod) -> PodReference:
 
 def plan_of(planned: PlannedClaim) -> ClaimPlan:
     """What of a planned claim outlives the decision."""
-    return ClaimPlan(**{name: getattr(planned, name) for name in _OUTLIVES})
+    kept = {name: getattr(planned, name) for name in _OUTLIVES}
+    return ClaimPlan(**{name: value for name, value in kept.items() if value is not msgspec.UNSET})
 
 
 PodName = tuple[str, str, str]

@@ -1,0 +1,1 @@
+"""What flows note down about spot for the decisions of later."""
