@@ -59,3 +59,13 @@ def pareto_front(rows: Ints) -> Ints:
         front.append(best)
         left = left[(left > best).any(axis=1)]
     return np.array(front, np.int64).reshape(len(front), rows.shape[1])
+
+
+def distinct_lines(lines: Ints | NDArray[np.uint8]) -> tuple[Ints, Ints]:
+    """Where each distinct line of a matrix is first, and which of them every line is. Lines of bytes come sorted."""
+    if not lines.size:
+        return np.zeros(min(len(lines), 1), np.int64), np.zeros(len(lines), np.int64)
+    # Compared as bytes, which is several times as quick as column by column.
+    whole = np.ascontiguousarray(lines).view(f"V{lines.itemsize * lines.shape[1]}").reshape(-1)
+    _, first, of = np.unique(whole, return_index=True, return_inverse=True)
+    return first, of

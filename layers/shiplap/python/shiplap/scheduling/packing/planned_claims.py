@@ -19,7 +19,7 @@ from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
 from shiplap.manifests.template_hash import marks_of
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
-from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
 from shiplap.scheduling.search.pod_kinds import rows_holding
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
@@ -70,12 +70,14 @@ def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
     if group.minimums:
         return group.price[group.cheapest(used)]
     exotic = group.template.table.exotic[group.template.table.row_type[group.rows]]
-    prices = np.full(len(used), np.inf)
+    first, load_of = distinct_lines(used)
+    loads = used[first]
+    prices = np.full(len(loads), np.inf)
     for some in (~exotic, exotic):
-        holds = (group.net[some][None, :, :] >= used[:, None, :]).all(axis=2)
+        holds = rows_holding(group.net[some], loads)
         cheapest = np.where(holds, group.price[some][None, :], np.inf).min(axis=1, initial=np.inf)
         prices = np.where(np.isfinite(prices), prices, cheapest)
-    return prices
+    return prices[load_of]
 
 
 class _ClaimForm(msgspec.Struct, frozen=True):
@@ -118,7 +120,8 @@ class ClaimWriter:
             members.setdefault(claim.group.index, []).append(place)
         for places in members.values():
             group = claims[places[0]].group
-            loads = np.unique(used[places], axis=0)
+            loads = used[places]
+            loads = loads[distinct_lines(loads)[0]]
             names = group.template.table.axis.names
             for load, holds in zip(loads, rows_holding(group.net, loads), strict=True):
                 form = self._form(group, holds)

@@ -202,47 +202,51 @@ def greedy_fills(
     order = _orders(reduced, values, strategies)
     allowed = reduced.suits[:, row] & (values > 1e-12)[:, None]
     start = pattern_loads(seeds, reduced.sizes)
-    columns = [_Column(reduced.sizes[:, r], reduced.net[row, r], start[:, r]) for r in range(reduced.sizes.shape[1])]
-    holds = _holds(reduced, seeds, start, row)
-    taken = np.zeros((kinds, many, len(seeds)))
+    # Kinds that are worth nothing stand last: the steps end with the last one that any strategy may take.
+    wanted = np.take_along_axis(allowed, order.T, axis=0)
+    steps = int(wanted.any(axis=1).nonzero()[0].max(initial=-1)) + 1
+    resources = _Resources(reduced, row, start)
+    counts = np.zeros((many, kinds, len(seeds)))
     spare = np.maximum(demand[:, None] - seeds.T, 0.0)
     line = np.arange(many)
-    for step in range(kinds):
-        kind = order[:, step]
-        room = spare[kind]
-        for column in columns:
-            column.bound(kind, room)
+    for kind, may in zip(order.T[:steps], wanted[:steps], strict=True):
+        room = np.minimum(spare.take(kind, axis=0), resources.room(kind))
         np.floor(room, out=room)
-        room *= allowed[kind, line][:, None]
-        taken[step] = room
-        for column in columns:
-            column.take(kind, room)
-    counts = np.zeros_like(taken)
-    np.put_along_axis(counts, order.T[:, :, None], taken, axis=0)
-    counts += seeds.T[:, None, :]
-    place, seed = np.nonzero(holds)
-    return Patterns(counts[:, place, seed].T.copy(), place, row[place], seed)
+        room *= may[:, None]
+        resources.take(kind, room)
+        counts[line, kind] = room
+    place, seed = np.nonzero(_holds(reduced, seeds, start, row))
+    patterns = counts.transpose(0, 2, 1)[place, seed]
+    patterns += seeds[seed]
+    return Patterns(patterns, place, row[place], seed)
 
 
-class _Column:
-    """One resource of many fills at a time: `free` [fills, seeds] is what is left of it."""
+class _Resources:
+    """What many fills have left of all resources: `free` [resources, fills, seeds]."""
 
-    def __init__(self, sizes: Floats, net: Floats, start: Floats) -> None:
-        self.free: Floats = np.maximum(net[:, None] - start[None, :], 0.0)
-        self.sizes = sizes
+    def __init__(self, reduced: ReducedProblem, row: Ints, start: Floats) -> None:
+        """Nodes of `row` [fills] that hold `start` [seeds, resources] already."""
+        free = np.maximum(reduced.net[row].T[:, :, None] - start.T[:, None, :], 0.0)
+        self.free: Floats = np.ascontiguousarray(free)
+        self._sizes: Floats = np.ascontiguousarray(reduced.sizes.T)[:, :, None]
         # A resource that a kind does not need must not bound it, even if none is left. Bytes by this stay finite.
-        self.divisor: Floats = np.where(sizes > 0, sizes, 1e-280)
-        self.unneeded: Floats = np.where(sizes > 0, 0.0, 1.0)
-        self.mixed = bool((sizes == 0).any())
+        self._divisor: Floats = np.where(self._sizes > 0, self._sizes, 1e-280)
+        self._unneeded: Floats = np.where(self._sizes > 0, 0.0, 1.0)
+        self._mixed = bool((reduced.sizes == 0).any())
+        self._parts: Floats = np.empty_like(self.free)
 
-    def bound(self, kind: Ints, room: Floats) -> None:
-        """Lower `room` [fills, seeds] to the pods of `kind` [fills] that fit."""
-        free = self.free + self.unneeded[kind][:, None] if self.mixed else self.free
-        np.minimum(room, free / self.divisor[kind][:, None], out=room)
+    def room(self, kind: Ints) -> Floats:
+        """How many pods of `kind` [fills] would fit [fills, seeds], fractions included."""
+        parts, free = self._parts, self.free
+        if self._mixed:
+            free = np.add(free, self._unneeded.take(kind, axis=1), out=parts)
+        np.divide(free, self._divisor.take(kind, axis=1), out=parts)
+        room: Floats = np.minimum.reduce(parts, axis=0)
+        return room
 
     def take(self, kind: Ints, room: Floats) -> None:
-        """Take the resources of `room` pods of `kind`."""
-        self.free -= room * self.sizes[kind][:, None]
+        """Take the resources of `room` pods of `kind` [fills]."""
+        self.free -= np.multiply(room, self._sizes.take(kind, axis=1), out=self._parts)
 
 
 def _holds(reduced: ReducedProblem, seeds: Floats, start: Floats, rows: Ints) -> Bools:

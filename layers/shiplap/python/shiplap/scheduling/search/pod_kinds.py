@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, marked_columns
 from shiplap.scheduling.search.effort import Effort
 
@@ -304,8 +304,7 @@ class Rules:
         clashing = np.flatnonzero(problem.clash.any(axis=0) | problem.clash.any(axis=1))
         key = np.concatenate([problem.owners.T, problem.capped.T, problem.clash[:, clashing]], axis=1)
         key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
-        _, first, self.class_of = np.unique(np.packbits(key, axis=1), axis=0, return_index=True, return_inverse=True)
-        self.class_of = self.class_of.reshape(-1)
+        first, self.class_of = distinct_lines(np.packbits(key, axis=1))
         self.owners: Bools = problem.owners[:, first].T
         self.capped: Ints = problem.capped[:, first].T.astype(np.int64)
         self.clash: Bools = problem.clash[np.ix_(first, first)]
