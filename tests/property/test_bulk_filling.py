@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shiplap.scheduling.model.resources import distinct_lines
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
@@ -207,3 +208,36 @@ def test_dealing_gives_every_parcel_its_number_and_every_class_its_pods(counts: 
     assert share.sum(axis=0).tolist() == [first, total - first]
     assert share.sum(axis=1).tolist() == counts
     assert (share >= 0).all()
+
+
+_SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=5)
+
+
+@SETTINGS
+@given(counts=st.lists(_SIZES, min_size=1, max_size=6), data=st.data())
+def test_size_classes_split_together_are_each_split_completely(counts: list[list[int]], data: st.DataObject) -> None:
+    quotas = []
+    for sizes in counts:
+        cuts = sorted(data.draw(st.lists(st.integers(0, sum(sizes)), max_size=3)))
+        quotas.append(np.diff([0, *cuts, sum(sizes)]).tolist())
+    shares = split_by_quotas(quotas, [np.array(sizes, np.int64) for sizes in counts])
+    assert [share.sum(axis=0).tolist() for share in shares] == quotas
+    assert [share.sum(axis=1).tolist() for share in shares] == counts
+    assert all((share >= 0).all() for share in shares)
+
+
+@SETTINGS
+@given(lines=st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2**40)), max_size=20))
+def test_distinct_lines_are_found_whatever_their_order(lines: list[tuple[int, int]]) -> None:
+    matrix = np.array(lines, np.int64).reshape(len(lines), 2)
+    first, line_of = distinct_lines(matrix)
+    assert {tuple(line) for line in matrix[first].tolist()} == set(lines)
+    assert len(first) == len(set(lines))
+    assert matrix[first][line_of].tolist() == matrix.tolist()
+
+
+def test_lines_of_bytes_come_sorted() -> None:
+    lines = np.array([[2, 1], [0, 255], [2, 1], [0, 3]], np.uint8)
+    first, line_of = distinct_lines(lines)
+    assert lines[first].tolist() == [[0, 3], [0, 255], [2, 1]]
+    assert line_of.tolist() == [2, 1, 2, 0]

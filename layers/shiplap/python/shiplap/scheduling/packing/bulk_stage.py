@@ -17,7 +17,7 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import Axis, Bools, Ints
+from shiplap.scheduling.model.resources import Axis, Bools, Ints, distinct_lines
 from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
@@ -104,14 +104,23 @@ class _TierProblem(msgspec.Struct, frozen=True, eq=False):
     domain_matters: bool
 
 
-class _ConstraintClasses:
-    """Pods of a problem with the same rules and requirements, whatever their size class.
+class _DomainPart(msgspec.Struct, frozen=True, eq=False):
+    """The part of a size class in one problem: `counts` [classes] pods, pinned to the domain by their `attempt`.
 
-    Nodes for the pods of one part alone are in the group of `starts` [parts].
+    Nodes for these pods alone are in the group `start`.
     """
 
-    def __init__(self, parts: Sequence[SizeClass], starts: Sequence[ClaimGroup]) -> None:
-        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.owns})
+    size_class: SizeClass
+    attempt: PlacementAttempt
+    start: ClaimGroup
+    counts: Ints
+
+
+class _ConstraintClasses:
+    """Pods of a problem with the same rules and requirements, whatever their size class."""
+
+    def __init__(self, parts: Sequence[_DomainPart]) -> None:
+        self.rules: list[NodeRule] = sorted({rule for part in parts for rule in part.size_class.owns})
         self.attempts: list[PlacementAttempt] = []
         self.groups: list[ClaimGroup] = []
         self.of: list[int] = []
@@ -121,13 +130,13 @@ class _ConstraintClasses:
             by_term.setdefault(rule.term, []).append(index)
         ruled = frozenset(by_term)
         numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
-        for part, start in zip(parts, starts, strict=True):
-            counting = part.selected & ruled
-            number = numbers.setdefault((part.attempt.constraint, part.owns, counting), len(numbers))
+        for part in parts:
+            counting = part.size_class.selected & ruled
+            number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
             self.of.append(number)
             if number == len(self.attempts):
                 self.attempts.append(part.attempt)
-                self.groups.append(start)
+                self.groups.append(part.start)
         self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         for number, (_, owns, terms) in enumerate(numbers):
@@ -158,22 +167,19 @@ class _ConstraintClasses:
         return clash
 
 
-def _tier_problem(
-    parts: Sequence[SizeClass], starts: Sequence[ClaimGroup], sizes: Ints, openings: Openings
-) -> _TierProblem:
+def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings) -> _TierProblem:
     """One problem; `sizes` [classes, resources] are those of the waiting list.
-
-    Nodes for the pods of one part alone are in the group of `starts` [parts].
 
     Items stand largest first, as classes do; of one size those that rules spread over most nodes come first.
     """
-    constraint_classes = _ConstraintClasses(parts, starts)
-    class_of = np.repeat(np.array(constraint_classes.of, np.int64), [len(part.indexes) for part in parts])
-    indexes = np.concatenate([part.indexes for part in parts])
+    constraint_classes = _ConstraintClasses(parts)
+    class_of = np.repeat(np.array(constraint_classes.of, np.int64), [len(part.counts) for part in parts])
+    indexes = np.concatenate([part.size_class.indexes for part in parts])
     counts = np.concatenate([part.counts for part in parts])
-    known: dict[bytes, int] = {}
-    size_of = np.array([known.setdefault(line.tobytes(), len(known)) for line in sizes[indexes]], np.int64)
-    first = np.full(len(known), len(sizes), np.int64)
+    some = counts > 0
+    class_of, indexes, counts = class_of[some], indexes[some], counts[some]
+    distinct, size_of = distinct_lines(sizes[indexes])
+    first = np.full(len(distinct), len(sizes), np.int64)
     np.minimum.at(first, size_of, indexes)
     freedom = -(constraint_classes.owners & constraint_classes.capped).sum(axis=1)
     order = np.lexsort((indexes, class_of, freedom[class_of], first[size_of]))
@@ -181,7 +187,7 @@ def _tier_problem(
     first_of = np.flatnonzero(np.r_[True, (np.diff(class_of) != 0) | (np.diff(size_of) != 0)])
     class_of_item = class_of[first_of]
     clash = constraint_classes.clash(openings)
-    template = parts[0].template
+    template = parts[0].size_class.template
     suits = np.zeros((len(constraint_classes.groups), len(template.net)), np.bool_)
     price = np.full(len(template.net), np.inf)
     for line, group in enumerate(constraint_classes.groups):
@@ -206,7 +212,7 @@ def _tier_problem(
         attempts=[constraint_classes.attempts[number] for number in class_of_item.tolist()],
         groups=[constraint_classes.groups[number] for number in class_of_item.tolist()],
         unclaimed=_UnclaimedPods(np.r_[first_of, len(indexes)], indexes, counts),
-        domain_matters=any(part.needs_domain for part in parts),
+        domain_matters=any(part.size_class.needs_domain for part in parts),
     )
 
 
@@ -391,12 +397,8 @@ class ClaimBuilder:
                 seen = alike[place] = known.setdefault((id(pod_class.selected), id(pod_class.constraints)), len(known))
                 if seen == len(first):
                     first.append(pod_class)
-        group = alike[index]
-        order = np.argsort(group, kind="stable")
-        edges = np.searchsorted(group[order], np.arange(len(first) + 1))
-        for pod_class, start, stop in zip(first, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            some = order[start:stop]
-            self._topology_counts.record_claims(pod_class, claim[some], number[some])
+        some = alike[index] >= 0
+        self._topology_counts.record_claims(first, alike[index][some], claim[some], number[some])
 
     def _groups(self, tier_problem: _TierProblem, filling: Filling, edges: Ints) -> list[ClaimGroup | None]:
         """The group of each node with all its pods; None when their requirements exclude each other."""
@@ -576,7 +578,9 @@ class BulkStage:
         if self._existing is not None:
             size_classes = self._fill_existing(self._existing, size_classes, builder)
         self._totals = np.maximum(self._counts @ self._sizes, 1)
-        size_classes = self._with_quotas([part for size_class in size_classes for part in self._by_tier(size_class)])
+        parts = [part for size_class in size_classes for part in self._by_tier(size_class)]
+        self._weigh(parts)
+        size_classes = self._with_quotas(parts)
         if self._existing is not None:
             self._fill_existing_by_domain(self._existing, size_classes, builder)
         # Fallback templates first, so that what their nodes leave over can be used by pods that may go anywhere.
@@ -691,7 +695,6 @@ class BulkStage:
             templates=(template,),
             indexes=indexes,
             counts=self._counts[indexes],
-            weight=self._weight(indexes),
         )
         if part.needs_domain:
             self._open_domains(part, part.key)
@@ -731,10 +734,19 @@ class BulkStage:
             known = self._fits_of[id(front)] = (front, fits, bool(fits.all()))
         return known
 
-    def _weight(self, indexes: Ints) -> float:
-        return float(
-            (self._counts[indexes] @ self._sizes[indexes] / self._totals).sum() / max(self._counts[indexes].sum(), 1)
-        )
+    def _weigh(self, size_classes: Sequence[SizeClass]) -> None:
+        """Count the pods of each size class, and what one of them requests on average."""
+        if not size_classes:
+            return
+        lengths = np.array([len(size_class.indexes) for size_class in size_classes], np.int64)
+        starts = np.cumsum(lengths) - lengths
+        indexes = np.concatenate([size_class.indexes for size_class in size_classes])
+        counts = self._counts[indexes]
+        requests = np.add.reduceat(counts[:, None] * self._sizes[indexes], starts, axis=0) / self._totals
+        numbers = np.add.reduceat(counts, starts)
+        weights = requests.sum(axis=1) / np.maximum(numbers, 1)
+        for size_class, number, weight in zip(size_classes, numbers.tolist(), weights.tolist(), strict=True):
+            size_class.number, size_class.weight = number, weight
 
     def _start(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
         key = (template.index, attempt.constraint)
@@ -787,28 +799,23 @@ class BulkStage:
 
     def _tier_problems(self, size_classes: Sequence[SizeClass]) -> list[_TierProblem]:
         """The problems of these size classes, by template and domain."""
-        grouped: dict[tuple[int, str, str], list[tuple[SizeClass, ClaimGroup]]] = {}
+        grouped: dict[tuple[int, str, str], list[_DomainPart]] = {}
         shares = split_by_quotas(
             [list(size_class.quotas.values()) for size_class in size_classes],
             [size_class.counts for size_class in size_classes],
         )
         for size_class, share in zip(size_classes, shares, strict=True):
-            for column, value in enumerate(size_class.quotas):
-                attempt = self._pinned(size_class.attempt, size_class.key, value)
-                start = self._start(size_class.template, attempt) if attempt is not None else RefusalKind.REQUIREMENTS
-                if attempt is None or isinstance(start, RefusalKind):
+            for counts, (value, number) in zip(share.T, size_class.quotas.items(), strict=True):
+                attempt = self._pinned(size_class.attempt, size_class.key, value) if number else None
+                if attempt is None:
                     continue
-                counts = share[:, column]
-                some = counts > 0
-                if not some.any():
+                start = self._start(size_class.template, attempt)
+                if isinstance(start, RefusalKind):
                     continue
-                part = msgspec.structs.replace(
-                    size_class, attempt=attempt, indexes=size_class.indexes[some], counts=counts[some]
-                )
                 identity = (size_class.template.index, size_class.key, value)
-                grouped.setdefault(identity, []).append((part, start))
+                grouped.setdefault(identity, []).append(_DomainPart(size_class, attempt, start, counts))
         return [
-            _tier_problem([part for part, _ in parts], [start for _, start in parts], self._sizes, self._openings)
+            _tier_problem(parts, self._sizes, self._openings)
             for _, parts in sorted(grouped.items(), key=lambda pair: pair[0])
         ]
 

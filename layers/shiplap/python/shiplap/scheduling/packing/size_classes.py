@@ -41,8 +41,8 @@ class SizeClass(msgspec.Struct, eq=False):
 
     `indexes` [classes] are their places in the waiting list, in placing order. `attempt` is the first attempt of the
     first of them, pinned once their domain is known. `templates` may take them, in this order; just one, once their
-    tier is known, and from then on `counts` [classes] are their pods and `weight` is the mean request of one pod, as a
-    share of all requests.
+    tier is known, and from then on `counts` [classes] are their pods, `number` is how many there were at first, and
+    `weight` is the mean request of one pod, as a share of all requests.
 
     `key` is the one label other than the hostname whose domain has to be decided, empty when there is none; `spreads`,
     `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.
@@ -62,6 +62,7 @@ class SizeClass(msgspec.Struct, eq=False):
     anti: tuple[int, ...]
     owns: tuple[NodeRule, ...]
     counts: Ints
+    number: int = 0
     weight: float = 0.0
     domains: tuple[str, ...] = ()
     reachable: frozenset[str] = frozenset()
@@ -76,11 +77,6 @@ class SizeClass(msgspec.Struct, eq=False):
     def template(self) -> NodeClaimTemplate:
         """The first template that may take them: the one that does, once their tier is known."""
         return self.templates[0]
-
-    @property
-    def number(self) -> int:
-        """How many pods there are."""
-        return int(self.counts.sum())
 
     def binds(self, terms: Terms) -> bool:
         """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
@@ -206,10 +202,9 @@ class DomainQuotas:
         return self._without_uneven(settled)
 
     def _rank(self, size_class: SizeClass) -> tuple[int, int, int]:
-        follows = [term for term in size_class.affinity if term not in size_class.selected]
         if not size_class.needs_domain:
             order = 6 if any(rule.term in size_class.selected for rule in size_class.owns) else 5
-        elif follows:
+        elif any(term not in size_class.selected for term in size_class.affinity):
             order = 4
         elif size_class.affinity:
             order = 0
@@ -221,7 +216,9 @@ class DomainQuotas:
 
     def _quotas(self, size_class: SizeClass) -> dict[str, int]:
         number = size_class.number
-        allowed = [value for value in size_class.domains if not self._closed(size_class, value)]
+        allowed: Sequence[str] = size_class.domains
+        if size_class.anti or not size_class.selected.isdisjoint(self._topology_counts.terms.anti):
+            allowed = [value for value in allowed if not self._closed(size_class, value)]
         for term in size_class.affinity:
             if term not in size_class.selected or self._has_any(term):
                 allowed = [value for value in allowed if self._certain_count(term, value)]
@@ -387,24 +384,36 @@ def split_by_quotas(quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> 
     Returns:
         Per size class, [classes, problems].
     """
-    result: list[Ints] = []
-    for turn, (shares, sizes) in enumerate(zip(quotas, counts, strict=True)):
-        if len(shares) == 1:
-            result.append(sizes[:, None].copy())
-            continue
-        if len(sizes) == 1:
-            result.append(np.array([shares], np.int64))
-            continue
-        numbers = np.array(shares, np.int64)
-        width = len(numbers)
-        column = np.repeat(np.arange(width), numbers)
-        rank = np.arange(len(column)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-        where = (rank + 0.5 + 1e-3 * ((column + turn) % width)) / numbers[column]
-        sequence = column[np.argsort(where, kind="stable")]
-        owner = np.repeat(np.arange(len(sizes)), sizes)
-        flat = np.bincount(owner * width + sequence, minlength=len(sizes) * width)
-        result.append(flat.reshape(len(sizes), width).astype(np.int64))
-    return result
+    both = list(zip(quotas, counts, strict=True))
+    mixed = [turn for turn, (shares, sizes) in enumerate(both) if min(len(shares), len(sizes)) > 1]
+    split = [sizes[:, None].copy() if len(shares) == 1 else np.array([shares], np.int64) for shares, sizes in both]
+    parts = _mixes(mixed, [quotas[turn] for turn in mixed], [counts[turn] for turn in mixed])
+    for turn, part in zip(mixed, parts, strict=True):
+        split[turn] = part
+    return split
+
+
+def _mixes(turns: Sequence[int], quotas: Sequence[Sequence[int]], counts: Sequence[Ints]) -> list[Ints]:
+    """As `split_by_quotas`, for size classes at `turns` that have several classes and several problems."""
+    if not turns:
+        return []
+    widths = np.array(list(map(len, quotas)), np.int64)
+    numbers = np.array([number for shares in quotas for number in shares], np.int64)
+    pods = np.add.reduceat(numbers, np.cumsum(widths) - widths)
+    size_class = np.repeat(np.arange(len(turns)), pods)
+    width = widths[size_class]
+    problem = np.repeat(np.arange(len(numbers)), numbers)
+    column = problem - np.repeat(np.cumsum(widths) - widths, pods)
+    rank = np.arange(len(problem)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+    # The pods of each problem stand at even distances; problems take turns in being first.
+    where = (rank + 0.5 + 1e-3 * ((column + np.array(turns)[size_class]) % width)) / numbers[problem]
+    sequence = column[np.lexsort((where, size_class))]
+    sizes = np.array(list(map(len, counts)), np.int64)
+    cells = sizes * widths
+    owner = np.repeat(np.arange(sizes.sum()), np.concatenate(counts)) - np.repeat(np.cumsum(sizes) - sizes, pods)
+    flat = np.bincount(np.repeat(np.cumsum(cells) - cells, pods) + owner * width + sequence, minlength=cells.sum())
+    parts = np.split(flat.astype(np.int64), np.cumsum(cells)[:-1])
+    return [part.reshape(len(some), -1) for part, some in zip(parts, counts, strict=True)]
 
 
 def fits_front(sizes: Ints, front: Ints) -> Bools:

@@ -26,6 +26,8 @@ _ENTER = 2e-4
 _sum: Callable[..., Floats] = np.add.reduce
 """Plain sums, without the steps that `ndarray.sum` takes before it; arrays here are small."""
 
+_least: Callable[..., Floats] = np.minimum.reduce
+
 _PIVOT = 1e-9
 _SURPLUS = 1e-9
 _REFRESH = 150
@@ -204,7 +206,7 @@ def greedy_fills(
     start = pattern_loads(seeds, reduced.sizes)
     # Kinds that are worth nothing stand last: the steps end with the last one that any strategy may take.
     wanted = np.take_along_axis(allowed, order.T, axis=0)
-    steps = int(wanted.any(axis=1).nonzero()[0].max(initial=-1)) + 1
+    steps = int(np.flatnonzero(wanted.any(axis=1)).max(initial=-1)) + 1
     resources = _Resources(reduced, row, start)
     counts = np.zeros((many, kinds, len(seeds)))
     spare = np.maximum(demand[:, None] - seeds.T, 0.0)
@@ -241,8 +243,7 @@ class _Resources:
         if self._mixed:
             free = np.add(free, self._unneeded.take(kind, axis=1), out=parts)
         np.divide(free, self._divisor.take(kind, axis=1), out=parts)
-        room: Floats = np.minimum.reduce(parts, axis=0)
-        return room
+        return _least(parts, axis=0)
 
     def take(self, kind: Ints, room: Floats) -> None:
         """Take the resources of `room` pods of `kind` [fills]."""

@@ -115,17 +115,24 @@ class TopologyCounts:
         for term in pod_class.constraints.anti:
             keeping[term, index] += number
 
-    def record_claims(self, pod_class: PodClass, claims: Ints, number: Ints) -> None:
-        """`number` [n] pods that topology sees as it sees those of this class now stand on each of `claims` [n]."""
+    def record_claims(self, classes: Sequence[PodClass], class_of: Ints, claims: Ints, number: Ints) -> None:
+        """`number` [n] pods now stand on `claims` [n]; topology sees them as those of the class at `class_of` [n]."""
         if not len(claims):
             return
-        self._note_first(pod_class)
+        for pod_class in classes:
+            self._note_first(pod_class)
         self.version += 1
         self._reach(int(np.max(claims)))
-        for term in pod_class.selected:
-            np.add.at(self._claims_counted[term], claims, number)
-        for term in pod_class.constraints.anti:
-            np.add.at(self._claims_keeping[term], claims, number)
+        for counts, terms in (
+            (self._claims_counted, [tuple(pod_class.selected) for pod_class in classes]),
+            (self._claims_keeping, [pod_class.constraints.anti for pod_class in classes]),
+        ):
+            lengths = np.array(list(map(len, terms)), np.int64)
+            flat = np.array([term for some in terms for term in some], np.int64)
+            times = lengths[class_of]
+            entry = np.repeat(np.arange(len(claims)), times)
+            start = np.repeat((np.cumsum(lengths) - lengths)[class_of] - (np.cumsum(times) - times), times)
+            np.add.at(counts, (flat[start + np.arange(len(entry))], claims[entry]), number[entry])
 
     def _note_first(self, pod_class: PodClass) -> None:
         """Note the series that pods of this class start, if nothing that its terms count is anywhere yet."""
