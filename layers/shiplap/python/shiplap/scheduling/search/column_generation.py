@@ -206,7 +206,8 @@ def greedy_fills(
     start = pattern_loads(seeds, reduced.sizes)
     # Kinds that are worth nothing stand last: the steps end with the last one that any strategy may take.
     wanted = np.take_along_axis(allowed, order.T, axis=0)
-    steps = int(np.flatnonzero(wanted.any(axis=1)).max(initial=-1)) + 1
+    taking: Ints = np.flatnonzero(wanted.any(axis=1))
+    steps = int(taking[-1]) + 1 if len(taking) else 0
     resources = _Resources(reduced, row, start)
     counts = np.zeros((many, kinds, len(seeds)))
     spare = np.maximum(demand[:, None] - seeds.T, 0.0)
