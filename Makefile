@@ -153,7 +153,7 @@ fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wr
 	@FUZZ_EXAMPLES=$(FUZZ) $(BIN)/pytest -q -n auto -m fuzz --show-capture=no tests/property tests/integration/test_odd_answers_of_ec2.py
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
-	@$(BIN)/pytest -n 0 -s -v tests/model tests/model/long_protocol_search.py
+	@$(BIN)/pytest -n 0 -s -v tests/model/test_*.py tests/model/long_protocol_search.py
 
 # It goes on where it ended; its logs and summary are in build/kills.
 KILLS ?= 200
