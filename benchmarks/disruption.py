@@ -100,7 +100,7 @@ def cluster_of(case: Case) -> LivingCluster:
     """The cluster of a case before anything is decided."""
     if case.by_price:
         return shrunk(case.pods, case.kept, case.most_cpu)
-    with patch("shiplap.scheduling.packing.bulk_stage.fill_cheaply", lambda problems: list(map(first_fit, problems))):
+    with patch("shiplap.scheduling.packing.bulk_stage.fill_cached", lambda problems: list(map(first_fit, problems))):
         return shrunk(case.pods, case.kept, case.most_cpu)
 
 

@@ -61,12 +61,12 @@ def first_fit_only() -> Iterator[None]:
     def fill(problems: Sequence[BinPackingProblem]) -> list[Filling]:
         return [first_fit(problem) for problem in problems]
 
-    known = vars(bulk_stage)["fill_cheaply"]
-    vars(bulk_stage)["fill_cheaply"] = fill
+    known = vars(bulk_stage)["fill_cached"]
+    vars(bulk_stage)["fill_cached"] = fill
     try:
         yield
     finally:
-        vars(bulk_stage)["fill_cheaply"] = known
+        vars(bulk_stage)["fill_cached"] = known
 
 
 def drawn(source: random.Random) -> tuple[Snapshot, str]:

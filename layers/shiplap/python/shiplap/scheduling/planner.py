@@ -25,6 +25,7 @@ from shiplap.kubernetes.objects import (
     ResourceRequirements,
     Toleration,
 )
+from shiplap.kubernetes.quantity import CPU, MEMORY
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
@@ -47,6 +48,16 @@ from shiplap.scheduling.packing.planned_claims import ClaimWriter, pod_reference
 from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
+
+_SMALL_BATCH = 100
+_FEW_CLASSES = 16
+"""Up to so many pods of so many classes are also placed step by step, in several orders: each class takes its time."""
+
+_STEP_BY_STEP = (((CPU, MEMORY), False), ((MEMORY, CPU), False), ((CPU, MEMORY), True))
+"""The order of resources by which pods are sorted, and whether nodes never grow: nodes that do are filled first."""
+
+_CLEARLY = 0.01
+"""The least part of the price that this has to save."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -212,6 +223,44 @@ def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
 
 
 def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
+    """In bulk, or for a small batch step by step where that is clearly cheaper.
+
+    In bulk every pod has its domain before nodes are filled, which leaves much of the few nodes of a small batch empty.
+    But it keeps spreads level in whatever order the pods bind, so it is only given up for a saving worth it.
+    """
+    packing = _pack_in_bulk(snapshot, compiled, plannable)
+    if packing.unplaced or len(packing.claims) < 2 or not _is_small(plannable):
+        return packing
+    if not any(item.topological for item in plannable) and len({claim.group.index for claim in packing.claims}) == 1:
+        return packing  # one problem, which was filled in several ways
+    best, most = packing, packing.hourly() * (1 - _CLEARLY) - _CENTS
+    for resources, thrifty in _STEP_BY_STEP:
+        ordered = sorted(plannable, key=lambda item, by=resources: (*_asked(item, by), item.index))  # type: ignore[misc]
+        other = _pack_once(snapshot, compiled, ordered, thrifty=thrifty)
+        hourly = other.hourly()
+        if not other.unplaced and hourly < most and _pods_by_level(other) == _pods_by_level(packing):
+            best, most = other, hourly - _CENTS
+    return best
+
+
+def _is_small(classes: Sequence[PodClass]) -> bool:
+    return len(classes) <= _FEW_CLASSES and sum(len(item.members) for item in classes) <= _SMALL_BATCH
+
+
+def _asked(pod_class: PodClass, resources: Sequence[str]) -> tuple[int, ...]:
+    """What a pod asks for of these resources, negated: the largest pods come first."""
+    return tuple(-pod_class.requests.get(resource, 0) for resource in resources)
+
+
+def _pods_by_level(packing: Packing) -> Counter[tuple[int, int]]:
+    """How many pods of this plan get nodes of each level: of a NodePool's weight, then of its tiers."""
+    levels = Counter[tuple[int, int]]()
+    for claim in packing.claims:
+        levels[claim.group.template.level] += sum(len(pods) for _, pods in claim.pods)
+    return levels
+
+
+def _pack_in_bulk(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
     """With the cost search, unless it lost more between its parcels than it saved within them."""
     improved = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(snapshot.settings.improve_s))
     if np.isinf(improved.baseline_hourly):
@@ -243,7 +292,12 @@ def _ranks(packing: Packing, classes: Sequence[PodClass]) -> list[int]:
 
 
 def _pack_once(
-    snapshot: Snapshot, compiled: CompiledSnapshot, ordered: list[PodClass], *, bulk: Effort | None = None
+    snapshot: Snapshot,
+    compiled: CompiledSnapshot,
+    ordered: list[PodClass],
+    *,
+    bulk: Effort | None = None,
+    thrifty: bool = False,
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
@@ -255,6 +309,7 @@ def _pack_once(
         best_effort=best_effort,
         strictly_reserved=strict,
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
+        thrifty=thrifty,
     )
     return packer.run(ordered, bulk=bulk)
 

@@ -121,11 +121,14 @@ class Packer:
         best_effort: bool,
         strictly_reserved: bool = False,
         last: Sequence[PodClass] = (),
+        thrifty: bool = False,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
-        The classes `last` are placed after all others.
+        The classes `last` are placed after all others. `thrifty` claims never grow: each is opened for the type that is
+        cheapest for the first pod, and takes what that holds.
         """
+        self._thrifty = thrifty
         self._last = last
         self._by_priority = True
         self._attempt_budget = AttemptBudget(0)
@@ -336,7 +339,7 @@ class Packer:
             members = roomy[candidates == number]
             used = self.open.used[members]
             many[members] = target.room(used, attempt.requests)
-            if many[members].any() and self._better_opens(target.template, attempt):
+            if many[members].any() and (self._thrifty or self._better_opens(target.template, attempt)):
                 many[members] = np.minimum(
                     many[members], _room_on_launch_row(self.open.groups.all[number], target, used, attempt.requests)
                 )
@@ -400,6 +403,9 @@ class Packer:
         limits = self.openings.pool_limits[template.pool.metadata.name]
         empty = np.zeros((1, len(self.axis)), np.int64)
         each = 1 if attempt.pod_class.ports else int(group.room(empty, attempt.requests)[0])
+        if self._thrifty and each > 1:
+            used = attempt.requests[None, :]
+            each = 1 + int(_room_on_launch_row(group, group, used, attempt.requests)[0])
         holding = group.rows[group.holding(attempt.requests)]
         charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
         # A claim that relies on estimates is one of a kind: the next may not.
