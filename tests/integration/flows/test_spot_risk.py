@@ -127,14 +127,18 @@ def test_a_recorded_decision_replays_exactly() -> None:
     assert record.plan.node_claims[0].preferred_spot
 
 
-def test_no_offering_gets_more_than_its_share_of_a_pool() -> None:
+def test_no_offering_gets_more_than_its_share_of_a_pool_because_of_the_risk() -> None:
     stage = stage_with("prefer", 24, cpu="1600m", memory="2Gi")
     stage.settings = replace(stage.settings, unproven_pod_nodes=0)
+    feared(
+        stage, *(("c7i-flex.large", zone_id) for zone_id in ZONE_OF), *(("c7i.large", zone_id) for zone_id in ZONE_OF)
+    )
     stage.schedule()
 
     had = Counter((item.instance_type, item.zone) for item in stage.compute.alive())
 
     assert had.total() >= 20
+    assert not {name for name, _ in had} & {"c7i-flex.large", "c7i.large"}
     assert max(had.values()) <= had.total() * 30 // 100
 
 

@@ -120,8 +120,9 @@ def test_a_choice_is_always_left(drawn: list[tuple[int, int, str]], feared: set[
     assert risk.as_is.premium_micros <= 0.15 * risk.as_is.price_micros
 
 
-def preferred(most: int, held: dict[str, int] | None = None) -> PreferredSpot:
-    return PreferredSpot(tuple(sorted(offering(number).key for number in range(20))), most, held or {})
+def preferred(most: int, held: dict[str, int] | None = None, *, unbounded: int = 0) -> PreferredSpot:
+    keys = tuple(sorted(offering(number).key for number in range(20)))
+    return PreferredSpot(keys, keys[unbounded:], most, held or {})
 
 
 def test_no_offering_gets_more_than_its_share_through_risk() -> None:
@@ -129,6 +130,23 @@ def test_no_offering_gets_more_than_its_share_through_risk() -> None:
     assert "f0.large/a" not in may_get_more(preferred(3, {"f0.large/a": 1}), 3, {})
     assert "f1.large/b" not in may_get_more(preferred(3), 2, {"f1.large/b": 2})
     assert may_get_more(preferred(3), 4, {}) == ()
+
+
+def test_an_offering_that_nothing_avoided_is_cheaper_than_is_not_bounded() -> None:
+    (first, *_) = preferred(3).offerings
+
+    assert first in may_get_more(preferred(3, {first: 3}, unbounded=1), 3, {})
+    assert may_get_more(preferred(3, unbounded=20), 99, {}) == preferred(3).offerings
+
+
+def test_what_avoided_offerings_are_cheaper_than_is_bounded() -> None:
+    offerings = [offering(number, 100_000 + number) for number in range(30)]
+
+    risk = chosen(offerings, hot("f3.large"))
+
+    assert "f3.large/a" not in risk.offerings
+    assert {"f0.large/a", "f1.large/b", "f2.large/c"} == set(risk.offerings) - set(risk.bounded)
+    assert chosen(offerings).bounded == ()
 
 
 def test_with_too_few_left_the_whole_list_is_asked_for() -> None:

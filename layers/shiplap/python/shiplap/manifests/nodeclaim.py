@@ -96,10 +96,12 @@ class PodReference(msgspec.Struct, frozen=True, order=True):
 class PreferredSpot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The spot offerings of a launch list that are asked for first, as `type/zone`, sorted.
 
-    Each of them may have `most` spot nodes of the NodePool; `held` counts those that some have already.
+    `bounded` are those among them that are chosen only because cheaper ones are avoided: each of these may have `most`
+    spot nodes of the NodePool. `held` counts those that some of them have already.
     """
 
     offerings: tuple[str, ...]
+    bounded: tuple[str, ...] = ()
     most: int = 1
     held: dict[str, int] = {}
 

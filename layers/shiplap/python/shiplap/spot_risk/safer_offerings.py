@@ -96,6 +96,7 @@ class RiskOfLaunch(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     `listed` counts the spot offerings of its list, `left_out` those that are not asked for. `as_is` is the cheapest
     offering of the list, `preferred` the cheapest of what is left, by price and premium. `observed`: the launch asks
     for the whole list all the same. `offerings` are what is left, as `type/zone`, sorted; empty where that is all.
+    `bounded` are those of them that an avoided offering is cheaper than.
     """
 
     listed: int
@@ -104,6 +105,7 @@ class RiskOfLaunch(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     left_out: int = 0
     observed: bool = False
     offerings: tuple[str, ...] = ()
+    bounded: tuple[str, ...] = ()
 
 
 def exposure_micros(move_cost: float, pods: int, price_micros: int) -> int:
@@ -153,15 +155,20 @@ def risk_of_launch(
     )
     if not listed:
         return None
-    kept = _kept(listed)
-    keys = tuple(sorted(item.offering.key for item in kept))
+    avoided = _avoided(listed)
+    kept = _kept(listed, avoided)
+    left = frozenset(item.offering.key for item in kept)
+    cheapest = min((item.offering.price_micros for item in avoided if item.offering.key not in left), default=None)
     return RiskOfLaunch(
         listed=len(listed),
         as_is=_shown(min(listed, key=lambda item: (item.offering.price_micros, item.offering.key)), listed),
         preferred=_shown(kept[0], kept),
         left_out=len(listed) - len(kept),
         observed=settings.mode != "prefer",
-        offerings=keys if len(kept) < len(listed) else (),
+        offerings=tuple(sorted(left)) if len(kept) < len(listed) else (),
+        bounded=tuple(
+            sorted(item.offering.key for item in kept if cheapest is not None and item.offering.price_micros > cheapest)
+        ),
     )
 
 
@@ -169,12 +176,14 @@ def may_get_more(preferred: PreferredSpot, count: int, launched: Mapping[str, in
     """The preferred offerings of which each may get all of `count` more nodes; none if too few are left.
 
     `launched` counts nodes that some have got since the decision. Without any, the whole list is asked for, and what
-    EC2 chooses then is no consequence of the risk.
+    EC2 chooses then is no consequence of the risk. Nor is it that an offering is chosen which is cheaper than all that
+    are avoided: those are not bounded.
     """
+    bounded = frozenset(preferred.bounded)
     left = tuple(
         key
         for key in preferred.offerings
-        if preferred.held.get(key, 0) + launched.get(key, 0) + count <= preferred.most
+        if key not in bounded or preferred.held.get(key, 0) + launched.get(key, 0) + count <= preferred.most
     )
     return left if is_choice(left, preferred.offerings) else ()
 
@@ -200,14 +209,18 @@ def _priced(
     return _Priced(offering, rate, premium, rates.is_known(offering.zone_id, offering.instance_type))
 
 
-def _kept(listed: list[_Priced]) -> list[_Priced]:
-    """The shortened list, cheapest first. Nothing is left out that would leave less than a choice."""
-    if len(listed) <= LEAST_OFFERINGS:
-        return listed
+def _avoided(listed: list[_Priced]) -> list[_Priced]:
+    """What is interrupted much more often than the median although something as cheap is not."""
     median = sorted(item.rate for item in listed)[len(listed) // 2]
     feared = [item for item in listed if item.known and item.rate > FEARED_FACTOR * median]
     calm = sorted(item.cost for item in listed if item not in feared)
-    avoided = [item for item in feared if bisect_right(calm, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
+    return [item for item in feared if bisect_right(calm, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
+
+
+def _kept(listed: list[_Priced], avoided: list[_Priced]) -> list[_Priced]:
+    """The shortened list, cheapest first. Nothing is left out that would leave less than a choice."""
+    if len(listed) <= LEAST_OFFERINGS:
+        return listed
     # The riskiest goes first, and the dear ones only once all that is to be avoided has gone.
     dearest = listed[len(listed) - len(listed) * DEAREST_PER_CENT // 100 :]
     going = sorted(avoided, key=lambda item: (-item.rate, item.order)) + [

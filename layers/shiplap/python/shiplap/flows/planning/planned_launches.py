@@ -134,7 +134,7 @@ def launches(claims: Iterable[NodeClaim]) -> list[list[NodeClaim]]:
 def _most_together(claim: NodeClaim) -> int:
     """How many claims like this one are launched at once: EC2 may give all of them one offering."""
     preferred = claim.plan.preferred_spot
-    return COMMIT_GROUP if preferred is None else min(max(preferred.most, 1), COMMIT_GROUP)
+    return min(max(preferred.most, 1), COMMIT_GROUP) if preferred is not None and preferred.bounded else COMMIT_GROUP
 
 
 def _shape(claim: NodeClaim) -> bytes:

@@ -78,11 +78,12 @@ class _Weigher:
         held, unknown = self._held.get(claim.node_pool, (Counter[str](), 0))
         asked = PreferredSpot(
             risk.offerings,
+            risk.bounded,
             # What other launches in flight may get of an offering counts as if they did.
             most=max(most_of_pool(held.total() + unknown + new) - unknown, 0),
-            held={key: held[key] for key in risk.offerings if key in held},
+            held={key: held[key] for key in risk.bounded if key in held},
         )
-        return replace(claim, spot_risk=replace(risk, offerings=()), preferred_spot=asked)
+        return replace(claim, spot_risk=replace(risk, offerings=(), bounded=()), preferred_spot=asked)
 
 
 def _spot_offerings(claim: PlannedClaim, table: TypeTable) -> list[SpotOffering]:
