@@ -79,7 +79,13 @@ class LocalRegion:
         self._play, self._scenario = play, play.scenario
         elsewhere = f"it needs virtual time: `shiplap simulate {play.name}`"
         self._scenario.refuse(
-            "`shiplap dev`", waves=elsewhere, rhythms=elsewhere, faults=elsewhere, chaos=elsewhere, installs=elsewhere
+            "`shiplap dev`",
+            waves=elsewhere,
+            rhythms=elsewhere,
+            faults=elsewhere,
+            chaos=elsewhere,
+            installs=elsewhere,
+            sleep=elsewhere,
         )
         self._tell = tell
         self._clock = RealClock()

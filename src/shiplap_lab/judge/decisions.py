@@ -15,7 +15,7 @@ from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, PodItem, amounts
 
 OVER = ("Done", "Undone")
-COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown")
+COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown", "Asleep")
 
 _COMING = ("Planned", "Launching", "Launched")
 _LEAVING = ("Disrupting", "Draining", "Terminating")

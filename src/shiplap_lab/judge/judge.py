@@ -14,7 +14,7 @@ from math import inf
 
 import msgspec
 
-from shiplap_lab.judge import raw_json
+from shiplap_lab.judge import raw_json, sleep_rules
 from shiplap_lab.judge.decisions import (
     COMMAND_REASONS,
     OVER,
@@ -172,6 +172,7 @@ class Judge:
 
     Attributes:
         violations: in the order in which they were found.
+        sleep: what sleeps in all clusters, as it is written; nothing without it.
     """
 
     def __init__(
@@ -214,6 +215,8 @@ class Judge:
         self._alone_since: dict[str, float] = {}
         self._clusters: dict[str, ClusterObjects] = {}
         self._lost: set[str] = set()
+        self.sleep: Json | None = None
+        self._asleep: dict[Key, list[Json]] = {}
 
     def found(self, promise: Promise, detail: str) -> None:
         """Note a violation; of promises about a run as a whole, whoever plays it does."""
@@ -231,6 +234,8 @@ class Judge:
         self._note_claim(key, claim)
         self._written.setdefault((install, claim.token), {}).setdefault(claim.name, claim.created_at)
         self._follow(install, claim)
+        if claim.state == "Draining" and claim.failure == "Asleep" and (before is None or before.state != "Draining"):
+            self._check_asleep(key, claim)
         if before is not None:
             self._check_transition(before, claim)
             if before.state in _EMPTIED and claim.state == "Gone":
@@ -238,6 +243,15 @@ class Judge:
         if claim.instance_id:
             self._check_instance(install, before, claim)
         self._decisions_of(install).claim_written(claim)
+
+    def _check_asleep(self, key: Key, claim: ClaimItem) -> None:
+        """A node begins to leave for sleep: it is of an armed NodePool, and a window is open."""
+        sleep = self.sleep
+        self._asleep[key] = [] if sleep is None else sleep_rules.open_windows(sleep, self._now(), self._apart_s)
+        if sleep is None or claim.node_pool not in sleep["nodePools"] or not self._asleep[key]:
+            self.found(Promise.ASLEEP, f"{claim.name} of {claim.node_pool} leaves while nothing of it sleeps")
+        elif len(self._asleep) > sleep["mostNodes"]:
+            self.found(Promise.ASLEEP, f"{len(self._asleep)} nodes left, {sleep['mostNodes']} may")
 
     def _note_claim(self, key: Key, claim: ClaimItem) -> None:
         self._claims[key] = claim
@@ -388,6 +402,10 @@ class Judge:
             return
         if self._is_pressed(claim, pod):
             return
+        if claim.failure == "Asleep" and self.sleep is not None:
+            windows = self._asleep.get((install, cluster, claim.name), [])
+            if not sleep_rules.sleeps(self.sleep, windows, claim.node_pool, pod):
+                self.found(Promise.ASLEEP, f"{name} is awake and was evicted from {claim.name}, which leaves for sleep")
         left_at = self._left_at.get((install, cluster, claim.name))
         is_leaving = claim.state in (_LEAVES if self._sampled else _EMPTIED)
         if not is_leaving and (left_at is None or self._now() > left_at + _UNDER_WAY_S):
@@ -487,6 +505,10 @@ class Judge:
             self.found(Promise.REST, "; ".join(lines[:6]))
 
     # What is spent
+
+    def ended_at(self, instance_id: str) -> float:
+        """When an instance ended, epoch seconds; infinity while it runs."""
+        return self._ended_at.get(instance_id, inf)
 
     def spent(self) -> float:
         """USD that EC2 charged until now."""

@@ -24,6 +24,7 @@ class Promise(StrEnum):
     POD_BUDGETS = "budgets of pods are kept"
     DO_NOT_DISRUPT = "do-not-disrupt is kept"
     LIMITS = "limits are kept"
+    ASLEEP = "only what sleeps leaves for sleep"
     DISRUPTION_BUDGETS = "disruption budgets are kept"
     NODES_HOLD = "no node holds more than it has"
     NO_SECOND_MISS = "nothing misses twice"

@@ -21,6 +21,7 @@ from shiplap.kubernetes.quantity import parse_amount
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
+from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 
 FOLDER = Path(__file__).parent / "bundled"
 FILE = "scenario.yaml"
@@ -98,6 +99,20 @@ class ScenarioCluster(_Part, frozen=True):
     prefix_delegation: str = "auto"
     reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
     objects: tuple[dict[str, Any], ...] = ()
+
+
+class ScenarioSleep(_Part, frozen=True):
+    """What sleeps in every cluster, as in shiplap.yaml; `rehearsed`: all windows were rehearsed before the play."""
+
+    node_pools: tuple[str, ...]
+    most_nodes: int
+    windows: tuple[WindowSettings, ...]
+    rehearsed: bool = False
+
+    @property
+    def settings(self) -> SleepSettings:
+        """For a cluster's settings."""
+        return SleepSettings(self.node_pools, self.most_nodes, self.windows)
 
 
 class ScenarioImage(_Part, frozen=True):
@@ -311,7 +326,8 @@ class Scenario(_Part, frozen=True):
     pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
-    node some time after it is Ready. A campaign fails if one of the `constraints` hardly ever keeps a pod off a node.
+    node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
+    hardly ever keeps a pod off a node.
     """
 
     about: str
@@ -338,6 +354,7 @@ class Scenario(_Part, frozen=True):
     patience_minutes: float = 0.0
     placement: Literal["none", "nominate", "bind", "any"] = "nominate"
     watched: float = 0.0
+    sleep: ScenarioSleep | None = None
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

@@ -180,6 +180,8 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
+            if scenario.sleep is not None and scenario.sleep.rehearsed:
+                install.rehearse()
         # The others are short, and their seeds keep their traces.
         rests = bool(scenario.rhythms) and self._threads is None
         self.faults.latency_by_moment = rests
@@ -224,6 +226,7 @@ class Simulation:
             vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,
+            sleep=self._play.scenario.sleep.settings if self._play.scenario.sleep is not None else None,
         )
 
     def _seated_judge(self) -> Judge:
@@ -238,6 +241,7 @@ class Simulation:
             price=partial(price, self.sold),
             clocks_apart_s=sum(fault.amount for fault in self._planned if fault.kind == "clock-skew"),
         )
+        judge.sleep = msgspec.to_builtins(self._play.scenario.sleep)
         for name, cluster in self.clusters.items():
             cluster.server.on_write(partial(judge.object_written, name))
         self.compute.on_request.append(judge.fleet_requested)

@@ -13,6 +13,7 @@ from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
@@ -90,6 +91,14 @@ class SimulatedInstall:
     def _start_container(self) -> SimulatedContainer:
         self._containers += 1
         return SimulatedContainer(self, ContainerClock(self.stage.faults, self._containers))
+
+    def rehearse(self) -> None:
+        """All windows of sleep have been rehearsed."""
+        for cluster in self.settings.clusters:
+            if cluster.sleep is not None:
+                digest = sleep_digest(cluster.sleep, cluster.manifests.node_pools)
+                ends = {str(place): 1 for place in range(len(cluster.sleep.windows))}
+                self.sleep.save(cluster.name, SleepNotes(digest, ends), 0.0)
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""

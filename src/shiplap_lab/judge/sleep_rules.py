@@ -1,0 +1,51 @@
+"""The judge's own rules of sleep: when which pods sleep, by what a run was told, as raw JSON.
+
+Windows are in UTC and begin on one day, on days that follow each other, or daily. A pod sleeps with its NodePool if its
+node selector names that NodePool.
+"""
+
+from __future__ import annotations
+
+from shiplap_lab.judge.raw_json import Json
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY_S, _WEEK_S = 24 * 3600, 7 * 24 * 3600
+_THURSDAY_S = 3 * _DAY_S  # the day on which the epoch begins
+_CRITICAL = 2_000_000_000
+_POOL_LABEL = "karpenter.sh/nodepool"
+
+
+def open_windows(sleep: Json, at: float, apart_s: float) -> list[Json]:
+    """The windows that are open at a moment, epoch seconds, for one of the clocks that are so far apart."""
+    return [item for item in sleep["windows"] if _is_open(item["when"], at, apart_s)]
+
+
+def _is_open(when: str, at: float, apart_s: float) -> bool:
+    first, *rest = when.removesuffix(" UTC").replace(" - ", "-").split()
+    opens, last, closes = (*rest[0].split("-"), rest[1]) if len(rest) == 2 else (rest[0].split("-")[0], "", rest[0][6:])
+    begin, end = ("Mon", "Sun") if first == "daily" else (first.split("-")[0], first.split("-")[-1])
+    for day in range(_DAYS.index(begin), _DAYS.index(end) + 1):
+        starts = day * _DAY_S + _seconds(opens)
+        until = (_DAYS.index(last) if last else day) * _DAY_S + _seconds(closes)
+        lasts = (until - starts) % (_WEEK_S if last else _DAY_S) or _DAY_S
+        since = [(at + apart + _THURSDAY_S - starts) % _WEEK_S for apart in (-apart_s, 0.0, apart_s)]
+        if min(since) < lasts:
+            return True
+    return False
+
+
+def _seconds(time: str) -> int:
+    return int(time[:2]) * 3600 + int(time[3:]) * 60
+
+
+def sleeps(sleep: Json, windows: list[Json], pool: str, pod: Json) -> bool:
+    """Whether one of these windows is of a pod on a node of this NodePool."""
+    spec, namespace = pod["spec"], pod["metadata"].get("namespace", "default")
+    if spec.get("priority", 0) >= _CRITICAL or str(spec.get("priorityClassName", "")).startswith("system-"):
+        return False
+    bound = (spec.get("nodeSelector") or {}).get(_POOL_LABEL) == pool
+    for item in windows:
+        named = item.get("nodePools") or sleep["nodePools"]
+        if namespace in item.get("namespaces", ()) or (not item.get("namespaces") and bound and pool in named):
+            return True
+    return False
