@@ -241,6 +241,20 @@ def test_a_token_is_sent_for_one_request_only() -> None:
     assert region.told == [Promise.ONE_TOKEN] * 3
 
 
+def test_risk_leaves_a_choice_of_spot() -> None:
+    region = Region()
+    zones = [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}]
+    many = [f"m{number}.large/{'ab'[number % 2]}" for number in range(40)]
+    in_a = [name for name in many if name.endswith("a")]
+
+    region.claim("a", "Planned", preferred_spot={"offerings": many[:15]}, requirements=zones)
+    region.claim("b", "Planned", preferred_spot={"offerings": in_a})
+    assert region.told == []
+    region.claim("c", "Planned", preferred_spot={"offerings": many[:14]}, requirements=zones)
+    region.claim("d", "Planned", preferred_spot={"offerings": in_a}, requirements=zones)
+    assert region.told == [Promise.SPOT_CHOICE] * 2
+
+
 def test_a_claim_keeps_its_token() -> None:
     region = Region()
     region.claim("a", "Planned", token="t")

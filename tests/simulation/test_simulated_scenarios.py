@@ -24,6 +24,7 @@ QUICK = (
     "hostile-neighbour",
     "lagging",
     "races",
+    "spot-risk",
     "strays",
     "two-clusters",
     "two-installs",

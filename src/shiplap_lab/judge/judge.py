@@ -35,6 +35,10 @@ SPOT_WARNING_S = 120.0
 _LAST_MOMENT_S = 25.0
 """How long before it must have begun to end a pod may be pressed: rounds take ten seconds and are not exact."""
 
+_ZONE = "topology.kubernetes.io/zone"
+_LEAST_OFFERINGS, _LEAST_ZONES = 15, 2
+"""What a launch is left to choose among when risk shortens its list."""
+
 _ROUNDING_S = 1.0
 """Moments of EC2's events are whole seconds."""
 
@@ -236,7 +240,9 @@ class Judge:
         self._follow(install, claim)
         if claim.state == "Draining" and claim.failure == "Asleep" and (before is None or before.state != "Draining"):
             self._check_asleep(key, claim)
-        if before is not None:
+        if before is None:
+            self._check_choice(claim)
+        else:
             self._check_transition(before, claim)
             if before.state in _EMPTIED and claim.state == "Gone":
                 self._left_at[key] = self._now()
@@ -252,6 +258,16 @@ class Judge:
             self.found(Promise.ASLEEP, f"{claim.name} of {claim.node_pool} leaves while nothing of it sleeps")
         elif len(self._asleep) > sleep["mostNodes"]:
             self.found(Promise.ASLEEP, f"{len(self._asleep)} nodes left, {sleep['mostNodes']} may")
+
+    def _check_choice(self, claim: ClaimItem) -> None:
+        """Because of the risk a claim asks for no fewer than fifteen offerings, in two zones if it may be in two."""
+        if claim.preferred_spot is None:
+            return
+        offerings = set(claim.preferred_spot.offerings)
+        zones = {offering.partition("/")[2] for offering in offerings}
+        may_be_in = next((len(item.values) for item in claim.requirements if item.key == _ZONE), 0)
+        if len(offerings) < _LEAST_OFFERINGS or len(zones) < min(_LEAST_ZONES, may_be_in):
+            self.found(Promise.SPOT_CHOICE, f"{claim.name} asks for {len(offerings)} offerings in {len(zones)} zones")
 
     def _note_claim(self, key: Key, claim: ClaimItem) -> None:
         self._claims[key] = claim

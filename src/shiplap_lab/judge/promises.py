@@ -31,6 +31,7 @@ class Promise(StrEnum):
     FEW_NODES = "few nodes for one pod"
     MONEY = "money spent equals the ledger"
     ONE_TOKEN = "a token stands for one request"  # noqa: S105 - the name of a promise
+    SPOT_CHOICE = "risk leaves a choice of spot"
     CRITICAL_LAST = "critical pods leave last"
     DEADLINES = "deadlines count from the event"
     REPEATABLE = "recorded decisions can be repeated"

@@ -43,6 +43,19 @@ class PodItem(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
+class RequirementItem(msgspec.Struct, frozen=True):
+    """What a claim's node must be labelled with."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class PreferredItem(msgspec.Struct, frozen=True):
+    """The spot offerings that a claim asks for because of their risk, as `type/zone`."""
+
+    offerings: tuple[str, ...] = ()
+
+
 class ClaimItem(msgspec.Struct, frozen=True):
     """The fields of a claim's item that the judge looks at. Times are epoch seconds; CPU is in thousandths."""
 
@@ -67,6 +80,8 @@ class ClaimItem(msgspec.Struct, frozen=True):
     hourly: float = 0.0
     created_at: float = 0.0
     deadline_at: float = 0.0
+    requirements: tuple[RequirementItem, ...] = ()
+    preferred_spot: PreferredItem | None = None
     version: int = 0
 
 

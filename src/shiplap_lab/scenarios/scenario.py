@@ -320,8 +320,9 @@ class Scenario(_Part, frozen=True):
     """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
 
     Each of the `installs` serves all clusters, with tables and functions of its own. `placement` is the clusters'
-    setting of that name, or `any`: drawn from the seed. In a share `watched` of all seeds the watch function runs and
-    keeps snapshots; in the others it is imitated. `images` are AMIs beside those that EC2 publishes.
+    setting of that name, or `any`: drawn from the seed; `spot_risk` is the mode of their `spotRisk`. In a share
+    `watched` of all seeds the watch function runs and keeps snapshots; in the others it is imitated. `images` are AMIs
+    beside those that EC2 publishes.
     When the last fault is over, all has to be well within `settle_minutes`; steps together may take `time_limit_s`. A
     pod may get at most `most_nodes_per_pod` nodes because it waits, and one more for each that was taken away from it;
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
@@ -353,6 +354,7 @@ class Scenario(_Part, frozen=True):
     most_nodes_per_pod: int = 3
     patience_minutes: float = 0.0
     placement: Literal["none", "nominate", "bind", "any"] = "nominate"
+    spot_risk: Literal["off", "observe", "prefer"] = "off"
     watched: float = 0.0
     sleep: ScenarioSleep | None = None
 

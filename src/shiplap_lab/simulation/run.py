@@ -24,6 +24,7 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
 from shiplap_lab.cluster_simulator import topology_filters, volume_binder
@@ -149,7 +150,7 @@ class Simulation:
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
         self.faults = FaultInjector(self.loop, self.trace, seed)
-        self.sold = embedded.load(REGION) if scenario.steps else catalog()
+        self.sold = embedded.load(REGION) if scenario.steps else catalog(zone_ids=scenario.spot_risk != "off")
         self._placement = placement(scenario, seed)
         settings = [self._settings_of(cluster) for cluster in scenario.clusters]
         self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
@@ -223,6 +224,7 @@ class Simulation:
             region=REGION,
             manifests=self._play.manifests[cluster.name],
             placement=self._placement,
+            spot_risk=SpotRiskSettings(self._play.scenario.spot_risk),
             vm_memory_overhead_percent=cluster.vm_memory_overhead_percent,
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,

@@ -38,8 +38,8 @@ _PRICE_PER_CPU = {
 }
 
 
-def catalog() -> Catalog:
-    """Six families in four sizes, on demand and on spot, in three zones."""
+def catalog(*, zone_ids: bool = False) -> Catalog:
+    """Six families in four sizes, on demand and on spot, in three zones, whose ids are known if they are asked for."""
     types, prices = [], {}
     for family in sorted(_GIB_PER_CPU):
         for size, (cpus, interfaces, addresses) in sorted(_SIZES.items()):
@@ -62,7 +62,8 @@ def catalog() -> Catalog:
             )
             prices[name] = TypePrices(round(price, 4), spot)
     zones: dict[str, tuple[str, ...]] = {instance_type.instance_type: ZONES for instance_type in types}
-    return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices)
+    ids = {zone: f"euw1-az{number}" for number, zone in enumerate(ZONES, 1)} if zone_ids else {}
+    return Catalog(region=REGION, types=tuple(types), zones=zones, prices=prices, zone_ids=ids)
 
 
 def price(sold: Catalog, instance_type: str, zone: str, capacity_type: str) -> float:
