@@ -19,6 +19,10 @@ clusters:
     nodeRoles: [shiplap-node-live, another]
     imageParameters: [/images/node]
     volumeKeys: [alias/volumes]
+    sleep:
+      nodePools: [dev]
+      mostNodes: 10
+      windows: [{when: "Mon-Fri 19:00-07:00 Europe/Berlin"}]
 """
 
 
@@ -66,6 +70,12 @@ def test_a_new_node_class_is_inspected_at_once(live: Template) -> None:
     (target,) = rule["Targets"]
     assert target["Input"] == '{"kind":"inspect"}'
     assert started(live, target["Arn"]["Ref"]) == "catalog"
+
+
+def test_sleep_in_doubt_is_told_of(live: Template) -> None:
+    alarms = [item["Properties"] for item in resources(live, "AWS::CloudWatch::Alarm").values()]
+    (alarm,) = [item for item in alarms if item["AlarmName"] == "shiplap-sleep-in-doubt"]
+    assert alarm["AlarmDescription"].endswith("docs/operations.md#sleep-in-doubt")
 
 
 def test_a_suspended_cluster_is_told_of(live: Template) -> None:

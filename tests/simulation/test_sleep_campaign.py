@@ -68,11 +68,8 @@ WEEKLY = st.builds("{0} {1} - {2} {3} UTC".format, st.sampled_from(DAYS), TIMES,
 @given(when=DAILY | WEEKLY, minutes=st.integers(0, 14 * 1440))
 def test_the_judge_and_the_functions_read_windows_alike(when: str, minutes: int) -> None:
     at = START + minutes * 60 + 30
-    first, last = (
-        when.split(" - ", maxsplit=1)[0].split(maxsplit=1)[0],
-        when.rsplit(" - ", maxsplit=1)[-1].split(maxsplit=1)[0],
-    )
-    if " - " in when and first == last and when.split()[1] == when.split()[4]:
+    words = when.split()
+    if words[:2] == words[3:5]:
         return  # a week long: it is in doubt
 
     is_open = any(span.start <= at < span.end for span in spans_of(parse_window(when), at, at))

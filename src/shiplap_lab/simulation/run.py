@@ -184,7 +184,8 @@ class Simulation:
             if scenario.sleep is not None and scenario.sleep.rehearsed:
                 install.rehearse()
         # The others are short, and their seeds keep their traces.
-        rests = bool(scenario.rhythms) and self._threads is None
+        # What sleeps changes with time alone.
+        rests = bool(scenario.rhythms) and self._threads is None and scenario.sleep is None
         self.faults.latency_by_moment = rests
         self._idle_minutes = (
             IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.disruption.commands import Reason
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.record import DisruptionRecord, decided_again, is_disruption, read
 from shiplap.errors import StoreError
 from shiplap.manifests.nodeclaim import ClaimState
@@ -232,9 +233,11 @@ def test_nothing_is_read_or_written_without_settings_or_by_day() -> None:
     stage = Sleepy()
     stage.minutes(3)
     assert not [point for point in stage.faults.points if " sleep." in point]
-    off = Sleepy()
-    off.settings = msgspec.structs.replace(off.settings, sleep=None)
-    off.until(off.opens_at + 600)
-    assert not [point for point in off.faults.points if " sleep." in point]
-    assert off.pending() == 0
-    assert Reason.ASLEEP not in off.reasons
+    for change in ({"sleep": None}, {"disruption": DisruptionSettings(enabled=False)}):
+        off = Sleepy()
+        off.settings = msgspec.structs.replace(off.settings, **change)
+        off.until(off.opens_at + 600)
+        assert not [point for point in off.faults.points if " sleep." in point]
+        assert off.pending() == 0
+        assert off.nodes > 0
+        assert Reason.ASLEEP not in off.reasons

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from shiplap.instances.readiness.joins import JoinHistory, PoolJoins
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.shiplap_annotations import SLEEP
+from shiplap.manifests.validation.live_objects import check_live_object
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.sleep.sleep_state import (
     LONGEST_LEAD_S,
     SleepNotes,
     SleepState,
+    annotation_problem,
     is_any_open,
     lead_s,
     sleep_digest,
@@ -250,3 +253,17 @@ def test_sleep_needs_every_reason_at_once(
         assert scope.rehearsal or known
         assert not awake_until
         assert sleep not in ("never", "nonsense")
+
+
+@pytest.mark.parametrize("written", ["never", "whenever", "", "daily 22:00-02:00 UTC; nonsense"])
+def test_no_annotation_of_sleep_makes_a_node_pool_of_a_cluster_unusable(written: str) -> None:
+    spec = {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "d"}, "requirements": []}
+    body = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "dev", "annotations": {SLEEP: written}},
+        "spec": {"template": {"spec": spec}},
+    }
+
+    assert check_live_object(body, AllowedResources()).reasons == ()
+    assert bool(annotation_problem(pool(sleep=written))) == (written not in ("never", ""))

@@ -24,8 +24,8 @@ def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHisto
         context: its ports.
         joins: how its nodes have joined, if that was read before.
     """
-    if settings.sleep is None or context.sleep is None:
-        return None
+    if settings.sleep is None or context.sleep is None or not settings.disruption.enabled:
+        return None  # where no node may leave, no pod need wait
     now, pools = context.clock.now(), settings.manifests.node_pools
     if not is_any_open(settings.sleep, now):
         return sleep_state(settings.sleep, pools, JoinHistory(), SleepNotes(), now)
