@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from shiplap.aws import session
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
@@ -23,7 +24,10 @@ from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import OfferingFailure
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_cli.installs import find_install, installed
+from shiplap_cli.main import run
 from shiplap_cli.money import Money
 from shiplap_cli.render.decision_documents import plan_document as document
 from tests.commands import Shiplap
@@ -194,3 +198,33 @@ def test_the_settings_are_read_from_the_layer_in_service(monkeypatch: pytest.Mon
     del contents["settings"][installed._DOCUMENT]
     with pytest.raises(AwsError, match="no layer with settings"):
         installed.settings_of(find_install.DeployedInstall("b", OUTPUTS))
+
+
+def test_what_sleeps_waits_as_the_functions_let_it_wait_until_somebody_wakes_it(
+    live: LiveInstall, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
+    sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
+    live.settings = msgspec.structs.replace(live.settings, sleep=sleep)
+    assert live.says("plan", "--cluster", "blue")["nodeClaims"]
+    assert live.says("plan", "--cluster", "blue")["sleep"]["scopes"][0]["rehearsal"] is True
+
+    notes = SleepNotes(sleep_digest(sleep, live.settings.manifests.node_pools), {"0": 1})
+    DynamoSleep(session.client("dynamodb"), "state").save("blue", notes, time.time())
+    snapshot, decided = live.decided()
+    assert decided.node_claims == ()
+    assert {entry.message.partition(" until ")[0] for entry in decided.unschedulable} == {
+        "sleeps: NodePool default sleeps"
+    }
+    answer = live.says("plan", "--cluster", "blue")
+    assert without_times(answer) == without_times(document(decided, 0, Money(snapshot)))
+    assert (answer["sleep"]["nodesLeft"], answer["sleep"]["armed"]) == (5, ["default"])
+    first = answer["unschedulable"][0]["pod"]
+    assert "asleep" in str(live.says("explain pod", first, "--cluster", "blue"))
+
+    assert run(["wake", "blue"]) == 0
+    assert "blue is awake" in capsys.readouterr().out
+    assert live.decided()[1].node_claims != ()
+    assert live.says("plan", "--cluster", "blue")["nodeClaims"]
+    assert run(["wake", "blue", "--until", "0s"]) == 0
+    assert live.decided()[1].node_claims == ()

@@ -37,7 +37,7 @@ from shiplap_cli.render.arm_comparison import (
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
-from shiplap_cli.render.sleep_lines import sleep_lines
+from shiplap_cli.render.sleep_lines import sleep_document, sleep_lines
 from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
 
 
@@ -108,7 +108,7 @@ def plan(
     if rejected:
         answer["rejectedOverlays"] = rejected
     if snapshot.sleep is not None:
-        answer["sleep"] = msgspec.to_builtins(snapshot.sleep)
+        answer["sleep"] = sleep_document(snapshot.sleep)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.sleep.sleep_state import SleepState
@@ -24,6 +25,26 @@ def sleep_lines(state: SleepState | None) -> Iterator[str]:
         yield f"sleep: {state.nodes_left} more nodes may leave"
     for doubt in state.doubts:
         yield f"sleep in doubt: {doubt}"
+
+
+def sleep_document(state: SleepState) -> dict[str, Any]:
+    """The same in the fixed format of `shiplap plan -o json`."""
+    return {
+        "armed": list(state.armed),
+        "nodesLeft": state.nodes_left,
+        "awakeUntil": rfc3339(state.woken) if state.woken else "",
+        "doubts": list(state.doubts),
+        "scopes": [
+            {
+                "kind": scope.kind,
+                "name": scope.name,
+                "until": rfc3339(scope.until),
+                "wakesAt": rfc3339(scope.wakes_at),
+                "rehearsal": scope.rehearsal,
+            }
+            for scope in state.scopes
+        ],
+    }
 
 
 def _ahead(seconds: int) -> str:
