@@ -20,6 +20,7 @@ from shiplap_lab.simulation.run import RunOutcome, Simulation
 QUICK = (
     "api-down",
     "broken-ami",
+    "ceilings",
     "edges",
     "hostile-neighbour",
     "lagging",

@@ -18,6 +18,7 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
 from shiplap.flows.planning.decision_inputs import DecisionInputs, LaunchSupply, NodeClassSupply, snapshot_of
+from shiplap.flows.planning.dollars import view_of_spending
 from shiplap.flows.planning.offering_market import unavailable_offerings
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
@@ -30,6 +31,8 @@ from shiplap.ports import CapacityStore, DecisionState
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
+from shiplap.spending.ceiling_use import cluster_spending
+from shiplap.spending.ceilings import SpendingView
 from shiplap.spot_risk.risk_evidence import OfferingEvidence
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import (
@@ -117,7 +120,8 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
         made = snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
-        return msgspec.structs.replace(made, sleep=self._sleep(settings, at))
+        spending = self._spending(state, claims, at)
+        return msgspec.structs.replace(made, sleep=self._sleep(settings, at), spending=spending)
 
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepState | None:
         """What sleeps by the install's settings and by the NodePools that are planned with."""
@@ -125,6 +129,13 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         if allowed is None:
             return None
         return sleep_state(allowed, settings.manifests.node_pools, self.joins, self.sleep_notes, at)
+
+    def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> SpendingView | None:
+        """What the ceilings of the install leave; nodes that ended since the last posting are not seen here."""
+        if self.settings is None or not self.settings.has_ceilings:
+            return None
+        spending = cluster_spending(self.claims if self.claims is not None else claims, state.ledger, at)
+        return view_of_spending(self.settings, state, spending)
 
     def catalog(self, region: str) -> Catalog | None:
         """The types and prices that the functions decide with; None where they cannot be read."""

@@ -85,6 +85,10 @@ Key = tuple[str, str, str]
 """Install, cluster and name."""
 
 
+_CEILING = "ceiling reached:"
+"""What the event of a pod says that waits because of a ceiling."""
+
+
 class ClusterObjects:
     """The objects of one cluster as they were last written: pods by uid, and by node."""
 
@@ -96,6 +100,7 @@ class ClusterObjects:
         self.on_node: dict[str, dict[str, Json]] = {}
         self.requests: dict[str, dict[str, Decimal]] = {}
         self.in_service: dict[str, float] = {}
+        self.below_ceilings: set[str] = set()
         self.allocatable: dict[str, dict[str, Decimal]] = {}
         self.placed: dict[str, Place] = {}
         self._placed_before: deque[tuple[int, str, Place | None]] = deque(maxlen=_REMEMBERED)
@@ -177,6 +182,7 @@ class Judge:
     Attributes:
         violations: in the order in which they were found.
         sleep: what sleeps in all clusters, as it is written; nothing without it.
+        hourly_ceilings: USD per hour that no launch may pass, by cluster; those of the account under an empty name.
     """
 
     def __init__(
@@ -195,6 +201,7 @@ class Judge:
         self.violations: list[Violation] = []
         self._now, self._start, self._tell, self._price = now, now(), tell, price
         self._apart_s, self._sampled = clocks_apart_s, sampled
+        self.hourly_ceilings: Mapping[str, float] = {}
         self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
         self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
         self._pools, self._most_nodes_per_pod, self._steered = pools, most_nodes_per_pod, steered
@@ -399,6 +406,9 @@ class Judge:
         elif plural == "daemonsets" and kind == "ADDED":
             for install in sorted({key[0] for key in self._claims}):
                 self._decisions_of(install).daemon_set_added(cluster)
+        elif plural == "events" and item.get("involvedObject", {}).get("kind") == "Pod":
+            told, uid = item.get("message", ""), item["involvedObject"].get("uid", "")
+            (objects.below_ceilings.add if _CEILING in told else objects.below_ceilings.discard)(uid)
         elif plural == "poddisruptionbudgets":
             name = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
             if gone:
@@ -514,6 +524,17 @@ class Judge:
         left = [pod for pod in on_node if _is_missed(pod)]
         return bool(left) and all(raw_json.is_protected(pod, self._now()) for pod in left)
 
+    def may_wait(self, cluster: str, uid: str) -> bool:
+        """Whether a pod waits for a ceiling: its last event says so, and half of one is in use at least."""
+        if uid not in self._objects(cluster).below_ceilings:
+            return False
+        used = ((self._cost_of(name), self.hourly_ceilings.get(name)) for name in ("", cluster))
+        return any(most is not None and 2 * cost >= most for cost, most in used)
+
+    def _cost_of(self, cluster: str) -> float:
+        """What all machines of a cluster that run cost per hour, of all clusters if it is empty."""
+        return sum(self._cost(machine) for machine in self._alive.values() if cluster in ("", machine.cluster))
+
     def must_rest(self, pending: Sequence[str]) -> None:
         """By now nothing may be under way, and no pod may wait; `pending` are those that do."""
         lines = [*(f"pod {name} is pending" for name in pending), *self.unfinished()]
@@ -585,6 +606,15 @@ class Judge:
         if abs(claim.hourly - price) > _EXACT_USD:
             self.found(Promise.MONEY, f"{claim.name} costs {price}, not {claim.hourly}")
         self._check_limits(install, claim)
+        self._check_ceilings(claim)
+
+    def _check_ceilings(self, launched: ClaimItem) -> None:
+        """All machines that run, also those that leave, cost no more per hour than their ceilings."""
+        for cluster in ("", launched.cluster):
+            most = self.hourly_ceilings.get(cluster)
+            cost = self._cost_of(cluster)
+            if most is not None and cost > most + _EXACT_USD:
+                self.found(Promise.CEILINGS, f"{launched.name} makes {cluster or 'all'} cost {cost:.4f} of {most}")
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
         """Every resource of a NodePool's limits, by what is there: nodes that leave for good do not count, nor those

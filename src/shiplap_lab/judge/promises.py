@@ -25,6 +25,7 @@ class Promise(StrEnum):
     DO_NOT_DISRUPT = "do-not-disrupt is kept"
     LIMITS = "limits are kept"
     ASLEEP = "only what sleeps leaves for sleep"
+    CEILINGS = "hourly ceilings are kept"
     DISRUPTION_BUDGETS = "disruption budgets are kept"
     NODES_HOLD = "no node holds more than it has"
     NO_SECOND_MISS = "nothing misses twice"

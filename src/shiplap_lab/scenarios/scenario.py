@@ -22,6 +22,7 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document, read_documents, read_file
 from shiplap.manifests.files.loading import check_documents
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.spending.ceilings import Ceiling
 
 FOLDER = Path(__file__).parent / "bundled"
 FILE = "scenario.yaml"
@@ -99,6 +100,7 @@ class ScenarioCluster(_Part, frozen=True):
     prefix_delegation: str = "auto"
     reserved_enis: int = msgspec.field(default=0, name="reservedENIs")
     objects: tuple[dict[str, Any], ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
 
 
 class ScenarioSleep(_Part, frozen=True):
@@ -328,7 +330,7 @@ class Scenario(_Part, frozen=True):
     as many from commands that were given up, beside the one that moves it. No pod may wait longer than
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
     node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
-    hardly ever keeps a pod off a node.
+    hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
     """
 
     about: str
@@ -357,6 +359,7 @@ class Scenario(_Part, frozen=True):
     spot_risk: Literal["off", "observe", "prefer"] = "off"
     watched: float = 0.0
     sleep: ScenarioSleep | None = None
+    ceilings: tuple[Ceiling, ...] = ()
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

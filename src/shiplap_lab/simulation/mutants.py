@@ -23,6 +23,7 @@ from shiplap.flows.sweep import sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
+from shiplap.scheduling.packing import launch_ceilings
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeCapacity
@@ -245,6 +246,11 @@ class Mutant(msgspec.Struct, frozen=True):
     scenarios: tuple[str, ...] = ("mixed", "races")
 
 
+def _passes_ceilings() -> list[Patch]:
+    """What is planned is launched, whatever ceilings say."""
+    return [(launch_ceilings, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
+
+
 MUTANTS: dict[str, Mutant] = {
     "acknowledges first, no sweep": Mutant(_acknowledges_first),
     "drops the client token": Mutant(_drops_the_token),
@@ -268,6 +274,7 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "charges no limits": Mutant(_charges_nothing),
+    "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),

@@ -24,6 +24,7 @@ from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.spending.ceilings import CeilingMode
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
@@ -40,6 +41,7 @@ from shiplap_lab.scenarios.scenario import (
     NodeMemoryRule,
     Outage,
     Play,
+    Scenario,
     ScenarioCluster,
     Wave,
 )
@@ -230,6 +232,8 @@ class Simulation:
             reserved_enis=cluster.reserved_enis,
             prefix_delegation=cluster.prefix_delegation,
             sleep=self._play.scenario.sleep.settings if self._play.scenario.sleep is not None else None,
+            ceilings=cluster.ceilings,
+            account_ceilings=self._play.scenario.ceilings,
         )
 
     def _seated_judge(self) -> Judge:
@@ -245,6 +249,7 @@ class Simulation:
             clocks_apart_s=sum(fault.amount for fault in self._planned if fault.kind == "clock-skew"),
         )
         judge.sleep = msgspec.to_builtins(self._play.scenario.sleep)
+        judge.hourly_ceilings = _hourly_ceilings(self._play.scenario)
         for name, cluster in self.clusters.items():
             cluster.server.on_write(partial(judge.object_written, name))
         self.compute.on_request.append(judge.fleet_requested)
@@ -318,12 +323,13 @@ class Simulation:
                 self.judge.found(Promise.EXPECTED, f"{expectation.name}: {'; '.join(missing)}")
 
     def pending(self) -> list[Pod]:
-        """Pods without a node, except those that a step expects to wait."""
+        """Pods without a node, except those that a step expects to wait, and that ceilings keep waiting."""
         return [
             pod
             for name, cluster in self.clusters.items()
             for pod in cluster.pending()
             if not self._may_wait or f"{name}/{pod.key}" not in self._may_wait
+            if not self.judge.may_wait(name, pod.metadata.uid)
         ]
 
     def _effects(self) -> dict[str, int]:
@@ -360,7 +366,7 @@ class Simulation:
         for install in self.installs.values():
             if install.dead_letters.letters:
                 self.judge.message_given_up(str(install.dead_letters.letters[0]))
-        if self._may_wait:
+        if self._may_wait or self.judge.hourly_ceilings:
             pending = {pod.metadata.uid for pod in self.pending()}
         else:
             pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
@@ -715,6 +721,16 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.handlers = handlers
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+def _hourly_ceilings(scenario: Scenario) -> dict[str, float]:
+    """USD per hour that nothing is launched above, by cluster; those of the account under an empty name."""
+    written = {"": scenario.ceilings} | {cluster.name: cluster.ceilings for cluster in scenario.clusters}
+    stops = {
+        name: [item.hourly for item in ceilings if item.hourly is not None and item.mode is CeilingMode.STOP]
+        for name, ceilings in written.items()
+    }
+    return {name: min(amounts) for name, amounts in stops.items() if amounts}
 
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:
