@@ -80,7 +80,7 @@ def test_a_freed_commitment_counts_only_when_it_is_used_again(
     assert UsedCommitments(COVERING, running, LISTED).idle(removed, added, LISTED) == idle
 
 
-class _Account:
+class InterleavedClusters:
     """Clusters whose functions take turns at random and may die; EC2 and the cluster show a launch a little later."""
 
     def __init__(self, seed: int) -> None:
@@ -144,4 +144,4 @@ class _Account:
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_no_dollar_is_counted_twice_whoever_decides_when(first: int) -> None:
     for seed in range(first, first + 20):
-        _Account(seed).play(60)
+        InterleavedClusters(seed).play(60)

@@ -5,13 +5,14 @@ a plan is made as if all nodes were first ones. Nodes that the room covers as th
 pods are planned again with the room that is left, last of all at list prices. What is kept stands in the next plan like
 a claim in flight that holds its pods and has no room for others.
 
-Where more nodes would use commitments than there is room for, those go first that are worth most: a committed dollar is
-weighed with the least factor at which the room suffices, found by halving.
+Where more nodes would use commitments than there is room for, those go first that are worth most: for one commitment
+after the other, a committed dollar is weighed with the least factor at which its room suffices, found by halving.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -33,8 +34,11 @@ LEAST_WEIGHT = 0.01
 _HALVINGS = 4
 """How often the range of weights is halved, as factors."""
 
+_MOST_PARTS = 6
+"""Parts of the room that have weights of their own: each costs some plans."""
+
 _MOST_PASSES = 4
-"""Plans at the least weight, each of which uses what the one before has left over."""
+"""Plans at the least weight, each of which uses what the one before has left over, and the plan before them."""
 
 REASON = "commitments pay"
 """How the reason of a claim that uses commitments begins."""
@@ -66,22 +70,52 @@ def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: Decide
 
 
 def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> Iterator[Plan]:
-    """Plans of nodes that the room covers and of others at list prices, each using more of the room than the last."""
+    """Plans of nodes that the room covers and of others at list prices, the second using what the first has left."""
     claims: list[PlannedClaim] = []
-    going, left = snapshot, room
-    for weight in (_weight(snapshot, room, types, decide), *[LEAST_WEIGHT] * _MOST_PASSES):
-        kept = _kept(decide(_at(going, left, weight)), left, types)
-        if not kept.claims:
-            if claims:
+    going = snapshot
+    rooms = []
+    for part in _parts(room):
+        left = part
+        for weight in _weights(going, part, types, decide):
+            kept = _kept(decide(_at(going, left, weight)), left, types)
+            claims += kept.claims
+            going, left = _with(going, kept.claims, types), kept.room
+            if left.is_empty:
+                break
+        rooms.append(left)
+    left = _joined(rooms)
+    for number in range(_MOST_PASSES):
+        if number or not claims:
+            kept = _kept(decide(_at(going, left, LEAST_WEIGHT)), left, types)
+            if not kept.claims:
                 return
-            continue
-        claims += kept.claims
-        going, left = _with(going, kept.claims, types), kept.room
+            claims += kept.claims
+            going, left = _with(going, kept.claims, types), kept.room
         plan = decide(replace(going, commitments=None))
         if _holds(plan, claims):
             yield _marked(_together(plan, claims), room, types)
         if left.is_empty:
             return
+
+
+def _parts(room: CommitmentRoom) -> list[CommitmentRoom]:
+    """The commitments one by one, in the order AWS applies them: each is worth most to other nodes.
+
+    Savings Plans of one family are one part. If there are many, the last ones are a part together.
+    """
+    parts = [CommitmentRoom(zonal=room.zonal)] if room.zonal else []
+    parts += [CommitmentRoom(regional=(item,)) for item in room.regional]
+    for _, plans in groupby(room.savings_plans, key=lambda plan: plan.family):
+        parts.append(CommitmentRoom(savings_plans=tuple(plans)))
+    return [*parts[: _MOST_PARTS - 1], _joined(parts[_MOST_PARTS - 1 :])] if len(parts) > _MOST_PARTS else parts
+
+
+def _joined(rooms: Sequence[CommitmentRoom]) -> CommitmentRoom:
+    return CommitmentRoom(
+        tuple(item for room in rooms for item in room.zonal),
+        tuple(item for room in rooms for item in room.regional),
+        tuple(plan for room in rooms for plan in room.savings_plans),
+    )
 
 
 def bill(plan: Plan, room: CommitmentRoom, types: _Types) -> float:
@@ -98,20 +132,22 @@ def _at(snapshot: Snapshot, room: CommitmentRoom, weight: float) -> Snapshot:
     return replace(snapshot, commitments=replace(room, weight=weight))
 
 
-def _weight(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> float:
-    """About the least weight at which no node is planned on a commitment that has no room for it; at most 1."""
+def _weights(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> tuple[float, ...]:
+    """A weight at which the room suffices, then a little less, at which more nodes are worth it than it covers."""
     quick = replace(snapshot, settings=replace(snapshot.settings, improve_s=0.0))
 
     def suffices(weight: float) -> bool:
         return not _kept(decide(_at(quick, room, weight)), room, types).missed
 
     low, high = LEAST_WEIGHT, 1.0
+    if suffices(low):
+        return (low,)
     if not suffices(high):
-        return high
+        return (high,)
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+    return high, low
 
 
 class _Types:
