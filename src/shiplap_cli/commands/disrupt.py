@@ -19,6 +19,7 @@ from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
 from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, summary, write_page
+from shiplap_cli.render.commitment_lines import used_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
 from shiplap_cli.render.pages import command_page
@@ -85,7 +86,12 @@ def disrupt(
     emit(
         disruption_document(decided, money) | caveats_document(inputs),
         output,
-        lambda: Group(_page(decided, took_s, money), *sleep_lines(snapshot.scheduling.sleep), *caveat_lines(inputs)),
+        lambda: Group(
+            _page(decided, took_s, money),
+            *sleep_lines(snapshot.scheduling.sleep),
+            *used_lines(snapshot.commitments),
+            *caveat_lines(inputs),
+        ),
     )
     return 0 if decided.commands else 1
 

@@ -34,6 +34,7 @@ from shiplap_cli.render.arm_comparison import (
     read_named,
     workload_pods,
 )
+from shiplap_cli.render.commitment_lines import commitment_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, plan_document
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
@@ -107,6 +108,8 @@ def plan(
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
+    if snapshot.commitments is not None:
+        answer["commitments"] = msgspec.to_builtins(snapshot.commitments)
     if snapshot.sleep is not None:
         answer["sleep"] = sleep_document(snapshot.sleep)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
@@ -117,7 +120,8 @@ def plan(
         write_page(html, plan_report(snapshot, decided, inputs.snapshot, notes))
 
     def page() -> RenderableType:
-        return _page(inputs, plan_page(snapshot, decided, solve_s, money, rejected, details=details), totals)
+        made = plan_page(snapshot, decided, solve_s, money, rejected, details=details)
+        return _page(inputs, Group(made, *commitment_lines(snapshot.commitments, decided)), totals)
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1

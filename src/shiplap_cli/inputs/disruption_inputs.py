@@ -25,14 +25,15 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
     settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)
     if installed is not None and installed.claims is not None:
         return DisruptionSnapshot(
-            scheduling=replace(snapshot, claims=installed.claims),
+            scheduling=replace(snapshot, claims=installed.claims, commitments=None),
             pod_disruption_budgets=state.pod_disruption_budgets,
             histories=observe_nodes(installed.memory.histories, snapshot.view, installed.claims, snapshot.now),
             busy=installed.busy,
             settings=settings,
+            commitments=installed.used_commitments(snapshot),
         )
     return DisruptionSnapshot(
-        scheduling=snapshot if snapshot.claims else _with_inferred_claims(snapshot),
+        scheduling=replace(snapshot if snapshot.claims else _with_inferred_claims(snapshot), commitments=None),
         pod_disruption_budgets=state.pod_disruption_budgets,
         histories=state.histories,
         settings=settings,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
@@ -113,6 +114,13 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return BucketCatalog(client("s3"), self.bucket, region).load()
+
+    def commitments(self, region: str) -> AccountCommitments | None:
+        """The account's commitments as its functions know them. Raises StoreError."""
+        from shiplap.aws.bucket import BucketCommitments  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return BucketCommitments(client("s3"), self.bucket, region).load()
 
 
 def aws_client(service: str, region: str = "") -> Any:

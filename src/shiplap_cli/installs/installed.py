@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 import urllib3
 
+from shiplap.commitments.account_commitments import AccountCommitments
+from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
+from shiplap.flows.planning.commitment_inputs import used_commitments, with_commitments
 from shiplap.flows.planning.decision_inputs import DecisionInputs, LaunchSupply, NodeClassSupply, snapshot_of
 from shiplap.flows.planning.dollars import view_of_spending
 from shiplap.flows.planning.offering_market import unavailable_offerings
@@ -102,6 +105,7 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     joins: JoinHistory = JoinHistory()
     sleep_notes: SleepNotes = SleepNotes()
     spot_evidence: tuple[OfferingEvidence, ...] = ()
+    commitments: AccountCommitments | None = None
 
     def snapshot(
         self,
@@ -120,8 +124,23 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             self.notes.append(f"nothing is launched of {', '.join(names)}: its nodes do not join")
         inputs = DecisionInputs(at, state, view, state.missed_pods | missed)
         made = snapshot_of(settings, inputs, supply, self.capacity, _NoMetrics())
+        made = with_commitments(made, self._counting(settings), supply.commitments, state, supply.catalog)
         spending = self._spending(state, claims, at)
         return msgspec.structs.replace(made, sleep=self._sleep(settings, at), spending=spending)
+
+    def used_commitments(self, snapshot: Snapshot) -> UsedCommitments | None:
+        """What disruption knows of commitments; None where none are counted on or something could not be read."""
+        if self.state is None or self.settings is None or self.settings.commitments is None:
+            return None
+        catalog = self.catalog(self.settings.region)
+        if catalog is None:
+            return None
+        return used_commitments(self.settings, self.commitments, self.state, snapshot, catalog)
+
+    def _counting(self, settings: ClusterSettings) -> ClusterSettings:
+        """Settings that count on the commitments that the install counts on."""
+        counted = self.settings.commitments if self.settings is not None and self.state is not None else None
+        return msgspec.structs.replace(settings, name=self.cluster, commitments=counted)
 
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepState | None:
         """What sleeps by the install's settings and by the NodePools that are planned with."""
@@ -158,7 +177,9 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
             name = node_class.metadata.name
             problem = known_problem(self.inspected, self.cluster, node_class, self.at) or not_ready.get(name, "")
             supplies[name] = NodeClassSupply(node_class, None if problem else resolved.get(name), problem)
-        return LaunchSupply(catalog, supplies, shifted, self.joins, spot_evidence=self.spot_evidence)
+        return LaunchSupply(
+            catalog, supplies, shifted, self.joins, commitments=self.commitments, spot_evidence=self.spot_evidence
+        )
 
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""
@@ -248,7 +269,16 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
         joins=read_or_note(notes, "how nodes join", "none are kept off", lambda: joins.read(cluster), JoinHistory()),
         sleep_notes=notes_of_sleep,
         spot_evidence=_read_evidence(install, mine, now, notes),
+        commitments=_read_commitments(install, mine, notes),
     )
+
+
+def _read_commitments(
+    install: DeployedInstall, mine: ClusterSettings | None, notes: list[str]
+) -> AccountCommitments | None:
+    if mine is None or mine.commitments is None or not mine.commitments.share:
+        return None
+    return read_or_note(notes, "commitments", _LISTED, lambda: install.commitments(mine.region), None)
 
 
 def _read_evidence(
@@ -283,6 +313,7 @@ _INSTALL_UNKNOWN = "claims on their way, learned capacity and the install's sett
 _BY_OPTIONS = "those of the options count"
 _BY_NODES = "only NodeClaims and Nodes of the cluster tell what is on its way"
 _AWAKE = "all that would sleep is shown as rehearsed"
+_LISTED = "list prices count"
 _FORGOT = "nodes count as changed just now"
 _ASKED = "types and prices are asked for"
 
