@@ -30,7 +30,7 @@ _least: Callable[..., Floats] = np.minimum.reduce
 
 _PIVOT = 1e-9
 _SURPLUS = 1e-9
-_REFRESH = 150
+_REFRESH = 400
 _CANDIDATES = 24
 """Columns looked at closely before all are looked at again."""
 
@@ -132,13 +132,14 @@ class CoveringProgram:
     def _pivot(self, column: Floats, cost: float, entering: int) -> bool:
         """Let a column [rows] enter the basis; False if no row bounds it."""
         direction = _sum(self._inverse * column, axis=1)
-        can = direction > _PIVOT
-        if not can.any():
+        can: Ints = (direction > _PIVOT).nonzero()[0]
+        if not len(can):
             return False
-        ratio = np.where(can, np.maximum(self.basic, 0.0) / np.where(can, direction, 1.0), np.inf)
+        steps = direction[can]
+        ratio = np.maximum(self.basic[can], 0.0) / steps
         # Of rows that tie, the one with the largest pivot loses the least precision.
-        tied = ratio <= ratio.min() * (1 + 1e-9) + 1e-12
-        leave = int(np.argmax(np.where(tied, direction, 0.0)))
+        tied: Ints = (ratio <= _least(ratio) * (1 + 1e-9) + 1e-12).nonzero()[0]
+        leave = int(can[tied[steps[tied].argmax()]])
         line = self._inverse[leave] / direction[leave]
         self.duals += (cost - _sum(self.duals * column)) * line
         step = self.basic[leave] / direction[leave]
@@ -194,13 +195,19 @@ def all_strategies(rows: Ints, weights: Floats) -> FillStrategies:
     return FillStrategies(np.repeat(rows, len(weights)), np.tile(weights, len(rows)))
 
 
+def _some_strategies(rows: int, most: int, most_weights: int) -> FillStrategies:
+    """About `most` strategies: every row with 5 to `most_weights` weights."""
+    weights = int(np.clip(most // rows, 5, most_weights))
+    return all_strategies(np.arange(rows), np.linspace(0.0, 1.0, weights))
+
+
 def greedy_fills(
     reduced: ReducedProblem, demand: Floats, values: Floats, strategies: FillStrategies, seeds: Floats, effort: Effort
 ) -> Patterns:
     """Greedy fills by value per size, for every strategy and every seed [seeds, kinds] that its row holds."""
     row = strategies.row
     kinds, many = len(reduced.sizes), len(row)
-    effort.charge(24 * kinds, 9.0 * many * len(seeds) * kinds)
+    effort.charge(12 * kinds, 14.0 * many * len(seeds) * kinds)
     order = _orders(reduced, values, strategies)
     allowed = reduced.suits[:, row] & (values > 1e-12)[:, None]
     start = pattern_loads(seeds, reduced.sizes)
@@ -274,12 +281,12 @@ def values_of(patterns: Floats, values: Floats) -> Floats:
     return (patterns * values[None, :]).sum(axis=1)
 
 
-_SMOOTH = 0.6
-_ALL_STRATEGIES = 2600
+_SMOOTH = 0.4
+_ALL_STRATEGIES, _FEW_STRATEGIES = 2600, 800
 _STRATEGIES = 18
-_EACH_ROW = 4
+_EACH_ROW = 1
 _EACH_SEED = 2
-_REFRESH_STRATEGIES = 4
+_REFRESH_STRATEGIES = 3
 _GAIN = 1e-4
 """A pattern is added when it is worth this part more than it costs."""
 
@@ -382,8 +389,8 @@ class Generation:
         self.program = starting_program(reduced, pool, demand)
         if likely is not None:
             self.program.begin_with(likely.T, reduced.price[reduced.cheapest(likely)], effort)
-        weights = int(np.clip(_ALL_STRATEGIES // len(reduced.price), 5, 21))
-        self._all_strategies = all_strategies(np.arange(len(reduced.price)), np.linspace(0.0, 1.0, weights))
+        self._all_strategies = _some_strategies(len(reduced.price), _ALL_STRATEGIES, 21)
+        self._few_strategies = _some_strategies(len(reduced.price), _FEW_STRATEGIES, 9)
         self.strategies = strategies
         self._fixed = strategies is not None
         self._age = 0
@@ -415,9 +422,11 @@ class Generation:
         if self.strategies is not None and (self._fixed or (not fresh and self._age % _REFRESH_STRATEGIES)):
             return self.strategies, 0.0
         none = np.zeros((1, len(self.demand)))
-        plain = greedy_fills(self.reduced, self.demand, values, self._all_strategies, none, self.effort)
+        # Before the search for patterns ends all strategies are asked; on the way a few of each row show where to look.
+        asked = self._all_strategies if fresh else self._few_strategies
+        plain = greedy_fills(self.reduced, self.demand, values, asked, none, self.effort)
         worth = values_of(plain.counts, values) / self.reduced.price[plain.row]
-        self.strategies = _best_strategies(self._all_strategies, plain.strategy, worth)
+        self.strategies = _best_strategies(asked, plain.strategy, worth)
         return self.strategies, float(np.max(worth))
 
     def _remember(self, values: Floats, worth: float) -> None:
@@ -440,7 +449,7 @@ class Generation:
 
 
 def _best_strategies(strategies: FillStrategies, strategy: Ints, worth: Floats) -> FillStrategies:
-    """The strategies whose patterns are worth the most, a few of each row."""
+    """The strategies whose patterns are worth the most, on as many different rows as possible."""
     best = np.zeros(len(strategies.row))
     best[strategy] = worth
     order = np.lexsort((-best, strategies.row))
