@@ -313,11 +313,18 @@ class PatternPool:
         self.price = np.concatenate([self.price, self.reduced.price[row]])
         return len(fresh)
 
+    def best(self, values: Floats, most: int) -> Floats:
+        """At most so many patterns [n, kinds], those with the highest value per price, in their order."""
+        return self.counts[self._best(values, most)]
+
     def keep_best(self, values: Floats, most: int) -> None:
-        """Keep `most` patterns, those with the highest value per price."""
-        loss = 1.0 - values_of(self.counts, values) / self.price
-        order = np.sort(np.argsort(loss, kind="stable")[:most])
+        """Forget all but the best."""
+        order = self._best(values, most)
         self.counts, self.price = self.counts[order], self.price[order]
+
+    def _best(self, values: Floats, most: int) -> Ints:
+        loss = 1.0 - values_of(self.counts, values) / self.price
+        return np.sort(np.argsort(loss, kind="stable")[:most])
 
 
 def totals_bound(reduced: ReducedProblem, effort: Effort) -> tuple[float, Floats, Floats]:
@@ -505,7 +512,8 @@ def dive(
     used; `values` [kinds] is the approximate value of a pod; `strategies` are the promising ways to fill nodes.
     """
     kinds: Ints = np.flatnonzero(demand)
-    left, values, counts = demand[kinds], values[kinds], pool.counts[:, kinds]
+    left, counts = demand[kinds], pool.best(values, _KEEP * len(kinds) + 50)[:, kinds]
+    values = values[kinds]
     likely = np.zeros((0, len(kinds))) if likely is None else likely[:, kinds]
     bought: list[Floats] = []
     rounds = care.first
