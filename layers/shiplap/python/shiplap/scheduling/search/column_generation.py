@@ -139,7 +139,7 @@ class CoveringProgram:
         ratio = np.maximum(self.basic[can], 0.0) / steps
         # Of rows that tie, the one with the largest pivot loses the least precision.
         tied: Ints = (ratio <= _least(ratio) * (1 + 1e-9) + 1e-12).nonzero()[0]
-        leave = int(can[tied[steps[tied].argmax()]])
+        leave = int(can[tied[int(np.argmax(steps[tied]))]])
         line = self._inverse[leave] / direction[leave]
         self.duals += (cost - _sum(self.duals * column)) * line
         step = self.basic[leave] / direction[leave]
