@@ -80,7 +80,7 @@ class Recording:
         self._looks = 0
         self._sample_every = self._frame_every = 1
         self._prices = catalog_prices(simulation.sold)
-        self._offers = _offers_of_clusters(tuple(play.manifests.values()), simulation.sold)
+        self._offers = offers_of_clusters(tuple(play.manifests.values()), simulation.sold)
         self._requests: dict[str, tuple[int, int]] = {}
         simulation.observers.append(self.look)
 
@@ -230,7 +230,7 @@ def _every_other(entries: Sequence[Entry]) -> list[Entry]:
     return list(entries[::2])
 
 
-def _offers_of_clusters(manifests: Sequence[Manifests], sold: Catalog) -> Offers | None:
+def offers_of_clusters(manifests: Sequence[Manifests], sold: Catalog) -> Offers | None:
     """What any of the clusters may launch; clusters with the same manifests count once."""
     different = [item for index, item in enumerate(manifests) if item not in manifests[:index]]
     return merged_offers([_offers(item, sold) for item in different])

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
 from shiplap.flows.lifecycle.pod_placement import NONE
@@ -142,11 +143,16 @@ class Simulation:
         *,
         make_state: MakeState = CheckedState,
         skips_idle: bool = True,
+        disruption: DisruptionSettings | None = None,
     ) -> None:
-        """`skips_idle`: leave out idle minutes where that has the same effects, as in scenarios with rhythms."""
+        """`skips_idle`: leave out idle minutes where that has the same effects, as in scenarios with rhythms.
+
+        `disruption` bounds what may be disrupted for money, for all clusters.
+        """
         scenario = play.scenario
         refuse_unplayable(play)
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
+        self._disruption = disruption or DisruptionSettings()
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock())
         self._start = self.loop.now()
@@ -234,6 +240,7 @@ class Simulation:
             sleep=self._play.scenario.sleep.settings if self._play.scenario.sleep is not None else None,
             ceilings=cluster.ceilings,
             account_ceilings=self._play.scenario.ceilings,
+            disruption=self._disruption,
         )
 
     def _seated_judge(self) -> Judge:

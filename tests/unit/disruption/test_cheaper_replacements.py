@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.disruption.consolidation import (
     MOST_NODES,
+    SINGLES,
     SPOT_TYPES,
     ConsolidationResult,
     Consolidator,
@@ -391,6 +395,53 @@ def with_cost(candidate: Candidate, cost: float, policy: str = "WhenEmptyOrUnder
     return structs.replace(candidate, cost=cost, pool=pool(candidate.pool.metadata.name, policy=policy))
 
 
+def unbounded(_search: Consolidator, _candidates: Sequence[Candidate]) -> float:
+    """As if nothing were known of what nodes gain at most: everything is tried."""
+    return inf
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(data=st.data(), number=st.integers(1, SINGLES + 8), allowed=st.integers(1, 30))
+def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
+    data: st.DataObject, number: int, allowed: int
+) -> None:
+    def drawn(values: Sequence[float]) -> float:
+        return data.draw(st.sampled_from(values))
+
+    kinds = ("on-demand", "on-demand", "reserved")
+    nodes = [
+        with_cost(going(f"n{place:02}", drawn((0.1, 0.4, 1.0)), str(drawn(kinds))), drawn((1.0, 1.5, 4.0)))  # type: ignore[arg-type]
+        for place in range(number)
+    ]
+    claims = {node.name: claim(str(drawn(("a", "b")))) for node in nodes if drawn((0, 0, 1))}  # type: ignore[arg-type]
+    stuck = [node.name for node in nodes if drawn((0, 0, 1))]
+
+    def decided(tries: Rehearsal) -> list[DisruptionProposal]:
+        market = sold(a=0.05, b=0.35)
+        return list(searched(nodes, tries, market=market, allowed=allowed, move_cost=1.0).proposals)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Consolidator, "_most_gain", unbounded)
+        everything = Rehearsal(stuck=stuck, claims=claims)
+        expected = decided(everything)
+    fewer = Rehearsal(stuck=stuck, claims=claims)
+    assert decided(fewer) == expected
+    assert len(fewer.asked) <= len(everything.asked)
+
+
+def test_where_one_node_may_go_a_bad_first_one_hides_no_good_one() -> None:
+    nodes = [going("a", 3.0), going("b", 2.0), going("c", 1.0)]
+    assert removed_by(searched(nodes, Rehearsal(stuck=["a"]), allowed=1)) == ["b"]
+    assert removed_by(searched(nodes, Rehearsal(stuck=["a"]), allowed=0)) == []
+
+
+def test_a_node_whose_moves_cost_more_than_it_does_is_not_tried() -> None:
+    rehearsal = Rehearsal()
+    result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, move_cost=2.4)
+    assert (rehearsal.asked, result.proposals) == ([], ())
+    assert result.refused == {"a": "would save $0.1000 an hour at most, less than $0.2000 for moving 0 pods"}
+
+
 def test_nodes_that_cannot_go_say_why_and_the_others_go() -> None:
     result = searched([going("a"), going("b"), going("c")], Rehearsal(stuck=["b"]))
     assert removed_by(result) == ["a", "c"]
@@ -432,7 +483,8 @@ def test_what_evictions_and_overlaps_cost_is_taken_from_what_is_saved() -> None:
     assert asked[2] == 1e-6, "the price of a reserved node is paid in any case"
 
 
-def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties() -> None:
+def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Consolidator, "_most_gain", unbounded)
     nodes = [going("d", 1.0), going("c", 2.0), going("b", 1.0), with_cost(going("a", 3.0), 6.0)]
     rehearsal = Rehearsal()
     searched(nodes, rehearsal)
@@ -445,7 +497,8 @@ def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties() -> Non
     assert {moving for _, moving, _ in rehearsal.asked[4:]} == {("b",), ("d",), ("a",)}
 
 
-def test_a_third_of_the_effort_chooses_nodes_in_equal_parts() -> None:
+def test_a_third_of_the_effort_chooses_nodes_in_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Consolidator, "_most_gain", unbounded)
     rehearsal = Rehearsal()
     searched([going("a"), going("b")], rehearsal, improve_s=3.0)
     assert [effort for *_, effort in rehearsal.asked] == [pytest.approx(3.0 * 0.3 / 3)] * 3

@@ -34,12 +34,12 @@ def test_a_proposal_that_is_larger_than_a_command_stays_whole() -> None:
 def test_of_a_few_candidates_all_prefixes_and_each_one_alone_are_tried(total: int) -> None:
     names = numbered(total)
     prefixes = [names[:size] for size in range(1, total + 1)]
-    assert [tuple(item) for item in _attempts(names)] == [*prefixes, *((name,) for name in names[1:])]  # type: ignore[arg-type]
+    assert [tuple(item) for item in _attempts(names, names)] == [*prefixes, *((name,) for name in names[1:])]  # type: ignore[arg-type]
 
 
 def test_of_many_candidates_ever_fewer_prefixes_are_tried() -> None:
     total = 8 * SINGLES + 1
-    sizes = [len(item) for item in _attempts(numbered(total))]  # type: ignore[arg-type]
+    sizes = [len(item) for item in _attempts(numbered(total), ())]  # type: ignore[arg-type]
     powers = [2**exponent for exponent in range(total.bit_length())]
     assert sizes == sorted({*powers, total, total * 3 // 4})
 

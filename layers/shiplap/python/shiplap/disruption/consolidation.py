@@ -305,7 +305,7 @@ class Consolidator:
         }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
         refused: dict[str, str] = {}
-        best = self._best_prefix(_within(ordered, allowed), refused)
+        best = self._best_prefix(_within(ordered, allowed), _alone(ordered, allowed), refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
@@ -316,22 +316,51 @@ class Consolidator:
             tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
         )
 
-    def _best_prefix(self, ordered: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
-        """The proposals of the prefix that gains most, of any size; `refused` takes up nodes that cannot go."""
-        attempts = _attempts(ordered)
+    def _best_prefix(
+        self, ordered: Sequence[Candidate], alone: Sequence[Candidate], refused: dict[str, str]
+    ) -> list[DisruptionProposal]:
+        """The proposals of the prefix that gains most, of any size, or of one node `alone`.
+
+        `refused` takes up nodes that cannot go.
+        """
+        attempts = _attempts(ordered, alone)
         refinements = _REFINEMENTS if len(ordered) > SINGLES else 0
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if searched else 0.0
         best = _Attempt()
         for candidates in attempts:
-            best = max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
+            best = self._better(best, candidates, refused, effort_s)
         tried = {0, *map(len, attempts)}
         for _ in range(refinements):
             between = _between(best.size, tried)
             tried.update(between)
             for size in between:
-                best = max(best, self._evaluate(ordered[:size], refused, effort_s), key=_rounded_gain)
+                best = self._better(best, ordered[:size], refused, effort_s)
         return best.proposals
+
+    def _better(
+        self, best: _Attempt, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float
+    ) -> _Attempt:
+        """The better one of an attempt and what these candidates gain; they are not tried if they cannot gain more."""
+        if round(self._most_gain(candidates), 8) > _rounded_gain(best):
+            return max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
+        for candidate in candidates if not best.size else ():
+            moves = self._eviction_costs[candidate.name]
+            refused.setdefault(
+                candidate.name,
+                f"would save ${candidate.price:.4f} an hour at most, less than ${moves:.4f} for moving "
+                f"{len(candidate.pods)} pods",
+            )
+        return best
+
+    def _most_gain(self, candidates: Sequence[Candidate]) -> float:
+        """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""
+        return sum(
+            _RESERVED_NODE_VALUE + candidate.price
+            if candidate.name in self._reserved
+            else max(0.0, candidate.price - self._eviction_costs[candidate.name])
+            for candidate in candidates
+        )
 
     def _evaluate(self, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float) -> _Attempt:
         improve_s = effort_s if len(candidates) <= _MOST_SEARCHED else 0.0
@@ -525,12 +554,17 @@ def _between(best: int, tried: Collection[int]) -> list[int]:
     return [(best + other) // 2 for other in (below, above) if abs(best - other) > MOST_NODES]
 
 
-def _attempts(ordered: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+def _alone(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
+    """The first candidates that the budgets would let go alone: where few may go, a bad first one hides no good one."""
+    return [item for item in ordered if allowed.get(item.pool.metadata.name, 0) > 0][:SINGLES]
+
+
+def _attempts(ordered: Sequence[Candidate], alone: Sequence[Candidate]) -> list[Sequence[Candidate]]:
     """Prefixes, of a few candidates all of them and of many ever fewer; and a few candidates each alone."""
     total = len(ordered)
     sizes = {size for size in range(1, total + 1) if total <= SINGLES or size & (size - 1) == 0}
     sizes |= {total, total * 3 // 4} - {0}
     attempts: list[Sequence[Candidate]] = [ordered[:size] for size in sorted(sizes)]
     if total <= SINGLES:
-        attempts += [(candidate,) for candidate in ordered[1:]]
+        attempts += [(candidate,) for candidate in alone if candidate is not ordered[0]]
     return attempts

@@ -54,10 +54,12 @@ def decide(snapshot: DisruptionSnapshot) -> Decision:
     Raises:
         InvalidInput: as `planner.plan`.
     """
-    return _Decider(snapshot).run()
+    return DisruptionDecider(snapshot).run()
 
 
-class _Decider:
+class DisruptionDecider:
+    """One decision. `run` makes it, once."""
+
     def __init__(self, snapshot: DisruptionSnapshot) -> None:
         self.snapshot = snapshot
         self.now = snapshot.scheduling.now
