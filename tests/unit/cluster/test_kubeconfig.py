@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shiplap.cluster.kubeconfig import Access, ExecPlugin, load
+from shiplap.cluster.kubeconfig import Access, ExecPlugin, _pem, load
 from shiplap.errors import InvalidInput
 from shiplap_cli.inputs.context_access import ExecCredential, FileToken, enter_context
 
@@ -295,3 +296,20 @@ def test_a_client_certificate_that_is_none(tmp_path: Path) -> None:
 def test_an_insecure_server_behind_a_proxy_is_entered() -> None:
     entering(Access(context="blue", server="https://c.example", insecure=True, proxy="http://proxy.example:3128"))
     entering(Access(context="blue", server="https://c.example", tls_server_name="inside.example"))
+
+
+@pytest.mark.parametrize("data", [base64.b64encode("Zertifikät".encode()).decode(), "no base64", "YQ="])
+def test_data_that_is_no_pem_is_refused_by_its_field(tmp_path: Path, data: str) -> None:
+    with pytest.raises(InvalidInput, match="not a PEM certificate or key in base64") as told:
+        _pem(tmp_path / "config", data, "file", "user u", "client-key")
+    assert (told.value.field, told.value.document) == ("client-key-data", "user u")
+
+
+def test_a_file_that_is_no_pem_is_refused_by_its_field(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff")
+    with pytest.raises(InvalidInput, match="not a PEM certificate or key: ") as told:
+        _pem(tmp_path / "config", "", "key", "user u", "client-key")
+    assert told.value.field == "client-key"
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        _pem(tmp_path / "config", "", "absent", "user u", "client-key")
+    assert _pem(tmp_path / "config", "", "", "user u", "client-key") == ""

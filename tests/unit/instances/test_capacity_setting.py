@@ -142,3 +142,47 @@ def test_the_family_of_an_alias(alias: str, family: str) -> None:
 def test_an_unknown_family(family: str) -> None:
     with pytest.raises(InvalidInput, match="AMI family"):
         family_of(node_class(family))
+
+
+@pytest.mark.parametrize(("namespace", "known"), [("kube-system", True), ("", True), ("default", False)])
+def test_the_vpc_cni_is_the_one_of_kube_system(namespace: str, known: bool) -> None:
+    """Files may leave the namespace out."""
+    assert (detect_cni([aws_node(namespace="other"), aws_node(namespace=namespace)]) is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("value", "on"),
+    [
+        ("true", True),
+        ("True", True),
+        (" t ", True),
+        ("1", True),
+        ("T", True),
+        ("false", False),
+        ("", False),
+        ("yes", False),
+    ],
+)
+def test_a_switch_of_the_cni_is_on_as_go_reads_it(value: str, on: bool) -> None:
+    cni = detect_cni([aws_node(ENABLE_PREFIX_DELEGATION=value)])
+    assert cni is not None
+    assert cni.prefix_delegation is on
+    custom = detect_cni([aws_node(AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG=value)])
+    assert custom is not None
+    assert custom.custom_networking is on
+
+
+@pytest.mark.parametrize(("value", "most"), [("", None), ("0", None), ("1", 1), ("4", 4), ("-1", None), ("x", None)])
+def test_a_bound_of_the_interfaces_is_a_positive_number(value: str, most: int | None) -> None:
+    cni = detect_cni([aws_node(MAX_ENI=value)])
+    assert cni is not None
+    assert cni.max_eni == most
+
+
+@pytest.mark.parametrize(
+    ("version", "delegates"),
+    [("", True), ("1.9", True), ("1.9.0", True), ("1.8.9", False), ("2.0", True), ("1.19.2", True)],
+)
+def test_prefixes_are_delegated_since_a_version_of_the_cni(version: str, delegates: bool) -> None:
+    assert VpcCni(prefix_delegation=True, version=version).delegates_prefixes is delegates
+    assert not VpcCni(prefix_delegation=False, version=version).delegates_prefixes

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType, GpuDeviceInfo, GpuInfo
-from shiplap.instances.offerings.estimated_prices import features, on_demand
+from shiplap.instances.offerings.estimated_prices import USD_PER_HOUR, features, on_demand
 from tests.unit.instances.given_instances import catalog, kind
 
 
@@ -176,3 +176,30 @@ def test_a_gpu_nobody_priced_still_costs() -> None:
 def test_a_generation_nobody_priced_costs_what_the_newest_known_does() -> None:
     plain = kind("m8i.large")
     assert features(msgspec.structs.replace(plain, instance_type="m12i.large")) == features(plain)
+
+
+MOST_PER_UNIT = {
+    "accelerator": 1.0,
+    "burstable memory": 0.0125,
+    "disk": 0.0005,
+    "gpu memory": 0.1,
+    "memory": 0.0055,
+    "vcpu": 0.06,
+}
+"""What a vCPU, a GiB or a device costs an hour at most, whatever it is called. No type that AWS sells costs more."""
+
+
+@pytest.mark.parametrize("part", sorted(USD_PER_HOUR))
+def test_no_part_costs_more_than_any_type_that_has_it(part: str) -> None:
+    """Types of kinds that no price is known of here are estimated by these, too."""
+    most = next(price for prefix, price in MOST_PER_UNIT.items() if part.startswith(prefix))
+    assert 0 < USD_PER_HOUR[part] <= most
+
+
+def test_a_part_that_is_not_known_costs_what_its_kind_does_or_nothing() -> None:
+    gpus = GpuInfo((GpuDeviceInfo(name="New"),), 100 * 1024)
+    plain = kind("m5.large")
+    grown = msgspec.structs.replace(plain, gpu_info=gpus)
+    assert on_demand(grown) - on_demand(plain) == pytest.approx(4.0)
+    other = msgspec.structs.replace(plain.processor_info, manufacturer="Another")
+    assert on_demand(msgspec.structs.replace(plain, processor_info=other)) == 0.0
