@@ -87,3 +87,9 @@ def test_a_node_rests_twice_as_long_each_time_until_it_is_forgiven() -> None:
     assert rests[-1] == LONGEST_BACKOFF_S
     assert backoff_until(known[1]) == 0.0
     assert with_undone(known, {"a"}, 1000.0 + FORGIVEN_S)[0].undone == 1
+
+
+def test_nothing_is_said_of_a_node_that_is_new() -> None:
+    new = NodeHistory("n")
+    assert (new.last_pod_event_at, new.initialized_at, new.drifted_at, new.moved_in_at) == (0.0, 0.0, 0.0, 0.0)
+    assert (new.undone_at, new.undone, new.said_to_drift, new.said_to_stay) == (0.0, 0, "", False)
