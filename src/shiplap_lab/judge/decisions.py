@@ -4,7 +4,6 @@ and no node that turns out too small for the second time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import ceil, inf
@@ -55,8 +54,11 @@ class DecisionJudge:
     ) -> None:
         self._around, self._pools = around, pools
         self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
-        self._misses: Counter[tuple[str, ...]] = Counter()
         self._measured: set[str] = set()
+        # How many nodes had been measured when a claim was written, a type was known, and a type or a pod had missed.
+        self._written: dict[ClaimKey, int] = {}
+        self._known: dict[tuple[str, ...], int] = {}
+        self._missed: dict[tuple[str, ...], int] = {}
         self._daemons_since: dict[str, float] = {}
         self._forget()
 
@@ -75,6 +77,7 @@ class DecisionJudge:
         key = (claim.cluster, claim.name)
         before = self._claims.get(key)
         self._index(claim)
+        self._written.setdefault(key, len(self._measured))
         if before is None:
             self._check_duplicate(claim)
         elif _is_taken(claim) and not _is_taken(before):
@@ -108,20 +111,29 @@ class DecisionJudge:
         self._daemons_since[cluster] = self._around.now()
 
     def measure(self, claim: ClaimItem) -> None:
-        """Compare what a claim's Node has, once it is known, with what was planned for it."""
+        """Compare what a claim's Node has, once it is known, with what was planned for it.
+
+        A type that a node has shown may be planned several times before one of its nodes has less than that: these
+        claims repeat no miss. A type that none has shown is tried once. What a pod missed counts by resource: too
+        little of one says nothing about another on other types.
+        """
         has = self._around.allocatable(claim)
         if has is None or claim.instance_id in self._measured:
             return
         self._measured.add(claim.instance_id)
+        now, kind = len(self._measured), (claim.ami, claim.instance_type, claim.kubelet_hash)
+        known = self._known.setdefault(kind, now)
         short = _short(claim.requests, has)
         if not short:
             return
-        self._misses[claim.ami, claim.instance_type, claim.kubelet_hash] += 1
-        for pod in claim.pods:
-            self._misses[claim.cluster, pod.uid] += 1
-        twice = [key for key, number in self._misses.items() if number > 1]
-        if twice:
-            self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(twice[0])}")
+        written = self._written.get((claim.cluster, claim.name), now)
+        missed = [(claim.cluster, pod.uid, resource) for pod in claim.pods for resource in short]
+        if not known <= written < self._missed.setdefault(kind, now):
+            missed.append(kind)
+        for key in missed:
+            if self._missed.setdefault(key, now) < now:
+                self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(key)}")
+                return
 
     def _index(self, claim: ClaimItem) -> None:
         """Update the indexes by pod and pool; claims that have ended leave them."""
