@@ -18,6 +18,10 @@ from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FlightRecords, StateStore
+from shiplap.spending.ceiling_use import cluster_spending
+from shiplap.spending.ceilings import dollars
+from shiplap.spending.forecast import forecast_micros
+from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs.find_install import DeployedInstall
@@ -44,9 +48,17 @@ class DecisionsRead(msgspec.Struct, frozen=True):
     lines: tuple[Headline, ...]
 
 
+class SpendingRead(msgspec.Struct, frozen=True):
+    """What the cluster spends this month, in words; empty without ceilings in dollars."""
+
+    words: str
+
+
+SourceRead = ClaimsRead | DecisionsRead | SpendingRead
+
 LocatedInstall = Callable[[], tuple[DeployedInstall, str]]
 """An install and the cluster's name in it, looked for when it is first called."""
-Put = Callable[[ClaimsRead | DecisionsRead | SourceProblem], None]
+Put = Callable[[SourceRead | SourceProblem], None]
 
 
 class PolledSource(msgspec.Struct, frozen=True):
@@ -54,7 +66,7 @@ class PolledSource(msgspec.Struct, frozen=True):
 
     kind: str
     unseen: str
-    read: Callable[[], ClaimsRead | DecisionsRead]
+    read: Callable[[], SourceRead]
 
     def poll_once(self, put: Put) -> None:
         """Read the source once. Raises InvalidInput: there is no such install or cluster."""
@@ -90,6 +102,39 @@ def claims_source(read: Callable[[], Sequence[NodeClaim]]) -> PolledSource:
 def decisions_source(read: Callable[[], Sequence[Headline]]) -> PolledSource:
     """The recorded decisions of a cluster."""
     return PolledSource("decisions", "recorded decisions are not seen", lambda: DecisionsRead(tuple(read())))
+
+
+def spending_source(read: Callable[[], str]) -> PolledSource:
+    """What a cluster spends."""
+    return PolledSource("spending", "what is spent is not seen", lambda: SpendingRead(read()))
+
+
+def spending_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], str]:
+    """Reads from table `state` what a cluster has spent this month, if its ledger is kept."""
+
+    @cache
+    def state() -> tuple[StateStore, str]:
+        install, cluster = located()
+        return install.state(), cluster
+
+    def read() -> str:
+        table, cluster = state()
+        try:
+            ledger = table.read(cluster, clock()).ledger
+            return spending_words(ledger, table.ledger_claims(cluster), clock()) if ledger is not None else ""
+        except (AwsError, StoreError):  # whoever reads the claims from the same table says so
+            return ""
+
+    return read
+
+
+def spending_words(ledger: SpendingLedger, claims: Sequence[NodeClaim], now: float) -> str:
+    """What was spent this month, is reserved, and is forecast for all of it."""
+    spending = cluster_spending(claims, ledger, now)
+    spent = sum(spending.spent.values())
+    forecast = spent + forecast_micros(ledger.hours, spending.month_left_s // HOUR_S)
+    reserved = dollars(spending.total - spent)
+    return f"this month {dollars(spent)} spent, {reserved} reserved, forecast {dollars(forecast)}"
 
 
 def claim_reader(located: LocatedInstall) -> Callable[[], Sequence[NodeClaim]]:

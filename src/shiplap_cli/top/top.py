@@ -33,12 +33,13 @@ from shiplap_cli.top import keyboard
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import (
     BACK_S,
-    ClaimsRead,
-    DecisionsRead,
+    SourceRead,
     claim_reader,
     claims_source,
     decision_reader,
     decisions_source,
+    spending_reader,
+    spending_source,
 )
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.stream import StreamLine, changes_between, extended
@@ -118,11 +119,15 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
     else:
         access = load(kubeconfig, context, environment=os.environ, home=Path.home())
     followed = FollowedCluster(access.context, _region_prices)
-    seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead] = Queue()
+    seen: Queue[ClusterEvent | SourceRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
         located = install_finder(named)
-        for polled in (claims_source(claim_reader(located)), decisions_source(decision_reader(located, time.time))):
+        for polled in (
+            claims_source(claim_reader(located)),
+            decisions_source(decision_reader(located, time.time)),
+            spending_source(spending_reader(located, time.time)),
+        ):
             polled.poll_once(seen.put)
             polled.keep_polling(seen.put, ended)
     try:
@@ -181,7 +186,7 @@ def _region_prices(region: str) -> tuple[NodePrices, str]:
     return catalog_prices(embedded.load(default)), f"{why}: those of {default} are assumed"
 
 
-def _wait_for_lists(followed: FollowedCluster, seen: Queue[ClusterEvent | ClaimsRead | DecisionsRead]) -> None:
+def _wait_for_lists(followed: FollowedCluster, seen: Queue[ClusterEvent | SourceRead]) -> None:
     """Until everything has been listed once, or cannot be."""
     while not followed.ready:
         try:

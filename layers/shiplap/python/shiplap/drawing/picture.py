@@ -116,7 +116,7 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     `bound_hourly` is what no packing of the pods on nodes with a pool could undercut, USD per hour, if it is known.
     `missing` says in words what could not be seen, a line each. `limits` are words about the use of each pool's
-    limits, by pool.
+    limits, by pool. `spending` are words about this month's dollars, empty without ceilings.
     """
 
     cluster: str
@@ -126,6 +126,7 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     pending: tuple[PendingPicture, ...] = ()
     bound_hourly: float | None = None
     missing: tuple[str, ...] = ()
+    spending: str = ""
 
     @property
     def hourly(self) -> float:
