@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.disruption import record as disruptions
 from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
@@ -15,6 +16,7 @@ from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, Plan, PlannedClaim, Unschedulable
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.spot_risk.safer_offerings import OfferingRisk, RiskOfLaunch
 
 NOW = 1_700_000_000.0
 SNAPSHOT = Snapshot(cluster="blue", now=NOW, epoch=41)
@@ -64,6 +66,16 @@ def test_a_plan() -> None:
     both = Plan((claim("a", 1, 0.5), claim("b", 0, 0.25, "static")))
     assert scheduled(both).text == "1 pod → 2 nodes, 0.75 USD/h, flex, static"
     assert scheduled(Plan()).text == "nothing to launch"
+
+
+def test_a_plan_that_weighed_the_risk_of_spot() -> None:
+    offered = OfferingRisk("m5.large/a", 70_000, 10, 100)
+    left_out = [RiskOfLaunch(40, offered, offered, left_out=number) for number in (12, 3)]
+    plan = Plan(tuple(replace(claim(name, 1, 0.07), spot_risk=risk) for name, risk in zip("ab", left_out, strict=True)))
+    watched = Plan((replace(claim("a", 1, 0.07), spot_risk=replace(left_out[0], observed=True)),))
+
+    assert scheduled(plan).text == "2 pods → 2 nodes, 0.14 USD/h, flex; spot risk: 15 of 80 offerings left out"
+    assert scheduled(watched).text.endswith("spot risk: 12 of 40 offerings would be left out")
 
 
 def test_a_decision_to_disrupt() -> None:

@@ -51,10 +51,17 @@ class _Launch(_Lenient, frozen=True):
     price: float = 0.0
 
 
+class _SpotRisk(_Lenient, frozen=True):
+    listed: int = 0
+    left_out: int = 0
+    observed: bool = False
+
+
 class _Claim(_Lenient, frozen=True):
     node_pool: str = ""
     launch: _Launch = _Launch()
     pods: tuple[msgspec.Raw, ...] = ()
+    spot_risk: _SpotRisk | None = None
 
 
 class _Placement(_Lenient, frozen=True):
@@ -111,6 +118,10 @@ def _plan(plan: _Plan) -> Iterator[str]:
         pools = ", ".join(sorted({claim.node_pool for claim in plan.node_claims}))
         nodes = _counted(len(plan.node_claims), "node")
         yield f"{_counted(pods, 'pod')} → {nodes}, {hourly:.2f} USD/h, {pools}"
+    weighed = [claim.spot_risk for claim in plan.node_claims if claim.spot_risk is not None]
+    if left_out := sum(risk.left_out for risk in weighed):
+        verb = "would be left out" if weighed[0].observed else "left out"
+        yield f"spot risk: {left_out} of {sum(risk.listed for risk in weighed)} offerings {verb}"
     placed = sum(len(place.pods) for place in plan.existing_nodes)
     if placed:
         yield f"{_counted(placed, 'pod')} on nodes that are there"
