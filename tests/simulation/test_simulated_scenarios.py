@@ -21,6 +21,7 @@ QUICK = (
     "api-down",
     "broken-ami",
     "ceilings",
+    "commitments",
     "edges",
     "hostile-neighbour",
     "lagging",

@@ -182,6 +182,7 @@ class Judge:
     Attributes:
         violations: in the order in which they were found.
         sleep: what sleeps in all clusters, as it is written; nothing without it.
+        reserved_units: of Reserved Instances that all clusters count on together.
         hourly_ceilings: USD per hour that no launch may pass, by cluster; those of the account under an empty name.
     """
 
@@ -202,6 +203,7 @@ class Judge:
         self._now, self._start, self._tell, self._price = now, now(), tell, price
         self._apart_s, self._sampled = clocks_apart_s, sampled
         self.hourly_ceilings: Mapping[str, float] = {}
+        self.reserved_units: float = 0.0
         self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
         self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
         self._pools, self._most_nodes_per_pod, self._steered = pools, most_nodes_per_pod, steered
@@ -249,6 +251,9 @@ class Judge:
             self._check_asleep(key, claim)
         if before is None:
             self._check_choice(claim)
+            counted = sum(item.reserved_units for item in self._claims.values() if item.state not in ("Gone", "Failed"))
+            if self.reserved_units and claim.reserved_units and counted > self.reserved_units:
+                self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
         else:
             self._check_transition(before, claim)
             if before.state in _EMPTIED and claim.state == "Gone":

@@ -26,6 +26,7 @@ class Promise(StrEnum):
     LIMITS = "limits are kept"
     ASLEEP = "only what sleeps leaves for sleep"
     CEILINGS = "hourly ceilings are kept"
+    COMMITMENTS = "no commitment is counted twice"
     DISRUPTION_BUDGETS = "disruption budgets are kept"
     NODES_HOLD = "no node holds more than it has"
     NO_SECOND_MISS = "nothing misses twice"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -56,6 +57,10 @@ class PreferredItem(msgspec.Struct, frozen=True):
     offerings: tuple[str, ...] = ()
 
 
+_PAID = re.compile(r"commitments pay \$([0-9.]+) of \$([0-9.]+)")
+_SMALLER = {"small": 1, "medium": 2, "large": 4}
+
+
 class ClaimItem(msgspec.Struct, frozen=True):
     """The fields of a claim's item that the judge looks at. Times are epoch seconds; CPU is in thousandths."""
 
@@ -82,7 +87,16 @@ class ClaimItem(msgspec.Struct, frozen=True):
     deadline_at: float = 0.0
     requirements: tuple[RequirementItem, ...] = ()
     preferred_spot: PreferredItem | None = None
+    reasons: tuple[str, ...] = ()
     version: int = 0
+
+    @property
+    def reserved_units(self) -> float:
+        """The normalised units of Reserved Instances that it counts on: the covered part of those of its type."""
+        found = next(filter(None, map(_PAID.match, self.reasons)), None)
+        size = (self.instance_type or next(iter(self.instance_types), "")).partition(".")[2]
+        units = 8 * int(size.removesuffix("xlarge") or 1) if size.endswith("xlarge") else _SMALLER.get(size, 0)
+        return units * float(found[1]) / float(found[2]) if found is not None else 0.0
 
 
 class CommandItem(msgspec.Struct, frozen=True):

@@ -331,6 +331,7 @@ class Scenario(_Part, frozen=True):
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
     node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
+    `reserved_instances` are regional Reserved Instances of the account that all clusters count on, by type.
     """
 
     about: str
@@ -360,6 +361,7 @@ class Scenario(_Part, frozen=True):
     watched: float = 0.0
     sleep: ScenarioSleep | None = None
     ceilings: tuple[Ceiling, ...] = ()
+    reserved_instances: dict[str, int] = {}
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

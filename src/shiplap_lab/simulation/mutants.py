@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.commitments.commitment_use import SharedUse
 from shiplap.disruption import decide
 from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
@@ -251,6 +252,11 @@ def _passes_ceilings() -> list[Patch]:
     return [(launch_ceilings, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
 
 
+def _counts_alone() -> list[Patch]:
+    """A cluster counts on commitments as if it were alone."""
+    return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
+
+
 MUTANTS: dict[str, Mutant] = {
     "acknowledges first, no sweep": Mutant(_acknowledges_first),
     "drops the client token": Mutant(_drops_the_token),
@@ -274,6 +280,7 @@ MUTANTS: dict[str, Mutant] = {
     "books a wrong price": Mutant(_wrong_price),
     "reads stale state": Mutant(_stale_state),
     "charges no limits": Mutant(_charges_nothing),
+    "counts commitments alone": Mutant(_counts_alone, ("commitments",)),
     "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),

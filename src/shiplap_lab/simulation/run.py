@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, ReservedInstances
+from shiplap.commitments.commitment_ledger import quarters_of
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
@@ -126,6 +128,9 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
 
 
+_COUNTED = CommitmentSettings(counted_by=f"{REGION}/shiplap", share="100%")
+
+
 class Simulation:
     """Installs, clusters and EC2 in virtual time; `play` runs them once. `observers` are called every ten seconds.
 
@@ -201,6 +206,8 @@ class Simulation:
             else None
         )
         self.judge = self._seated_judge()
+        if scenario.reserved_instances:
+            self._commit_account()
         self._unkind = UnkindFaults(
             UnkindWorld(
                 loop=self.loop,
@@ -241,7 +248,19 @@ class Simulation:
             ceilings=cluster.ceilings,
             account_ceilings=self._play.scenario.ceilings,
             disruption=self._disruption,
+            commitments=_COUNTED if self._play.scenario.reserved_instances else None,
         )
+
+    def _commit_account(self) -> None:
+        """The account has the Reserved Instances of the scenario."""
+        reserved = self._play.scenario.reserved_instances
+        ends_at = self.loop.now() + 30 * 24 * 3600
+        owned = (ReservedInstances(f"ri-{name}", name, count, ends_at) for name, count in sorted(reserved.items()))
+        known = AccountCommitments(REGION, self.loop.now(), reserved_instances=tuple(owned))
+        for install in self.installs.values():
+            install.commitments.shown = known
+            install.commitments.save(known)
+        self.judge.reserved_units = sum(quarters_of(name) * count for name, count in reserved.items()) / 4
 
     def _seated_judge(self) -> Judge:
         """The judge, who sees all that crosses the ports from now on."""
