@@ -20,6 +20,7 @@ from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Man
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.sleep.sleep_state import SleepState
+from shiplap.spending.ceilings import SpendingView
 from tests.conformance import given as scheduling
 from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.given import NOW, rule
@@ -183,6 +184,7 @@ def disrupted(
     templates: Sequence[PodTemplate] = (),
     sleep: SleepState | None = None,
     commitments: UsedCommitments | None = None,
+    spending: SpendingView | None = None,
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
@@ -208,6 +210,7 @@ def disrupted(
         catalogs=(NodeClassCatalog("default", tuple(types), **(class_says or {})),),
         settings=scheduling_settings or SchedulingSettings(),
         sleep=sleep,
+        spending=spending,
     )
     return Verdict(
         decide(

@@ -1,0 +1,161 @@
+"""Plans and disruption below ceilings in dollars: what is left out, for whom, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
+from shiplap.scheduling.planner import plan
+from shiplap.spending.ceilings import (
+    CEILING_REACHED,
+    CRITICAL_PRIORITY,
+    HOURLY_PERIOD,
+    CeilingMode,
+    CeilingScope,
+    CeilingUse,
+    SpendingView,
+)
+from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.disruptions import disrupted, large
+from tests.conformance.disruptions import pod as running
+from tests.conformance.disruptions import pool as quick_pool
+from tests.conformance.given import pod, pods, pool, snapshot_of
+
+DOLLAR = 1_000_000
+BOTH = (("on-demand", Z1), ("spot", Z1))
+
+
+def typed(name: str, price: float, cpu: str = "4", **fields: Any) -> InstanceType:
+    return fake_type(name, price=price, cpu=cpu, memory="16Gi", **{"offerings": (("on-demand", Z1),), **fields})
+
+
+TYPES = (typed("m.large", 1.0), typed("m.xlarge", 2.0, "8"), typed("m.2xlarge", 4.0, "16"))
+
+
+def view(limit: float, used: float = 0.0, **fields: Any) -> SpendingView:
+    known = CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, int(limit * DOLLAR), int(used * DOLLAR), "test")
+    return SpendingView((replace(known, **{"mode": CeilingMode.STOP, "recovery_percent": 0, **fields}),))
+
+
+def decided(*waiting: Any, spending: SpendingView | None, types: Sequence[InstanceType] = TYPES, **fields: Any) -> Plan:
+    return plan(snapshot_of(waiting, types=types, spending=spending, **fields))
+
+
+def served(made: Plan) -> set[str]:
+    return {entry.name for claim in made.node_claims for entry in claim.pods}
+
+
+def test_a_roomy_ceiling_changes_nothing_to_the_byte() -> None:
+    waiting = pods(9, cpu="3")
+    without = decided(*waiting, spending=None)
+    assert msgspec.json.encode(decided(*waiting, spending=view(1000))) == msgspec.json.encode(without)
+
+
+def test_pods_of_what_is_left_out_say_which_ceiling() -> None:
+    made = decided(*pods(4, cpu="3"), spending=view(2.5))
+    assert made.hourly <= 2.5
+    left = [entry for entry in made.unschedulable if entry.message.startswith(CEILING_REACHED)]
+    assert len(left) == 4 - len(served(made)) > 0
+    assert "cluster test, $2.50 per hour" in left[0].message
+
+
+def test_a_record_is_replayed_exactly() -> None:
+    snapshot = snapshot_of(pods(4, cpu="3"), types=TYPES, spending=view(2.5))
+    record = SchedulingRecord(snapshot, plan(snapshot))
+    again = decode(encode(record))
+    assert again == record
+    assert plan(again.snapshot) == record.plan
+
+
+def test_a_launch_list_is_narrowed_to_what_fits() -> None:
+    made = decided(pod(cpu="3"), spending=view(2.0))
+    (claim,) = made.node_claims
+    assert claim.instance_types == ("m.large", "m.xlarge")
+    assert claim.launch.instance_type == "m.large"
+
+
+def test_the_dearest_zone_counts_and_the_cheapest_type_may_have_to_go() -> None:
+    """It could be launched in the zone where it is dear; a launch takes nothing dearer than was counted."""
+    uneven = typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2)))
+    dear = tuple(Offering(item.zone, item.capacity_type, 5.0 if item.zone == Z2 else 1.0) for item in uneven.offerings)
+    made = decided(pod(cpu="3"), spending=view(2.0), types=(replace(uneven, offerings=dear), typed("c.large", 1.5)))
+    (claim,) = made.node_claims
+    assert claim.instance_types == ("c.large",)
+    assert (claim.launch.instance_type, claim.launch.price, made.hourly) == ("c.large", 1.5, 1.5)
+
+
+def test_important_pods_do_not_take_the_others_along() -> None:
+    """They would share a node that the others alone may not have."""
+    spending = view(1.0, 1.0, mode=CeilingMode.PRIORITY, above_priority=100)
+    made = decided(pod("low", cpu="1"), pod("high", cpu="1", priority=101), spending=spending)
+    assert served(made) == {"high"}
+    assert [entry.pod.name for entry in made.unschedulable] == ["low"]
+    assert "only pods of a priority above 100 get nodes" in made.unschedulable[0].message
+
+
+def test_critical_pods_draw_on_the_recovery_reserve() -> None:
+    spending = view(2.0, recovery_percent=50)
+    waiting = [pod("low", cpu="3"), pod("dns", cpu="3", priority=CRITICAL_PRIORITY), *pods(3, cpu="3")]
+    assert served(decided(*waiting, spending=spending)) == {"dns"}
+
+
+def test_cheapest_waits_for_the_cheapest_offering() -> None:
+    spot_is_half = typed("m.large", 1.0, offerings=BOTH, unavailable=(("spot", Z1),))
+    spot_is_half = replace(
+        spot_is_half,
+        offerings=tuple(
+            replace(item, price=0.5) if item.capacity_type == "spot" else item for item in spot_is_half.offerings
+        ),
+    )
+    spending = view(1.0, 1.0, mode=CeilingMode.CHEAPEST)
+    sold_out = decided(pod(cpu="3"), spending=spending, types=(spot_is_half,))
+    assert served(sold_out) == set()
+    assert "only m.large as spot, $0.50 per hour, would be launched" in sold_out.unschedulable[0].message
+    there = replace(spot_is_half, offerings=tuple(replace(item, available=True) for item in spot_is_half.offerings))
+    (claim,) = decided(pod(cpu="3"), spending=spending, types=(there, typed("m.xlarge", 2.0, "8"))).node_claims
+    assert (claim.launch.capacity_type, claim.instance_types) == ("spot", ("m.large",))
+
+
+def test_a_static_pool_says_what_it_lacks() -> None:
+    made = decided(pools=(pool(replicas=3),), spending=view(2.0))
+    (static,) = made.static_pools
+    assert static.missing == 3 - len(made.node_claims) > 0
+    assert static.reason.startswith(CEILING_REACHED)
+
+
+CHEAPER = (
+    fake_type("small", price=1.0, cpu="4", memory="8Gi", pods="20", offerings=BOTH),
+    fake_type("large", price=4.0, cpu="16", memory="32Gi", pods="50", offerings=BOTH),
+)
+
+
+def test_a_replacement_is_refused_by_stop_only() -> None:
+    """A half empty node would become a smaller one: for minutes both are there."""
+    for mode, removed in ((CeilingMode.STOP, set()), (CeilingMode.PRIORITY, {"a"}), (CeilingMode.CHEAPEST, {"a"})):
+        verdict = disrupted(
+            large("a"),
+            pods=[running("one", "a", cpu="2")],
+            pools=[quick_pool()],
+            types=CHEAPER,
+            spending=view(4.0, 4.0, mode=mode),
+        )
+        assert verdict.removed == removed
+        if not removed:
+            assert verdict.blocked("a").startswith(CEILING_REACHED)
+
+
+def test_a_replacement_draws_on_the_recovery_reserve() -> None:
+    verdict = disrupted(
+        large("a"),
+        pods=[running("one", "a", cpu="2")],
+        pools=[quick_pool()],
+        types=CHEAPER,
+        spending=view(5.0, 4.0, recovery_percent=50),
+    )
+    assert verdict.removed == {"a"}
