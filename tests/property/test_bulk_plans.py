@@ -138,6 +138,27 @@ def test_the_order_of_pods_does_not_matter(snapshot: Snapshot, seed: int) -> Non
     assert msgspec.json.encode(plan(other)) == msgspec.json.encode(plan(snapshot))
 
 
+@settings(SETTINGS, max_examples=25)
+@given(workloads(), st.lists(st.tuples(sampled_from(SIZES), st.integers(0, 2)), min_size=1, max_size=12))
+def test_namespaces_that_no_term_sees_change_only_names(snapshot: Snapshot, others: list[tuple[str, int]]) -> None:
+    def planned(namespaces: tuple[str, ...]) -> tuple[int, float, list[object], list[str]]:
+        added = [
+            case.pod(f"other-{place}", cpu=cpu, metadata={"labels": {"app": "a"}, "namespace": namespaces[number]})
+            for place, (cpu, number) in enumerate(others)
+        ]
+        view = msgspec.structs.replace(snapshot.view, pods=(*snapshot.view.pods, *added))
+        result = plan(msgspec.structs.replace(snapshot, view=view))
+        nodes = [
+            (claim.node_pool, claim.instance_types, sorted(pod.name for pod in claim.pods))
+            for claim in result.node_claims
+        ]
+        nodes += [(node.name, sorted(pod.name for pod in node.pods)) for node in result.existing_nodes]
+        left = sorted(entry.pod.name for entry in result.unschedulable)
+        return result.stats.classes, result.hourly, sorted(nodes, key=str), left
+
+    assert planned(("one", "two", "three")) == planned(("one", "one", "one"))
+
+
 @pytest.mark.parametrize("improve_s", [0.0, 0.01])
 def test_the_bulk_stage_places_everything_and_zones_end_even(improve_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []

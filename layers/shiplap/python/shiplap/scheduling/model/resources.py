@@ -63,7 +63,7 @@ def pareto_front(rows: Ints) -> Ints:
 
 def distinct_lines(lines: Ints | NDArray[np.uint8]) -> tuple[Ints, Ints]:
     """Where each distinct line of a matrix is first, and which of them every line is. Lines of bytes come sorted."""
-    if not lines.size:
+    if len(lines) < 2 or not lines.shape[1]:
         return np.zeros(min(len(lines), 1), np.int64), np.zeros(len(lines), np.int64)
     # Compared as bytes, which is several times as quick as column by column.
     whole = np.ascontiguousarray(lines).view(f"V{lines.itemsize * lines.shape[1]}").reshape(-1)
