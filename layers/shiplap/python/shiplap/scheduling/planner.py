@@ -9,6 +9,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,7 +26,6 @@ from shiplap.kubernetes.objects import (
     ResourceRequirements,
     Toleration,
 )
-from shiplap.kubernetes.quantity import CPU, MEMORY
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.manifests.standalone_claims import StandaloneClaim
@@ -51,10 +51,17 @@ _CENTS = 1e-9
 
 _SMALL_BATCH = 100
 _FEW_CLASSES = 16
-"""Up to so many pods of so many classes are also placed step by step, in several orders: each class takes its time."""
+"""Up to so many pods of so many classes are also placed step by step, in several ways: each class takes its time."""
 
-_STEP_BY_STEP = (((CPU, MEMORY), False), ((MEMORY, CPU), False), ((CPU, MEMORY), True))
-"""The order of resources by which pods are sorted, and whether nodes never grow: nodes that do are filled first."""
+
+class _Way(NamedTuple):
+    """What `Packer` does with open claims when a small batch is placed."""
+
+    thrifty: bool = False
+    evenly: bool = False
+
+
+_WAYS = (_Way(), _Way(evenly=True), _Way(thrifty=True))
 
 _CLEARLY = 0.01
 """The least part of the price that this has to save."""
@@ -234,9 +241,8 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     if not any(item.topological for item in plannable) and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
     best, most = packing, packing.hourly() * (1 - _CLEARLY) - _CENTS
-    for resources, thrifty in _STEP_BY_STEP:
-        ordered = sorted(plannable, key=lambda item, by=resources: (*_asked(item, by), item.index))  # type: ignore[misc]
-        other = _pack_once(snapshot, compiled, ordered, thrifty=thrifty)
+    for way in _WAYS:
+        other = _pack_once(snapshot, compiled, plannable, way=way)
         hourly = other.hourly()
         if not other.unplaced and hourly < most and _pods_by_level(other) == _pods_by_level(packing):
             best, most = other, hourly - _CENTS
@@ -245,11 +251,6 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
 
 def _is_small(classes: Sequence[PodClass]) -> bool:
     return len(classes) <= _FEW_CLASSES and sum(len(item.members) for item in classes) <= _SMALL_BATCH
-
-
-def _asked(pod_class: PodClass, resources: Sequence[str]) -> tuple[int, ...]:
-    """What a pod asks for of these resources, negated: the largest pods come first."""
-    return tuple(-pod_class.requests.get(resource, 0) for resource in resources)
 
 
 def _pods_by_level(packing: Packing) -> Counter[tuple[int, int]]:
@@ -297,7 +298,7 @@ def _pack_once(
     ordered: list[PodClass],
     *,
     bulk: Effort | None = None,
-    thrifty: bool = False,
+    way: _Way | None = None,
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
@@ -309,7 +310,8 @@ def _pack_once(
         best_effort=best_effort,
         strictly_reserved=strict,
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
-        thrifty=thrifty,
+        thrifty=way is not None and way.thrifty,
+        evenly=way is not None and way.evenly,
     )
     return packer.run(ordered, bulk=bulk)
 

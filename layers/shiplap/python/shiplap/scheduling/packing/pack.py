@@ -13,6 +13,7 @@ spent; what a class requires has attempts of its own.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 
@@ -122,13 +123,14 @@ class Packer:
         strictly_reserved: bool = False,
         last: Sequence[PodClass] = (),
         thrifty: bool = False,
+        evenly: bool = False,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
         The classes `last` are placed after all others. `thrifty` claims never grow: each is opened for the type that is
-        cheapest for the first pod, and takes what that holds.
+        cheapest for the first pod, and takes what that holds. `evenly`: claims with the fewest pods are filled first.
         """
-        self._thrifty = thrifty
+        self._thrifty, self._evenly = thrifty, evenly
         self._last = last
         self._by_priority = True
         self._attempt_budget = AttemptBudget(0)
@@ -348,13 +350,29 @@ class Packer:
                 many[place] = 0 if ports_collide(attempt.pod_class.ports, self.open.claims[place].ports) else 1
         if bounds is not None:
             many = _bounded(many, bounds.claims, len(pods), single=bounds.single)
-        taken = _first_fit(many, len(pods))
+        taken = self._evenly_filled(many, len(pods)) if self._evenly else _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
             self.open.add(place, targets[int(groups[place])], attempt, pods[:number])
             self._counts.record(attempt.pod_class, place, number, claim=True)
             pods = pods[number:]
         return pods
+
+    def _evenly_filled(self, many: Ints, number: int) -> Ints:
+        """How many pods each claim gets, at most `many` [claims], if those with the fewest pods get the next one."""
+        taken: Ints = np.zeros_like(many)
+        queue = [
+            (sum(len(pods) for _, pods in self.open.claims[place].pods), place)
+            for place in np.flatnonzero(many).tolist()
+        ]
+        heapq.heapify(queue)
+        while queue and number:
+            held, place = heapq.heappop(queue)
+            taken[place] += 1
+            number -= 1
+            if taken[place] < many[place]:
+                heapq.heappush(queue, (held + 1, place))
+        return taken
 
     def _better_opens(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
         """Whether a template of a better level could open a claim."""
