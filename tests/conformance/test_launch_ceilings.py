@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.planner import plan
@@ -26,6 +27,7 @@ from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
 from tests.conformance.disruptions import pool as quick_pool
 from tests.conformance.given import pod, pods, pool, snapshot_of
+from tests.conformance.test_capacity_buffers import buffer, template
 
 DOLLAR = 1_000_000
 BOTH = (("on-demand", Z1), ("spot", Z1))
@@ -127,6 +129,16 @@ def test_a_static_pool_says_what_it_lacks() -> None:
     (static,) = made.static_pools
     assert static.missing == 3 - len(made.node_claims) > 0
     assert static.reason.startswith(CEILING_REACHED)
+
+
+def test_a_buffer_lacks_what_a_ceiling_refuses() -> None:
+    manifests = Manifests(
+        node_pools=(pool(),), capacity_buffers=(buffer(replicas=6),), pod_templates=(template(cpu="3"),)
+    )
+    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, spending=view(2.0)))
+    (state,) = made.buffers
+    assert (state.replicas, state.new, state.missing) == (6, 2, 4)
+    assert state.reason.startswith(CEILING_REACHED)
 
 
 CHEAPER = (

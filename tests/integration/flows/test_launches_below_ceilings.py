@@ -13,6 +13,7 @@ from shiplap.scheduling.planner import plan
 from shiplap.spending.ceiling_use import hourly_micros
 from shiplap.spending.ceilings import CEILING_REACHED, CRITICAL_PRIORITY, Ceiling, CeilingMode
 from shiplap.spending.ledger import HOUR_S, month_end
+from tests.integration.flows.disrupted import Disrupted, kinds, oversized
 from tests.integration.flows.stage import Stage, pool
 
 STOP = CeilingMode.STOP
@@ -263,3 +264,49 @@ def test_an_ended_node_is_posted_to_its_end_and_closed() -> None:
     seconds = ended.changed_at - claim.created_at
     assert abs(ledger.this_month.spent - seconds * LARGE / HOUR_S) <= 3
     assert stage.state.ledger_claims("demo") == ()
+
+
+def oversized_below(dollars: float) -> Disrupted:
+    stage = oversized()
+    ceiling = Ceiling(hourly=dollars, mode=STOP)
+    stage.settings = replace(stage.settings, account_ceilings=(ceiling,))
+    return stage
+
+
+def test_a_cheaper_node_takes_the_place_of_a_dear_one_below_the_ceiling_of_the_account() -> None:
+    stage = oversized_below(0.6)
+    stage.minutes(14)
+    assert kinds(stage) == ["m6i.large"]
+    assert stage.state.read(stage.name, 0).account_spending.hourly == living(stage) == 96_000
+
+
+def test_no_node_is_replaced_while_both_would_cost_more_than_the_ceiling_stops_at() -> None:
+    stage = oversized_below(0.4)
+    stage.minutes(4)
+    assert kinds(stage) == ["m6i.2xlarge"]
+    assert stage.state.commands(stage.name) == ()
+    assert stage.disrupt().blocked == 1
+
+
+@pytest.mark.parametrize("account", [True, False])
+def test_wherever_a_replacement_dies_the_counters_are_true_in_the_end(account: bool) -> None:
+    def begun() -> Disrupted:
+        stage = oversized_below(0.6)
+        if not account:
+            stage.settings = replace(stage.settings, ceilings=stage.settings.account_ceilings, account_ceilings=())
+        stage.disrupt()
+        stage.clock.advance(60)
+        stage.faults.clear()
+        return stage
+
+    whole = begun()
+    whole.disrupt()
+    commits = [place for place, point in enumerate(whole.faults.points) if "commit" in point or "ledger" in point]
+    for point in commits:
+        stage = begun()
+        stage.faults.crash_at(point)
+        assert stage.dies(stage.disrupt)
+        stage.faults.clear()
+        stage.minutes(14)
+        assert kinds(stage) == ["m6i.large"]
+        assert stage.state.read(stage.name, 0).account_spending.hourly == (96_000 if account else 0)

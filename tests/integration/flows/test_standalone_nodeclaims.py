@@ -13,6 +13,7 @@ from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_record import decode
 from shiplap.scheduling.planner import plan
+from shiplap.spending.ceilings import Ceiling, CeilingMode
 from shiplap_lab.fakes.faults import Crash, When
 from shiplap_lab.fakes.state import FakeState
 from tests.integration.flows.live_stage import LiveStage, lease
@@ -132,6 +133,14 @@ class TestLaunch:
         assert "kubernetes.io/hostname" not in node["metadata"]["labels"]
         assert node["metadata"]["labels"]["team"] == "ml"
         assert not applied.keys() & node["metadata"]["annotations"].keys()
+
+    def test_below_a_ceiling_in_dollars_it_waits_and_stays(self, stage: LiveStage) -> None:
+        stage.deployed = replace(stage.deployed, ceilings=(Ceiling(hourly=0.01, mode=CeilingMode.STOP),))
+        write(stage)
+        for _ in range(3):
+            stage.minute()
+        assert not stage.claims()
+        assert known(stage) is not None
 
     def test_beside_pods_and_pools(self) -> None:
         stage = LiveStage()
