@@ -83,7 +83,7 @@ def test_without_evidence_only_dear_offerings_are_left_out() -> None:
 
     risk = chosen(offerings)
 
-    assert set(risk.offerings) == {item.key for item in offerings[:34]}
+    assert set(risk.offerings) == {item.key for item in offerings[:30]}
 
 
 def test_observing_says_what_would_have_been_asked_for() -> None:

@@ -23,14 +23,14 @@ LEAST_ZONES = 2
 MOST_SHARE_PER_CENT = 30
 """The share of a pool's spot nodes above which an offering is not preferred."""
 
-DEAREST_PER_CENT = 15
+DEAREST_PER_CENT = 25
 """The share of a list that is left out for its price. EC2 pays more where there is more capacity; what it does not pay
 here makes up for what it pays to avoid interruptions."""
 
 FEARED_FACTOR = 1.3
 """An offering is avoided when it is interrupted this many times as often as the median of its list."""
 
-AS_CHEAP_PER_CENT = 2
+AS_CHEAP_PER_CENT = 1
 """How much dearer another offering may be that is as cheap as one that is avoided, in per cent, premiums included."""
 
 BOOT_S = 180
