@@ -251,7 +251,9 @@ class Judge:
             self._check_asleep(key, claim)
         if before is None:
             self._check_choice(claim)
-            counted = sum(item.reserved_units for item in self._claims.values() if item.state not in ("Gone", "Failed"))
+            running = [item for item in self._claims.values() if item.state not in ("Gone", "Failed")]
+            running = [item for item in running if not item.instance_id or item.instance_id in self._alive]
+            counted = sum(item.reserved_units for item in running)
             if self.reserved_units and claim.reserved_units and counted > self.reserved_units:
                 self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
         else:

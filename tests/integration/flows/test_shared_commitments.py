@@ -15,9 +15,13 @@ from shiplap.commitments.account_commitments import (
 from shiplap.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap.errors import StoreError
 from shiplap.flows.catalog.refresh import refresh_commitments
+from shiplap.flows.planning.commitment_inputs import running_use
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
+from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.fakes.faults import Crash
 from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.node_claims import node_claim
 
 FAMILIES = (pool("any", ("m6i", "c7i"), sizes=("large",), capacity_types=("on-demand", "spot")),)
 COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
@@ -133,6 +137,13 @@ def test_what_is_not_used_any_more_is_free_for_others_after_a_while() -> None:
     green.add_pods(1, prefix="late", **POD)
     green.schedule()
     assert on_commitments(green) == 1
+
+
+def test_a_node_that_has_joined_without_its_labels_is_counted() -> None:
+    instance = {"instance_id": "i-1", "instance_type": "m6i.large", "zone": ZONES[0], "capacity_type": "on-demand"}
+    claim = node_claim(cluster="demo", name="a", node_pool="any", node_class="d", state=ClaimState.LAUNCHED, **instance)
+    node = Node(metadata=ObjectMeta(name="n"), spec=NodeSpec(provider_id=f"aws:///{ZONES[0]}/i-1"))
+    assert running_use([node], [claim]) == running_use([], [claim]) == (InstanceUse("m6i.large", ZONES[0], 1),)
 
 
 def test_what_cannot_be_read_keeps_no_pod_waiting() -> None:

@@ -85,15 +85,15 @@ def listed_prices(catalog: Catalog) -> dict[str, int]:
 
 
 def running_use(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[InstanceUse, ...]:
-    """A cluster's own on-demand instances: those of its nodes, and of claims that have none yet."""
+    """A cluster's own on-demand instances: those of its nodes, and of claims that have none yet.
+
+    A node that has just joined may lack its labels: its claim knows what it is.
+    """
     paired, waiting = pair(nodes, claims)
+    settled = (node for node in nodes if node.metadata.name not in paired)
     return merged(
-        (
-            _use_of_node(node)
-            for node in nodes
-            if node.metadata.name in paired or node.metadata.labels.get(labels.NODE_CLAIM)
-        ),
-        planned_use(waiting),
+        (_use_of_node(node) for node in settled if node.metadata.labels.get(labels.NODE_CLAIM)),
+        planned_use((*paired.values(), *waiting)),
     )
 
 
