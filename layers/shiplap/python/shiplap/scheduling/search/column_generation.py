@@ -376,7 +376,8 @@ def starting_program(reduced: ReducedProblem, pool: PatternPool, demand: Floats)
 class Generation:
     """Column generation for one demand. Its patterns stay in the pool, the best strategies in `strategies`.
 
-    With `strategies` given, no others are tried.
+    With `strategies` given, no others are tried. `bound` is an estimate of what no filling undercuts: it would only be
+    proven if the greedy fills found the pattern that is worth most for its price.
     """
 
     def __init__(
