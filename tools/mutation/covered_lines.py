@@ -114,14 +114,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Plugin(Path(folder)))
 
 
-_SOURCES = "sources.json"
+SOURCES = "sources.json"
 
 
 def keep_sources(product: Path, folder: Path) -> None:
     """Keep the files of the product beside what is recorded of them, so that a line is found after a change too."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = {path.relative_to(product).as_posix(): path.read_text() for path in product.rglob("*.py")}
-    (folder / _SOURCES).write_bytes(msgspec.json.encode(sources))
+    (folder / SOURCES).write_bytes(msgspec.json.encode(sources))
 
 
 def read(folder: Path, product: Path) -> list[CoveredTest]:
@@ -133,7 +133,7 @@ def read(folder: Path, product: Path) -> list[CoveredTest]:
     by_file: dict[str, list[CoveredTest]] = {}
     for run in sorted(path for path in folder.glob("*") if path.is_dir()):
         found = [test for path in sorted(run.glob(f"*{SUFFIX}")) for test in decoder.decode(path.read_bytes())]
-        moved = _moved_lines(run / _SOURCES, product)
+        moved = _moved_lines(run / SOURCES, product)
         latest: dict[str, list[CoveredTest]] = defaultdict(list)
         for test in found:
             lines = {path: moved[path](ran) if path in moved else ran for path, ran in test.lines.items()}

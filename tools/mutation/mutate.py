@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant, mutants_of
-from tools.mutation.covered_lines import PRODUCT, SUFFIX, keep_sources, read
+from tools.mutation.covered_lines import PRODUCT, SOURCES, keep_sources, read
 from tools.mutation.covering_tests import CoveringTests, lines_of, runs_when_imported, within_s
 from tools.mutation.forked_judges import Trial, judge_by_simulation, judge_by_tests
 from tools.mutation.mutant_runs import BUILD, LOGS, ROOT, ChangedModule, Outcome, Verdict, preload, run_tests
@@ -72,7 +72,8 @@ def record(*, anew: bool) -> None:
     """
     if anew:
         shutil.rmtree(COVERAGE, ignore_errors=True)
-    recorded = max((path.stat().st_mtime for path in COVERAGE.glob(f"*/*{SUFFIX}")), default=0.0)
+    # When recording began: a file that is changed meanwhile is recorded next time.
+    recorded = max((path.stat().st_mtime for path in COVERAGE.glob(f"*/{SOURCES}")), default=0.0)
     files = sorted({path for name in RECORDED for path in _test_files(ROOT / name)})
     changed = [str(path.relative_to(ROOT)) for path in files if path.stat().st_mtime > recorded]
     if not changed:
@@ -84,6 +85,7 @@ def record(*, anew: bool) -> None:
     command = [sys.executable, "-m", "pytest", "-q", *jobs, *plugin, *changed]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 - our own command
     if code not in (0, 1, 5):
+        shutil.rmtree(folder)
         raise subprocess.CalledProcessError(code, command)
 
 
