@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from shiplap.aws.ec2.launch_templates import MOST_AT_ONCE, UNUSED_FOR_S, sweep_templates
 from shiplap.aws.selectors.amis import _epoch
@@ -69,3 +70,14 @@ def test_a_sweep_deletes_the_oldest_unused_templates_and_no_more_than_a_few() ->
 def test_a_time_without_a_zone_is_utc() -> None:
     assert _epoch("2026-01-01T00:00:00") == _epoch("2026-01-01T00:00:00Z") == 1_767_225_600.0
     assert _epoch("2026-01-01T00:00:00+01:00") == 1_767_225_600.0 - 3600
+
+
+@pytest.mark.parametrize(
+    ("age_s", "deleted"), [(UNUSED_FOR_S - 1, []), (UNUSED_FOR_S, []), (UNUSED_FOR_S + 1, ["lt-07"])]
+)
+def test_a_template_is_left_alone_until_it_is_old(age_s: float, deleted: list[str]) -> None:
+    ec2 = Pages(
+        describe_launch_templates={"LaunchTemplates": [template(7, age_s)]}, describe_instances={"Reservations": []}
+    )
+    assert sweep_templates(ec2, "demo", NOW) == len(deleted)  # type: ignore[arg-type]
+    assert ec2.deleted == deleted

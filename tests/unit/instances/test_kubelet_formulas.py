@@ -8,7 +8,8 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
-from shiplap.instances.capacity.kubelet_settings import kubelet_hash, with_formula_values
+from shiplap.instances.capacity.estimate import overhead_fraction
+from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, with_formula_values
 from shiplap.instances.catalog.type_catalog import InstanceType
 from tests.unit.instances.given_instances import GIB, MIB, node_class, yields
 
@@ -116,3 +117,13 @@ def test_values_take_the_places_of_their_formulas() -> None:
         "cpuCFSQuota": False,
     }
     assert with_formula_values({"maxPods": 5}, ()) == {"maxPods": 5}
+
+
+@pytest.mark.parametrize(
+    ("percent", "share"), [(0.0, None), (0.5, 0.005), (1.0, 0.01), (99.0, 0.99), (100.0, None), (None, None)]
+)
+def test_a_threshold_in_per_cent_grows_with_the_memory_unless_it_is_nothing_or_all(
+    percent: float | None, share: float | None
+) -> None:
+    settings = KubeletSettings(eviction={"memory": Threshold(5, percent), "ephemeral-storage": Threshold(7)})
+    assert overhead_fraction(settings) == ({} if share is None else {"memory": pytest.approx(share)})

@@ -66,3 +66,12 @@ def test_what_can_be_bought_is_of_one_kind_reservations_first_and_the_cheapest_f
     market = PoolMarket({"p": {"m5.large": TYPE}})
     found = market.buyable("p", "m5.large", wanted(**given))
     assert [offering.price for offering in found] == prices
+
+
+def test_what_was_asked_before_is_no_answer_to_another_question() -> None:
+    market = PoolMarket({"p": {"m5.large": TYPE}})
+    asked = [wanted(reservation="cr-dear"), wanted(reservation="cr-cheap"), wanted(zone="z1"), wanted(zone="z2")]
+    first = [market.buyable("p", "m5.large", each) for each in asked]
+    fresh = [PoolMarket({"p": {"m5.large": TYPE}}).buyable("p", "m5.large", each) for each in asked]
+    assert first == fresh == [market.buyable("p", "m5.large", each) for each in asked]
+    assert [[offering.reservation_id for offering in some] for some in first[:2]] == [["cr-dear"], ["cr-cheap"]]
