@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,12 @@ from shiplap_lab.simulation.mutants import planted
 
 GIB = 2**30
 WARNING = "EC2 Spot Instance Interruption Warning"
+
+
+def test_the_judge_is_short_enough_to_be_read() -> None:
+    modules = sorted(Path(judged.__file__).parent.glob("*.py"))
+
+    assert sum(len(module.read_text().splitlines()) for module in modules) <= 1500
 
 
 def pod(name: str, *, node: str = "node-a", cpu: str = "1", **spec: Any) -> dict[str, Any]:

@@ -84,7 +84,6 @@ Place = tuple[str, bool]
 Key = tuple[str, str, str]
 """Install, cluster and name."""
 
-
 _CEILING = "ceiling reached:"
 """What the event of a pod says that waits because of a ceiling."""
 
@@ -127,18 +126,15 @@ class ClusterObjects:
         if before == place:
             return
         self._placed_before.append((int(metadata.get("resourceVersion", 0)), key, before))
-        if place is not None:
-            self.placed[key] = place
-        else:
-            del self.placed[key]
+        _put(self.placed, key, place)
 
     def was_so(self, placed: Mapping[str, Place], oldest: int, newest: int) -> bool:
         """Whether pods were on these nodes, and no others on any, at one of these versions."""
         then, newer = dict(self.placed), list(self._placed_before)
         while newer and newer[-1][0] > newest:
-            _undo(then, newer.pop())
+            _put(then, *newer.pop()[1:])
         while then != placed and newer and newer[-1][0] > oldest:
-            _undo(then, newer.pop())
+            _put(then, *newer.pop()[1:])
         return then == placed
 
     def put_node(self, node: Json, now: float, *, gone: bool) -> None:
@@ -609,18 +605,16 @@ class Judge:
             )
         if machine.launch != claim.token:
             self.found(Promise.ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
-        price = self._price(machine.instance_type, machine.zone, machine.capacity_type)
-        if abs(claim.hourly - price) > _EXACT_USD:
-            self.found(Promise.MONEY, f"{claim.name} costs {price}, not {claim.hourly}")
+        if abs(claim.hourly - self._cost(machine)) > _EXACT_USD:
+            self.found(Promise.MONEY, f"{claim.name} costs {self._cost(machine)}, not {claim.hourly}")
         self._check_limits(install, claim)
         self._check_ceilings(claim)
 
     def _check_ceilings(self, launched: ClaimItem) -> None:
         """All machines that run, also those that leave, cost no more per hour than their ceilings."""
         for cluster in ("", launched.cluster):
-            most = self.hourly_ceilings.get(cluster)
-            cost = self._cost_of(cluster)
-            if most is not None and cost > most + _EXACT_USD:
+            most, cost = self.hourly_ceilings.get(cluster, inf), self._cost_of(cluster)
+            if cost > most + _EXACT_USD:
                 self.found(Promise.CEILINGS, f"{launched.name} makes {cluster or 'all'} cost {cost:.4f} of {most}")
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
@@ -733,8 +727,7 @@ class Judge:
     def _check_order(self, objects: ClusterObjects, pod: Json) -> None:
         """Ordinary pods leave before critical ones."""
         beside = objects.on_node.get(pod["spec"]["nodeName"], {}).values()
-        turn = raw_json.turn(pod)
-        earlier = [item for item in beside if _is_missed(item) and raw_json.turn(item) < turn]
+        earlier = [item for item in beside if _is_missed(item) and raw_json.turn(item) < raw_json.turn(pod)]
         if earlier:
             name = pod["metadata"]["name"]
             self.found(Promise.CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
@@ -773,10 +766,7 @@ class Judge:
         if claim.node_name:
             self._of_node[install, claim.cluster, claim.node_name] = (install, claim.cluster, claim.name)
         waits = self._waits.setdefault((install, claim.token), set())
-        if claim.state in _BEFORE_LAUNCH:
-            waits.add(claim.name)
-        else:
-            waits.discard(claim.name)
+        (waits.add if claim.state in _BEFORE_LAUNCH else waits.discard)(claim.name)
 
     def _claim_of_node(self, install: str, cluster: str, name: str) -> ClaimItem | None:
         objects = self._objects(cluster)
@@ -787,10 +777,9 @@ class Judge:
         return self._claims.get(key) if key is not None and key[0] == install else None
 
 
-def _undo(placed: dict[str, Place], change: tuple[int, str, Place | None]) -> None:
-    _, key, before = change
-    if before is not None:
-        placed[key] = before
+def _put(placed: dict[str, Place], key: str, place: Place | None) -> None:
+    if place is not None:
+        placed[key] = place
     else:
         del placed[key]
 
