@@ -16,6 +16,7 @@ import msgspec
 
 from shiplap.aws.bucket import (
     BucketCatalog,
+    BucketCommitments,
     BucketDryRuns,
     BucketMemory,
     BucketRecorder,
@@ -26,16 +27,22 @@ from shiplap.aws.bus import EventBridgeBus
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.join_log import DynamoJoins
+from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
+from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.sqs import SqsDeadLetters, SqsTimers
+from shiplap.commitments.account_commitments import InstanceUse
+from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption import record as records
 from shiplap.flows import claim_events
 from shiplap.flows.messages import decode
 from shiplap.ports import CLAIM_FORM, OfferingFailure, Refusals, read_claim
+from shiplap.sleep.sleep_state import SleepNotes
 from shiplap.spending.account_counters import CountedSpending, change_to
 from shiplap.spending.ledger import MonthOfSpending, SpendingLedger
 from shiplap.spending.node_lives import NodeLives
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange
 from shiplap_cdk.install_document import InstallDocument, read
 from tests.formats.sources import ROOT
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
@@ -116,6 +123,8 @@ def stored_items(seeds: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         _write_claims(client, state, seeds)
         _write_learned(client, capacity, seeds["learned"])
         _write_notes(state, DynamoJoins(client, "state"))
+        _write_sleep(DynamoSleep(client, "state"))
+        _write_evidence(DynamoSpotEvidence(client, "capacity"))
         assert capacity.acquire_pilot("ami-1", "m5.large", "k1", "blue/general-planned", NOW)
         RequestPace(client, "state", REGION, clock=lambda: NOW).wait("create_fleet", 3)
         return {name: sorted(client.scan(TableName=name)["Items"], key=str) for name in _KEYS}
@@ -160,9 +169,35 @@ def _write_notes(state: DynamoState, joins: DynamoJoins) -> None:
     lives = {"general": NodeLives((0, 2), (1,))}
     assert state.post_ledger("blue", SpendingLedger(1, int(NOW), month, month, (20, 10), lives))
     assert state.count_spending("blue", change_to(CountedSpending(), "2023-11", 40, 5))
+    use = ClusterUse(NOW, (InstanceUse("m5.large", f"{REGION}a", 2),))
+    assert state.note_commitment_use(SharedUse(), "blue", use, NOW)
     joins.joined("blue", "general", "ami-1", "m5.large", [40.0], NOW)
     joins.initialized("blue", "general", [20.0], NOW)
     joins.failed("blue", "ami-1", "c5.large", NOW - 900, NOW)
+
+
+def _write_sleep(sleep: DynamoSleep) -> None:
+    at = int(NOW)
+    sleep.save("blue", SleepNotes("digest", {"0": at + 60}, taken=3, taken_until=at + 100), NOW)
+    sleep.wake("blue", at, at + 600)
+
+
+def _write_evidence(evidence: DynamoSpotEvidence) -> None:
+    """A digest of its name says that the second node is held back, and the first is not."""
+    changes = [
+        EvidenceChange(
+            zone_id="euw1-az1",
+            instance_type="m5.large",
+            at=NOW,
+            node=node,
+            node_hours=(3.0,) * DAY_PARTS,
+            interruptions=1,
+            rebalances=1,
+            refusals=1,
+        )
+        for node in ("blue/general-a", "blue/general-d")
+    ]
+    assert evidence.add(changes, "blue", int(NOW // 86400) - 1)
 
 
 def _put(client: Any, table: str, item: Mapping[str, str]) -> None:
@@ -187,6 +222,8 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
         for key in ("rehearsals/blue.json", "status/clusters.json"):
             client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
+        key = f"catalog/{REGION}/commitments.json"
+        client.put_object(Bucket="bucket", Key=key, Body=msgspec.json.encode(seeds[key]))
         for key, name in (("memory/blue", "memory/blue"), (f"catalog/{REGION}/seed", "catalog")):
             client.put_object(Bucket="bucket", Key=key, Body=zlib.compress(msgspec.msgpack.encode(seeds[name])))
         client.put_object(Bucket="bucket", Key=f"catalog/{REGION}/latest", Body=b"seed")
@@ -194,6 +231,9 @@ def stored_objects(seeds: Mapping[str, Any]) -> Iterator[tuple[str, Any, dict[st
         BucketCatalog(puts, "bucket", REGION).save(BucketCatalog(client, "bucket", REGION).load())  # type: ignore[arg-type]
         BucketMemory(puts, "bucket").save("blue", BucketMemory(client, "bucket").load("blue"))  # type: ignore[arg-type]
         BucketDryRuns(puts, "bucket").save("blue", BucketDryRuns(client, "bucket").load("blue"))  # type: ignore[arg-type]
+        commitments = BucketCommitments(client, "bucket", REGION).load()
+        assert commitments is not None
+        BucketCommitments(puts, "bucket", REGION).save(commitments)  # type: ignore[arg-type]
         BucketStatus(puts, "bucket").save(BucketStatus(client, "bucket").load())  # type: ignore[arg-type]
         BucketSnapshots(puts, "bucket").save("blue", b'"document"', NOW)  # type: ignore[arg-type]
     for key, body in puts.found.items():
