@@ -95,8 +95,8 @@ class AwsCommitments:
             found = self._pages("describe_savings_plan_rates", "searchResults", savingsPlanId=plan, filters=filters)
             for rate in found:
                 said = {entry["name"]: entry["value"] for entry in rate["properties"]}
-                _, _, usage = rate["usageType"].rpartition("-")
-                if "instanceType" in said and usage.startswith("BoxUsage"):
+                usage, _, _ = rate["usageType"].partition(":")  # names of types may hold a hyphen, too
+                if "instanceType" in said and usage.rpartition("-")[2] == "BoxUsage":
                     rates[said["instanceType"]] = _micros(rate["rate"])
         return dict(sorted(rates.items()))
 
