@@ -114,7 +114,14 @@ def _use_of_claim(claim: NodeClaim) -> InstanceUse:
     may_be_other = not kinds or bool({labels.SPOT, labels.RESERVED} & kinds)
     on_demand = known.capacity_type == labels.ON_DEMAND or (not known.capacity_type and not may_be_other)
     name = known.type or next(iter(plan.instance_types), "")
-    return InstanceUse(name, known.zone or plan.labels.get(labels.ZONE, ""), int(on_demand and bool(name)))
+    counts = on_demand and bool(name) and _may_be_linux(claim)
+    return InstanceUse(name, known.zone or plan.labels.get(labels.ZONE, ""), int(counts))
+
+
+def _may_be_linux(claim: NodeClaim) -> bool:
+    system = claim.plan.labels.get(labels.OS)
+    allowed = frozenset((system,)) if system else _allowed(claim, labels.OS)
+    return not allowed or "linux" in allowed
 
 
 def _allowed(claim: NodeClaim, key: str) -> frozenset[str]:
