@@ -178,9 +178,16 @@ def _create_tags(params: Params, lookup: Lookup) -> Iterator[Request]:
 def _on_table(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
     def asked(params: Params, lookup: Lookup) -> Iterator[Request]:
         index = f"/index/{params['IndexName']}" if "IndexName" in params else ""
-        yield of(f"dynamodb:{action}", arn("dynamodb", lookup.region, f"table/{params['TableName']}{index}"), {})
+        resource = arn("dynamodb", lookup.region, f"table/{params['TableName']}{index}")
+        yield of(f"dynamodb:{action}", resource, _leading_key(params))
 
     return asked
+
+
+def _leading_key(params: Params) -> dict[str, Any]:
+    """The partition of an item that is named by its key."""
+    partition = [value["S"] for name, value in params.get("Key", {}).items() if name != "item"]
+    return {"dynamodb:LeadingKeys": partition} if partition else {}
 
 
 def _on_tables(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
@@ -198,7 +205,7 @@ def _transaction(params: Params, lookup: Lookup) -> Iterator[Request]:
     for item in params["TransactItems"]:
         for kind, write in item.items():
             table = arn("dynamodb", lookup.region, f"table/{write['TableName']}")
-            yield of(f"dynamodb:{_WRITES[kind]}", table, {})
+            yield of(f"dynamodb:{_WRITES[kind]}", table, _leading_key(write))
 
 
 def _on_object(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
@@ -246,6 +253,20 @@ def _products(_: Params, __: Lookup) -> Iterator[Request]:
     yield of("pricing:GetProducts", "*", {})
 
 
+_OF_SAVINGS_PLANS = ("SavingsPlans", "SavingsPlanRates")
+
+
+def _savings_plans(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
+    """Authorised on the plans of the account; the service has no Regions."""
+
+    def asked(params: Params, _: Lookup) -> Iterator[Request]:
+        yield of(
+            f"savingsplans:{action}", arn("savingsplans", "", f"savingsplan/{params.get('savingsPlanId', '*')}"), {}
+        )
+
+    return asked
+
+
 _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] = {
     ("ec2", "CreateFleet"): _create_fleet,
     ("ec2", "RunInstances"): _run_instances,
@@ -265,4 +286,5 @@ _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] =
     ("eks", "DescribeCluster"): _describe_cluster,
     ("arc-zonal-shift", "GetManagedResource"): _zonal_shift,
     ("pricing", "GetProducts"): _products,
+    **{("savingsplans", f"Describe{name}"): _savings_plans(f"Describe{name}") for name in _OF_SAVINGS_PLANS},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,7 @@ ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 VERSION = "1.34"
 STEP_S = 10
 """Seconds between two looks at the cluster: twice as many looks ask for nothing else."""
+DAY_S = 24 * 3600
 PRICES = {"m5.large": 0.107, "m5.xlarge": 0.214, "c5.large": 0.096, "c5.xlarge": 0.192}
 
 MANIFESTS = """\
@@ -147,6 +148,43 @@ class Story:
         self._a_ghost()
         self._days_later()
 
+    def tell_of_options(self) -> None:
+        """With sleep from midnight UTC, ceilings, commitments and spot risk: two nights. It begins at noon."""
+        self._setting()
+        self.recording.invoke("catalog", {})  # which asks for commitments
+        self.pod("steady-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
+        self.pod("spot-1", owners=[_OWNER], nodeSelector={"karpenter.sh/capacity-type": "spot"})
+        self.live(STEP_S, functions=False)
+        self.schedule()
+        self.live(60, scheduler=False)
+        self._a_night(looks=1)  # the window is rehearsed
+        self._take_spot_back()
+        self._a_night(looks=2)
+        self.live(20)
+
+    def _a_night(self, looks: int) -> None:
+        """The first minutes of the next day of UTC, in which the hours of the day before are counted too."""
+        self.clock.advance(DAY_S - self.clock.now() % DAY_S)
+        self.cluster.step(self.clock.now())
+        for _ in range(looks):
+            self.clock.advance(40)
+            self.disrupt()
+            self.schedule()
+
+    def _take_spot_back(self) -> None:
+        """EC2 recommends to leave spot instances, takes them back, and has no others."""
+        for name in PRICES:
+            self.ec2.control.capacity(name, "*", "spot", available=0)
+        spot = [
+            item.id for item in self.ec2.control.instances() if item.state == "running" and item.capacity_type == "spot"
+        ]
+        time = datetime.fromtimestamp(self.clock.now(), UTC).isoformat()
+        for kind in ("EC2 Instance Rebalance Recommendation", "EC2 Spot Instance Interruption Warning"):
+            event = {"source": "aws.ec2", "detail-type": kind, "time": time}
+            self.recording.invoke("interrupt", records(*(event | {"detail": {"instance-id": name}} for name in spot)))
+        self.schedule()
+        self.live(120, step_s=30)
+
     def disrupt(self) -> None:
         self.recording.invoke("disrupt", {"cluster": CLUSTER})
 
@@ -179,9 +217,9 @@ class Story:
             # Without the scheduler `lifecycle` is the one that binds pods.
             self.cluster.step(self.clock.now(), controllers=scheduler)
 
-    def pod(self, name: str, **spec: Any) -> None:
+    def pod(self, name: str, *, owners: Sequence[dict[str, Any]] = (), **spec: Any) -> None:
         body = {
-            "metadata": {"name": name, "labels": {"app": name.partition("-")[0]}},
+            "metadata": {"name": name, "labels": {"app": name.partition("-")[0]}, "ownerReferences": [*owners]},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]} | spec,
         }
         self.server.create("pods", body, "default")
@@ -300,6 +338,8 @@ class Story:
         self.live(10)
 
 
+_OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+
 _AFFINITY = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -330,14 +370,25 @@ def records(*bodies: dict[str, Any] | str) -> dict[str, Any]:
 
 def manifest_bodies() -> list[dict[str, Any]]:
     """The manifests of the story, as objects for the API server."""
-    return [*yaml.safe_load_all(_manifests()), *yaml.safe_load_all(OF_A_CLUSTER)]
+    return [*yaml.safe_load_all(manifests()), *yaml.safe_load_all(OF_A_CLUSTER)]
 
 
 @contextmanager
-def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folder: Path) -> Iterator[Recording]:
-    """The story, told to its end; the recording is open to ask more. The install may read the cluster's manifests."""
+def told(
+    install: InstallConfig,
+    roles: Roles,
+    functions: tuple[str, ...],
+    folder: Path,
+    *,
+    tell: Callable[[Story], None] = Story.tell,
+    begin: float = 0.0,
+) -> Iterator[Recording]:
+    """A story, told to its end; the recording is open to ask more. The install may read the cluster's manifests.
+
+    `begin` is the epoch second at which the story begins, now unless it is given.
+    """
     moto_api_backend.reset()  # moto keeps tables, buckets and roles for the life of the process
-    clock = FakeClock(now())
+    clock = FakeClock(begin or now())
     server = ApiServer(clock)
     # Less than anybody expects, so that there are misses.
     hardware = CatalogHardware(embedded.load(REGION), lambda kind, _: nominal_memory(kind) * 85 // 100)
@@ -364,13 +415,13 @@ def told(install: InstallConfig, roles: Roles, functions: tuple[str, ...], folde
         cluster = PolledCluster(
             server, hardware, lambda: [_machine(item) for item in ec2.control.instances()], version=f"v{VERSION}.0"
         )
-        Story(recording, server, ec2, cluster).tell()
+        tell(Story(recording, server, ec2, cluster))
         yield recording
 
 
 def _settings(install: InstallConfig, folder: Path) -> ClusterSettings:
     path = folder / "manifests.yaml"
-    path.write_text(_manifests())
+    path.write_text(manifests())
     written = install.settings().cluster(CLUSTER)
     return msgspec.structs.replace(
         written,
@@ -390,13 +441,14 @@ def _settings(install: InstallConfig, folder: Path) -> ClusterSettings:
     )
 
 
-def _manifests() -> str:
+def manifests() -> str:
+    """The manifests of the story, as files hold them."""
     buffers = [BUFFERS.format(name=kind.lower(), kind=kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")]
     return MANIFESTS + "".join(buffers)
 
 
 def _answers(endpoint: str) -> dict[tuple[str, str], Any]:
-    """What moto does not know: a control plane that can be reached, ARC, placement groups, reservations."""
+    """What moto does not know: a control plane to reach, ARC, placement groups, reservations, Savings Plans."""
     cluster = {
         "name": CLUSTER,
         "arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
@@ -408,11 +460,23 @@ def _answers(endpoint: str) -> dict[tuple[str, str], Any]:
     }
     shift = {"arn": cluster["arn"], "zonalShifts": [], "autoshifts": [], "appliedWeights": {}}
     group = {"GroupName": "web", "GroupId": "pg-0123456789abcdef0", "State": "available", "Strategy": "spread"}
+    plan = {
+        "savingsPlanId": "00000000-0000-0000-0000-000000000000",
+        "savingsPlanType": "Compute",
+        "commitment": "1.0",
+        "end": "2999-01-01T00:00:00Z",
+        "currency": "USD",
+    }
+    of_type = [{"name": "instanceType", "value": "m5.large"}]
+    rate = {"rate": "0.07", "usageType": "EU-BoxUsage:m5.large", "properties": of_type}
     return {
         ("eks", "DescribeCluster"): {"cluster": cluster},
         ("arc-zonal-shift", "GetManagedResource"): shift,
         ("ec2", "DescribePlacementGroups"): {"PlacementGroups": [group]},
         ("ec2", "DescribeCapacityReservations"): {"CapacityReservations": []},
+        ("ec2", "DescribeReservedInstances"): {"ReservedInstances": []},
+        ("savingsplans", "DescribeSavingsPlans"): {"savingsPlans": [plan]},
+        ("savingsplans", "DescribeSavingsPlanRates"): {"searchResults": [rate]},
     }
 
 

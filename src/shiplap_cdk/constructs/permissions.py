@@ -160,7 +160,7 @@ def catalog(targets: PolicyTargets) -> Statements:
 
 
 def _commitments(targets: PolicyTargets) -> Statements:
-    """Savings Plans and Reserved Instances, and the instances of others that use them. None of it can be narrowed."""
+    """Savings Plans and Reserved Instances, and the instances of others that use them: all those of the account."""
     if not targets.describes_commitments:
         return []
     plans = ["savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"]
