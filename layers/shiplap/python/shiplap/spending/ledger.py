@@ -183,7 +183,7 @@ def posted(
     Args:
         ledger: as it was read.
         claims: all that have not ended, and those that ended and were not posted to their end.
-        at: epoch seconds, after the claims were read.
+        at: epoch seconds, before the claims were read: none that was made until then is missing.
         rate_of: what a claim costs per hour now; it counts for all hours that are posted, and an hour ago at most where
             nothing is late.
         shares_of: whose its node is.

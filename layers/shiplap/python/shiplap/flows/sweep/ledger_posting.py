@@ -41,8 +41,9 @@ def keep_ledger(
     claims = context.state.ledger_claims(settings.name)
     ledger = state.ledger
     if ledger is None or is_due(ledger, now):
-        ledger = _post(settings, ledger or begin(now), claims, inputs, types_for, context)
-    _close(claims, ledger, context)
+        ledger = _post(settings, ledger, claims, now, inputs, types_for, context)
+    if ledger is not None:
+        _close(claims, ledger, context)
     _warn(settings, inputs, context)
     if settings.account_ceilings and inputs.spending is not None:
         change = recount(state.counted, inputs.spending, now)
@@ -52,20 +53,24 @@ def keep_ledger(
 
 def _post(
     settings: ClusterSettings,
-    ledger: SpendingLedger,
+    known: SpendingLedger | None,
     claims: Sequence[NodeClaim],
+    now: float,
     inputs: DecisionInputs,
     types_for: TypesFor | None,
     context: FlowContext,
-) -> SpendingLedger:
-    """The ledger as it is stored then: unchanged if another sweep wrote it meanwhile."""
+) -> SpendingLedger | None:
+    """The ledger as it is stored then: as it was read if another sweep wrote it meanwhile.
+
+    `now` is before the claims were read. An hour that ended since would be posted without the last claims of it.
+    """
     shares = _SharesOfNamespaces(inputs.view.by_node)
-    now = context.clock.now()
-    after = posted(ledger, claims, now, lambda claim: _rate(claim, types_for), shares.of)
+    before = known or begin(now)
+    after = posted(before, claims, now, lambda claim: _rate(claim, types_for), shares.of)
     if not context.state.post_ledger(settings.name, after):
         _LOG.info("ledger was posted by another sweep", extra={"cluster": settings.name})
-        return ledger
-    hours = (after.posted_until - ledger.posted_until) // HOUR_S
+        return known  # where there was none, the other one may begin an hour earlier
+    hours = (after.posted_until - before.posted_until) // HOUR_S
     about = {"cluster": settings.name, "hours": hours, "spent_micros": sum(after.hours[-hours:]) if hours else 0}
     _LOG.info("ledger posted", extra=about)
     return after
