@@ -78,14 +78,16 @@ class SleepRound:
         until = max(scope.until for scope in state.scopes)
         due = [node for node in nodes if node.metadata.name in set(rehearsed) - set(told)][:MOST_TOLD]
         _LOG.info("rehearsal: %d nodes would leave for sleep", len(rehearsed), extra={"cluster": self._settings.name})
+        known = set(told)
         for node in due:
             try:
                 self._context.cluster.publish(_event(node, until, self._context.clock.now()))
             except ClusterError as error:
                 self._context.meter.count("NodeEventsNotPublished")
                 _LOG.warning("rehearsal not told: %s", error, extra={"node": node.metadata.name})
-                return tuple(told)
-        return tuple(sorted({*told, *(node.metadata.name for node in due)}.intersection(rehearsed)))
+                break
+            known.add(node.metadata.name)
+        return tuple(sorted(known.intersection(rehearsed)))
 
 
 def _event(node: Node, until: float, now: float) -> Event:
