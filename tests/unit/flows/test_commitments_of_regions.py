@@ -1,0 +1,105 @@
+"""For which Regions the catalog function describes commitments, and into whose store."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
+from shiplap.errors import StoreError
+from shiplap.flows.catalog import entry
+from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.settings import ClusterSettings, Settings
+from shiplap_lab.fakes.signals import FakeMeter
+from shiplap_lab.fakes.stores import FakeCatalog, FakeCommitments
+
+SHARED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="80%")
+WRITTEN = CommitmentSettings(
+    counted_by="eu-west-1/shiplap", written=(WrittenPlan(dollars_per_hour=1.0, discount="28%", end="2028-01-01"),)
+)
+EU, US = "eu-west-1", "us-east-1"
+
+
+class _Install:
+    """An install whose clusters have a store each, except those `without`; AWS shows the name of the Region."""
+
+    def __init__(self, clusters: tuple[ClusterSettings, ...], without: tuple[str, ...]) -> None:
+        self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), None
+        self.stores = {item.name: FakeCommitments() for item in clusters if item.name not in without}
+        self.asked: list[str] = []
+        self._catalogs: dict[str, FakeCatalog] = {}
+
+    def context(self, cluster: ClusterSettings) -> Any:
+        return SimpleNamespace(commitments=self.stores.get(cluster.name))
+
+    def commitment_source(self, region: str) -> FakeCommitments:
+        self.asked.append(region)
+        return FakeCommitments(AccountCommitments(region, 5.0))
+
+    def catalog_store(self, region: str) -> FakeCatalog:
+        return self._catalogs.setdefault(region, FakeCatalog(Catalog(region=region, types=(), zones={}, prices={})))
+
+    def catalog_source(self, region: str) -> Any:
+        return SimpleNamespace(fetch=lambda before: before)
+
+    def reporting(self, _: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def stored(self) -> dict[str, str]:
+        known = {name: store.load() for name, store in self.stores.items()}
+        return {name: found.region for name, found in known.items() if found is not None}
+
+
+def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tuple[str, ...] = ()) -> _Install:
+    made = tuple(ClusterSettings(name=name, region=region, commitments=wanted) for name, region, wanted in clusters)
+    return _Install(made, without)
+
+
+@pytest.fixture(autouse=True)
+def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "inspect_all", lambda *_: None)
+    monkeypatch.setattr(entry, "stored_settings", lambda cluster, _: cluster)
+
+
+def handle(of: Any, **event: str) -> dict[str, int]:
+    context: Any = SimpleNamespace(aws_request_id="1")
+    return entry.handle(event, context, of)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "without", "stored"),
+    [
+        pytest.param([("a", EU, SHARED)], (), {"a": EU}, id="one"),
+        pytest.param([("a", EU, None)], (), {}, id="none counts"),
+        pytest.param([("a", EU, WRITTEN)], (), {}, id="only what is written counts"),
+        pytest.param([("a", EU, None), ("b", EU, WRITTEN), ("c", EU, SHARED)], (), {"c": EU}, id="the third"),
+        pytest.param([("a", EU, SHARED), ("b", EU, SHARED)], (), {"a": EU}, id="once for a Region"),
+        pytest.param([("a", EU, SHARED), ("b", EU, SHARED)], ("a",), {"b": EU}, id="the first that has a store"),
+        pytest.param([("a", EU, SHARED)], ("a",), {}, id="no store"),
+        pytest.param([("a", US, SHARED), ("b", EU, SHARED)], (), {"a": US, "b": EU}, id="each Region"),
+        pytest.param([("a", US, None), ("b", EU, SHARED)], (), {"b": EU}, id="the Region that counts"),
+    ],
+)
+def test_commitments_are_described_once_for_each_region_that_counts_on_them(
+    clusters: list[tuple[str, str, CommitmentSettings | None]], without: tuple[str, ...], stored: dict[str, str]
+) -> None:
+    known = install(*clusters, without=without)
+    assert handle(known) == {region: 0 for _, region, _ in clusters}
+    assert known.stored() == stored
+    assert known.asked == sorted(stored.values())
+
+
+def test_an_inspection_alone_asks_for_no_commitments() -> None:
+    known = install(("a", EU, SHARED))
+    assert handle(known, kind="inspect") == {EU: 0}
+    assert known.asked == []
+
+
+def test_commitments_that_cannot_be_stored_end_the_invocation() -> None:
+    known = install(("a", EU, SHARED))
+    known.stores["a"].faults.on("before", "commitments.save", StoreError("not now"))
+    with pytest.raises(StoreError, match="not now"):
+        handle(known)
