@@ -72,6 +72,11 @@ from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
 QUIET_S = 3600.0
 """How long nothing may be under way until all counts as settled, in seconds."""
 
+_LATE_COMMAND_S = 900.0
+"""What begins after all was at rest has so long to end, once, in seconds: a node that grows older may become worth
+replacing at any time.
+"""
+
 _LOOK_S = 10.0
 _TTL_LATE_S = 48 * 3600.0
 """How late DynamoDB may delete what has expired, in seconds."""
@@ -229,6 +234,7 @@ class Simulation:
         self._most_nodes = 0
         self._patience_s = scenario.patience_minutes * 60
         self._settled_since: float | None = None
+        self._disturbed_at = -inf
         self._calm_from = self._end_of_trouble()
         self._may_wait = may_wait(scenario)
         self._shortages: dict[str, int] = {}
@@ -325,6 +331,7 @@ class Simulation:
         self._play_steps()
         least = max(self._start + self._hours * 3600, self._calm_from, self.loop.now())
         latest = least + self._play.scenario.settle_minutes * 60
+        extended = False
         while not self.loop.stopped:
             self.loop.run_until(self.loop.now() + _LOOK_S)
             now = self.loop.now()
@@ -335,8 +342,10 @@ class Simulation:
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
             if now >= latest and self._settled_since is None:
-                self._must_have_settled()
-                return
+                if extended or now - self._disturbed_at > _LATE_COMMAND_S:
+                    self._must_have_settled()
+                    return
+                extended, latest = True, now + _LATE_COMMAND_S
 
     def _play_steps(self) -> None:
         region = SimulatedRegion(self)
@@ -404,7 +413,8 @@ class Simulation:
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
         if pending or self.judge.unfinished():
-            self._settled_since = None
+            if self._settled_since is not None:
+                self._disturbed_at, self._settled_since = now, None
         elif self._settled_since is None:
             self._settled_since = now
             self.trace.record("settled", nodes=self._running)

@@ -14,6 +14,7 @@ from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.launch_dry_run import _instance, dry_run_launch
 from shiplap.aws.ec2.launch_templates import LaunchTemplates
 from shiplap.aws.ec2.request_pace import paced
+from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
 from tests.unit.aws.test_fleet_requests import RESOLVED, override, parameters_of, request
@@ -291,6 +292,19 @@ def test_a_profile_that_is_missing_is_told_apart() -> None:
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "InvalidParameterValue"])
 def test_what_a_launch_gets_around_is_no_problem_of_the_class(code: str) -> None:
     assert tried(request(), run_instances=refused(code))[0] is None
+
+
+def test_a_template_that_was_swept_is_made_again_by_the_next_rehearsal() -> None:
+    swept = refused("InvalidLaunchTemplateName.NotFoundException", "no such template")
+    ec2: Any = Ec2(
+        describe_launch_templates={"LaunchTemplates": []}, create_fleet=[WOULD, swept, WOULD], run_instances=WOULD
+    )
+    templates = LaunchTemplates(ec2)
+    assert dry_run_launch(ec2, templates, request(), INSTALL) is None
+    with pytest.raises(AwsError):
+        dry_run_launch(ec2, templates, request(), INSTALL)
+    assert dry_run_launch(ec2, templates, request(), INSTALL) is None
+    assert [name for name, _ in ec2.asked].count("create_launch_template") == 2
 
 
 def test_nothing_is_asked_where_no_subnet_would_do() -> None:

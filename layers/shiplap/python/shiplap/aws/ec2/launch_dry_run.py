@@ -15,7 +15,7 @@ from shiplap.aws import tags
 from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2_errors import THROTTLED, TRANSIENT, UNKNOWN, aws_error, classify
 from shiplap.aws.failures import NO_ANSWER, code_of
-from shiplap.errors import NodeClassNotReady
+from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.kubernetes import labels
@@ -56,9 +56,13 @@ def dry_run_launch(
     asked = fleet_requests.parameters(request, configs, request.token, install) | {"DryRun": True}
     asked["LaunchTemplateConfigs"] = asked["LaunchTemplateConfigs"][:1]
     del asked["ClientToken"]  # it belongs to launches
-    if refusal := _refusal("create a fleet", lambda: ec2.create_fleet(**asked)):
-        return _problem("CreateFleetAuthCheckFailed", refusal)
-    return _run(ec2, request, configs[0], install)
+    try:
+        if refusal := _refusal("create a fleet", lambda: ec2.create_fleet(**asked)):
+            return _problem("CreateFleetAuthCheckFailed", refusal)
+        return _run(ec2, request, configs[0], install)
+    except AwsError:
+        templates.forget([configs[0].template.name])  # it may have been swept since it was known
+        raise
 
 
 def _of_template(error: NodeClassNotReady) -> str:
