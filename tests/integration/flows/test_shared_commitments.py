@@ -165,6 +165,17 @@ def test_a_sweep_goes_on_when_the_use_cannot_be_noted() -> None:
     assert stage.meter.counts["CommitmentsNotNoted"] == 1
 
 
+def test_a_sweep_that_renews_the_note_decides_by_the_renewed_one() -> None:
+    stage = with_reserved(2)
+    stage.add_pods(1, **POD)
+    stage.schedule()
+    stage.clock.advance(7 * 3600)
+    stage.add_pods(1, prefix="more", **POD)
+    stage.sweep()
+    assert len(stage.claims()) == 2
+    assert "CommitmentsMoved" not in stage.meter.counts
+
+
 def test_what_was_described_more_than_a_day_ago_is_not_counted_on() -> None:
     stage = with_reserved(2)
     stage.clock.advance(25 * 3600)

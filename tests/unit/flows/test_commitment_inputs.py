@@ -231,12 +231,13 @@ def test_a_note_holds_what_runs_and_what_is_planned_and_fails_if_another_was_fir
     store, meter = FakeState(), FakeMeter()
     context, planned = ports(state=store, meter=meter), claim(**RUNS | {"name": "p", "instance_id": "i-2"})
     before = store.read("blue", NOW)
-    assert note_use(settings(), before, ONE, [planned], context)
+    after = note_use(settings(), before, ONE, [planned], context)
     noted = store.read("blue", NOW)
+    assert after == noted.commitment_use
     assert noted.commitment_use == SharedUse(1, {"blue": ClusterUse(NOW, (InstanceUse("m5.large", "a", 2),))})
-    assert note_use(settings(), noted, (InstanceUse("m5.large", "a", 2),), [], context)
+    assert note_use(settings(), noted, (InstanceUse("m5.large", "a", 2),), [], context) == after
     assert store.read("blue", NOW) == noted
     assert meter.counts == {}
-    assert not note_use(settings(), before, ONE, [planned], context)
+    assert note_use(settings(), before, ONE, [planned], context) is None
     assert store.read("blue", NOW) == noted
     assert meter.counts == {"CommitmentsMoved": 1}

@@ -329,7 +329,7 @@ class _Round:
         records = [claim for some in together for claim in with_token(some, epoch, self._settings.install)]
         if records and self._settings.commitments is not None:
             running = running_use(snapshot.view.nodes, snapshot.claims)
-            if not note_use(self._settings, inputs.state, running, records, self._context):
+            if note_use(self._settings, inputs.state, running, records, self._context) is None:
                 return []
         try:
             self._context.state.commit(self._settings.name, epoch, records, commands, counted)

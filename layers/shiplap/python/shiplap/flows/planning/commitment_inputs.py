@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shiplap.commitments.account_commitments import MICROS, AccountCommitments, InstanceUse, merged
 from shiplap.commitments.commitment_ledger import CommitmentLedger, counted_on, room_left
-from shiplap.commitments.commitment_use import UsedCommitments
+from shiplap.commitments.commitment_use import SharedUse, UsedCommitments
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
@@ -135,17 +135,19 @@ def note_use(
     running: Sequence[InstanceUse],
     planned: Iterable[NodeClaim],
     context: FlowContext,
-) -> bool:
-    """Note what a cluster runs and is about to launch; False if another cluster's note has changed meanwhile.
+) -> SharedUse | None:
+    """Note what a cluster runs and is about to launch.
+
+    Returns what all clusters use by the note as it is stored then; None if another cluster's note has changed.
 
     Raises StoreError.
     """
     now = context.clock.now()
     use = state.commitment_use.noted(settings.name, running, planned_use(planned), now)
     if use is None:
-        return True
-    noted = context.state.note_commitment_use(state.commitment_use, settings.name, use, now)
-    if not noted:
-        context.meter.count("CommitmentsMoved")
-        _LOG.info("another cluster used commitments first", extra={"cluster": settings.name})
-    return noted
+        return state.commitment_use
+    if context.state.note_commitment_use(state.commitment_use, settings.name, use, now):
+        return state.commitment_use.with_cluster(settings.name, use, now)
+    context.meter.count("CommitmentsMoved")
+    _LOG.info("another cluster used commitments first", extra={"cluster": settings.name})
+    return None

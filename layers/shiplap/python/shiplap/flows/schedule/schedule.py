@@ -365,7 +365,7 @@ class _Run:
                     self._settings.name, inputs.view, inputs.at, self._context.meter, self._settings.claim_rules
                 )
                 self._sweep(inputs)
-                self._renew_commitment_use(inputs)
+                inputs = self._with_renewed_commitment_use(inputs)
             done = self._round(inputs)
             if self._results.throttled:
                 return self._report(number + 1, "EC2 asked to slow down")
@@ -373,16 +373,21 @@ class _Run:
                 return self._report(number + 1, "launches are pending" if self._results.pending else "")
         return self._report(MAX_ROUNDS, f"not done after {MAX_ROUNDS} rounds")
 
-    def _renew_commitment_use(self, inputs: DecisionInputs) -> None:
+    def _with_renewed_commitment_use(self, inputs: DecisionInputs) -> DecisionInputs:
         """Let other clusters have what nodes of this one use no more; if that fails, the next sweep does."""
         if self._settings.commitments is None:
-            return
+            return inputs
         try:
             running = running_use(inputs.view.nodes, inputs.state.claims)
-            note_use(self._settings, inputs.state, running, (), self._context)
+            use = note_use(self._settings, inputs.state, running, (), self._context)
         except StoreError as error:
             self._context.meter.count("CommitmentsNotNoted")
             _LOG.warning("use of commitments not noted: %s", error, extra={"cluster": self._settings.name})
+            return inputs
+        if use is None:
+            return inputs
+        state = msgspec.structs.replace(inputs.state, commitment_use=use)
+        return msgspec.structs.replace(inputs, state=state)
 
     def _sweep(self, inputs: DecisionInputs | None) -> None:
         """Remind the lifecycle of what it may have missed; pods are planned for whether or not that works."""
@@ -552,7 +557,7 @@ class _Run:
         if self._settings.commitments is None or not claims:
             return True
         running = running_use(priced.snapshot.view.nodes, priced.snapshot.claims)
-        return note_use(self._settings, inputs.state, running, claims, self._context)
+        return note_use(self._settings, inputs.state, running, claims, self._context) is not None
 
     def _commit(self, claims: Sequence[NodeClaim], priced: PricedSnapshot, counted: CountChange | None) -> bool:
         """Write the claims through the epoch; False if another function decided meanwhile."""
