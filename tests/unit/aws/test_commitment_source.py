@@ -40,7 +40,8 @@ class _Account:
         return self._some("savingsPlans", self.plans, **request)
 
     def describe_savings_plan_rates(self, *, savingsPlanId: str, filters: Any, **request: Any) -> dict[str, Any]:  # noqa: N803
-        assert {"name": "region", "values": [REGION]} in filters
+        wanted = {"region": REGION, "productDescription": "Linux/UNIX", "tenancy": "shared", "serviceCode": "AmazonEC2"}
+        assert {item["name"]: item["values"] for item in filters} == {name: [value] for name, value in wanted.items()}
         return self._some("searchResults", self.rates.get(savingsPlanId, []), **request)
 
     def _some(self, key: str, items: list[Any], *, maxResults: int, nextToken: str = "0") -> dict[str, Any]:  # noqa: N803
@@ -48,14 +49,17 @@ class _Account:
         first, after = int(nextToken), int(nextToken) + self._page
         return {key: items[first:after]} | ({"nextToken": str(after)} if after < len(items) else {})
 
-    def describe_reserved_instances(self, **_: Any) -> dict[str, Any]:
+    def describe_reserved_instances(self, **request: Any) -> dict[str, Any]:
+        assert request == {"Filters": [{"Name": "state", "Values": ["active"]}]}
         return {"ReservedInstances": self.reserved}
 
     def get_paginator(self, operation: str) -> _Account:
         assert operation == "describe_instances"
         return self
 
-    def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
+    def paginate(self, *, Filters: list[dict[str, Any]], **_: Any) -> Iterator[dict[str, Any]]:  # noqa: N803
+        wanted = {"instance-state-name": ["pending", "running"], "tenancy": ["default"]}
+        assert {item["Name"]: item["Values"] for item in Filters} == wanted
         return ({"Reservations": [{"Instances": lot} for lot in page]} for page in self.pages)
 
     def described(self) -> AccountCommitments:
@@ -120,10 +124,10 @@ def test_a_rate_without_a_type_is_left_out_and_types_are_sorted_over_pages() -> 
 )
 def test_savings_plans_that_count_and_those_that_do_not(fields: dict[str, Any], family: str, reason: str) -> None:
     account = _Account()
-    account.plans = [PLAN | fields]
+    account.plans = [PLAN | fields, PLAN | {"savingsPlanId": "a"}]
     known = account.described()
     found = [(plan.family, plan.commitment, plan.ends_at) for plan in known.savings_plans]
-    assert found == ([] if reason else [(family, 1_500_000, END.timestamp())])
+    assert found == [("", 1_500_000, END.timestamp())] + ([] if reason else [(family, 1_500_000, END.timestamp())])
     assert [(item.id, item.reason) for item in known.left_out] == ([("p", reason)] if reason else [])
 
 

@@ -30,6 +30,7 @@ class _Install:
         self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), None
         self.stores = {item.name: FakeCommitments() for item in clusters if item.name not in without}
         self.asked: list[str] = []
+        self.fetched: list[str] = []
         self._catalogs: dict[str, FakeCatalog] = {}
 
     def context(self, cluster: ClusterSettings) -> Any:
@@ -43,6 +44,7 @@ class _Install:
         return self._catalogs.setdefault(region, FakeCatalog(Catalog(region=region, types=(), zones={}, prices={})))
 
     def catalog_source(self, region: str) -> Any:
+        self.fetched.append(region)
         return SimpleNamespace(fetch=lambda before: before)
 
     def reporting(self, _: str) -> AbstractContextManager[None]:
@@ -60,7 +62,11 @@ def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tupl
 
 @pytest.fixture(autouse=True)
 def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "inspect_all", lambda *_: None)
+    def inspect_all(clusters: Any, known: dict[str, Catalog], status: object) -> None:
+        assert status is None
+        assert {settings.region for settings, context in clusters if hasattr(context, "commitments")} == known.keys()
+
+    monkeypatch.setattr(entry, "inspect_all", inspect_all)
     monkeypatch.setattr(entry, "stored_settings", lambda cluster, _: cluster)
 
 
@@ -90,12 +96,13 @@ def test_commitments_are_described_once_for_each_region_that_counts_on_them(
     assert handle(known) == {region: 0 for _, region, _ in clusters}
     assert known.stored() == stored
     assert known.asked == sorted(stored.values())
+    assert known.fetched == sorted({region for _, region, _ in clusters})
 
 
 def test_an_inspection_alone_asks_for_no_commitments() -> None:
     known = install(("a", EU, SHARED))
     assert handle(known, kind="inspect") == {EU: 0}
-    assert known.asked == []
+    assert known.asked == known.fetched == []
 
 
 def test_commitments_that_cannot_be_stored_end_the_invocation() -> None:

@@ -133,7 +133,7 @@ def test_what_one_sweep_does_not_close_a_later_one_does(monkeypatch: pytest.Monk
 
 
 def test_a_sweep_that_was_late_closes_nothing_that_it_did_not_post() -> None:
-    ledgers = _Ledgers(claim(end=START + 5.0), ledger=posted_until(START))
+    ledgers = _Ledgers(claim(end=START + 5.0), claim("b", end=START - 5.0), ledger=posted_until(START))
     rival = SpendingLedger(version=2, posted_until=START)
     ledgers.faults.on("before", "state.post_ledger", lambda: ledgers.state.post_ledger("blue", rival))
     assert ledgers.keep() == rival

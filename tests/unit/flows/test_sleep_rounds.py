@@ -190,8 +190,8 @@ def test_each_node_is_told_of_once(
     night = _Night()
     assert night.round.tell(Decision(rehearsed=rehearsed), REHEARSING, NODES, before) == after
     assert night.cluster.told == publishes
-    expected = {"NodesRehearsed": len(rehearsed)} if rehearsed else {}
-    assert night.meter.counts == expected
+    of_cluster = (("cluster", "blue"),)
+    assert night.meter.seen == ({"NodesRehearsed": [(len(rehearsed), of_cluster)]} if rehearsed else {})
 
 
 def test_what_has_been_told_before_the_cluster_failed_is_remembered() -> None:
@@ -221,6 +221,8 @@ def test_an_event_says_until_when_at_the_latest() -> None:
     node = typed_node("a", metadata={"uid": "u-1"})
     night.round.tell(Decision(rehearsed=("a",)), state, (node,), ())
     (event,) = night.cluster.events
+    assert (event.involved_object.api_version, event.type) == ("v1", "Normal")
+    assert event.source.component == event.reporting_component == "shiplap"
     assert (event.involved_object.kind, event.involved_object.uid, event.reason) == ("Node", "u-1", "SleepRehearsal")
     assert event.message.endswith("until 2026-01-06T08:00:00Z at the latest")
     assert event.last_timestamp == "2026-01-05T19:20:00Z"
