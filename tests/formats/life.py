@@ -86,7 +86,6 @@ def _one_story() -> Iterator[None]:
     with (
         patch.object(stories, "Recording", Calls),
         patch.object(stories, "now", lambda: NOON),
-        patch.object(Story, "tell", _tell),
     ):
         yield
 
@@ -94,7 +93,7 @@ def _one_story() -> Iterator[None]:
 def lived(folder: Path) -> Life:
     """Tell the story and say what was seen."""
     out = io.StringIO()
-    told = stories.told(read(INSTALL), Roles(), FUNCTIONS, folder)  # type: ignore[arg-type]
+    told = stories.told(read(INSTALL), Roles(), FUNCTIONS, folder, tell=_tell)  # type: ignore[arg-type]
     with _one_story(), contextlib.redirect_stdout(out), told as recording:
         calls, objects = recording.calls, recording.objects  # type: ignore[attr-defined]
     return Life(calls, [json.loads(line) for line in out.getvalue().splitlines()], objects)
