@@ -22,6 +22,7 @@ from shiplap.aws.dynamodb.items import (
     float_of,
     get,
     number,
+    of_version,
     placeholders,
     put_if,
     query,
@@ -73,12 +74,7 @@ class DynamoCapacity:
             if learned is known:
                 return learned
             item = {**key, "learned": text(msgspec.json.encode(learned).decode()), "version": number(learned.version)}
-            if known is None:
-                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
-            else:
-                read = {":read": number(known.version)}
-                written = put_if(self._client, self._table, item, "#version = :read", ["version"], read)
-            if written:
+            if put_if(self._client, self._table, item, *of_version(None if known is None else known.version)):
                 return learned
         raise StoreThrottled(f"{entry.instance_type} on {entry.ami} is observed by too many at once")
 

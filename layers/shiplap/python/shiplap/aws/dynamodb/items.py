@@ -127,6 +127,16 @@ def get_all(client: DynamoDBClient, table: str, keys: Sequence[Item], sleep: Sle
     return items
 
 
+def of_version(before: int | None) -> tuple[str, list[str], Item]:
+    """The condition that what is stored is of this version, or that nothing is where it is None; names and values, too.
+
+    They are what `put_if` takes. Whoever rewrites an item under versions writes the version with it.
+    """
+    if before is None:
+        return "attribute_not_exists(#item)", ["item"], {}
+    return "#version = :version", ["version"], {":version": number(before)}
+
+
 def put_if(
     client: DynamoDBClient, table: str, item: Item, condition: str, names: Iterable[str], values: Item | None = None
 ) -> bool:

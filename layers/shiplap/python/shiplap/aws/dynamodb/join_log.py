@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.aws.dynamodb.items import Item, expiry, get, number, put_if, query, text
+from shiplap.aws.dynamodb.items import Item, expiry, get, number, of_version, put_if, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import Sleep, attempts
 from shiplap.errors import StoreError, StoreThrottled
@@ -90,19 +90,14 @@ class DynamoJoins:
         for _ in attempts(_TRIES, sleep=self._sleep):
             stored = get(self._client, self._table, key)
             known = first if stored is None else _decoded(decoder, stored)
-            version = 0 if stored is None else int(stored["version"]["N"])
+            version = None if stored is None else int(stored["version"]["N"])
             item = {
                 **key,
                 "joins": text(msgspec.json.encode(change(known)).decode()),
-                "version": number(version + 1),
+                "version": number((version or 0) + 1),
                 EXPIRY: expiry(now + REMEMBERED_S),
             }
-            if stored is None:
-                written = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
-            else:
-                past = {":version": number(version)}
-                written = put_if(self._client, self._table, item, "#version = :version", ["version"], past)
-            if written:
+            if put_if(self._client, self._table, item, *of_version(version)):
                 return
         raise StoreThrottled(f"cluster {cluster}: {name} is being written by too many at once")
 

@@ -22,6 +22,7 @@ from shiplap.aws.dynamodb.items import (
     get,
     get_all,
     number,
+    of_version,
     placeholders,
     put_if,
     query,
@@ -111,10 +112,7 @@ class DynamoAccount:
             "version": number(made.version),
             "use": {"B": zlib.compress(msgspec.json.encode(made, order="sorted"), 9)},
         }
-        if not known.version:
-            return put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
-        past = {":version": number(known.version)}
-        return put_if(self._client, self._table, item, "#version = :version", ["version"], past)
+        return put_if(self._client, self._table, item, *of_version(known.version or None))
 
     def counting(self, change: CountChange) -> dict[str, Any]:
         """The action of a transaction that adds to the counters if they are not above what the change asks for."""

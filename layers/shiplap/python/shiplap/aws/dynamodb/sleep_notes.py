@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.aws.dynamodb.items import expiry, number, put_if, query, text
+from shiplap.aws.dynamodb.items import expiry, number, of_version, put_if, query, text
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.aws.failures import store_errors
 from shiplap.errors import ConditionFailed, StoreError
@@ -59,12 +59,7 @@ class DynamoSleep:
             "version": number(written.version),
             EXPIRY: expiry(now + REMEMBERED_S),
         }
-        if notes.version:
-            past = {":version": number(notes.version)}
-            done = put_if(self._client, self._table, item, "#version = :version", ["version"], past)
-        else:
-            done = put_if(self._client, self._table, item, "attribute_not_exists(#item)", ["item"])
-        if not done:
+        if not put_if(self._client, self._table, item, *of_version(notes.version or None)):
             raise ConditionFailed(f"the notes of cluster {cluster} on its sleep have changed")
         return written
 

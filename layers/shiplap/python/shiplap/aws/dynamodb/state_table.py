@@ -15,7 +15,19 @@ from uuid import uuid4
 import msgspec
 from botocore.exceptions import ClientError
 
-from shiplap.aws.dynamodb.items import Item, Value, expiry, float_of, get, number, placeholders, put_if, query, text
+from shiplap.aws.dynamodb.items import (
+    Item,
+    Value,
+    expiry,
+    float_of,
+    get,
+    number,
+    of_version,
+    placeholders,
+    put_if,
+    query,
+    text,
+)
 from shiplap.aws.dynamodb.shared_state import DynamoAccount
 from shiplap.aws.dynamodb.tables import EXPIRY, INSTANCE_ID_INDEX, STAGE_INDEX
 from shiplap.aws.failures import CONDITION_FAILED, TRANSACTION_CANCELED, Sleep, attempts, code_of, store_errors
@@ -186,9 +198,14 @@ class DynamoState:
             "counted": text(msgspec.json.encode(change.after).decode()),
             "version": number(change.after.version),
         }
-        condition, past = _version_before(change.after.version)
-        names = {"ExpressionAttributeNames": placeholders(["version"])}
-        put = {"TableName": self._table, "Item": note, "ConditionExpression": condition, **names, **past}
+        condition, names, past = of_version(change.after.version - 1 or None)
+        put = {
+            "TableName": self._table,
+            "Item": note,
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": placeholders(names),
+            **({"ExpressionAttributeValues": past} if past else {}),
+        }
         return [{"Put": put}, {"Update": self._account.counting(change)}]
 
     def note_commitment_use(self, known: SharedUse, cluster: str, use: ClusterUse, now: float) -> bool:
@@ -211,9 +228,7 @@ class DynamoState:
             "ledger": text(msgspec.json.encode(ledger).decode()),
             "version": number(ledger.version),
         }
-        condition, past = _version_before(ledger.version)
-        values = past.get("ExpressionAttributeValues")
-        return put_if(self._client, self._table, item, condition, ["version"], values)
+        return put_if(self._client, self._table, item, *of_version(ledger.version - 1 or None))
 
     def close_claims(self, claims: Sequence[NodeClaim]) -> None:
         for claim in claims:
@@ -239,9 +254,7 @@ class DynamoState:
         self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
     ) -> DisruptionCommand:
         after = advanced(command, to, changes)
-        version = {":version": number(command.version)}
-        item = _command_item(after)
-        if not put_if(self._client, self._table, item, "#version = :version", ["version"], version):
+        if not put_if(self._client, self._table, _command_item(after), *of_version(command.version)):
             raise ConditionFailed(f"command {command.name} is no longer at version {command.version}")
         return after
 
@@ -269,15 +282,7 @@ class DynamoState:
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
-        unchanged = put_if(
-            self._client,
-            self._table,
-            _claim_item(after),
-            "#version = :version",
-            ["version"],
-            {":version": number(claim.version)},
-        )
-        if not unchanged:
+        if not put_if(self._client, self._table, _claim_item(after), *of_version(claim.version)):
             raise ConditionFailed(f"claim {claim.name} is no longer at version {claim.version}")
         return after
 
@@ -408,13 +413,6 @@ def _refusals(item: Item) -> Refusals:
         float_of(item, "launched_at") if "launched_at" in item else 0.0,
         item["like"]["S"] if "like" in item else "",
     )
-
-
-def _version_before(version: int) -> tuple[str, dict[str, Any]]:
-    """The condition that what is stored is of the version before this one, with its values."""
-    if version == 1:
-        return "attribute_not_exists(#version)", {}
-    return "#version = :version", {"ExpressionAttributeValues": {":version": number(version - 1)}}
 
 
 def _explain(error: ClientError, cluster: str, epoch: int, counters: int) -> None:
