@@ -826,15 +826,18 @@ def _holds(term: str, record: Resource) -> bool:
     return {"=": same, "!=": value is not None and not same}[sign]
 
 
+def template_with(folder: Path, line: str) -> Template:
+    """The stack of the test's install with one more line in its shiplap.yaml."""
+    settings = folder / "shiplap.yaml"
+    settings.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + f"{line}\n")
+    return Template.from_stack(build(settings, outdir=str(folder / "cdk.out")).node.find_child("Shiplap"))
+
+
 def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics(tmp_path: Path) -> None:
     secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:otlp-a1b2c3"
-    settings = tmp_path / "shiplap.yaml"
-    settings.write_text(
-        INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
-        + f"otlp: {{endpoint: 'https://otel.example.com/v1/metrics', headersSecret: '{secret}'}}\n"
+    template = template_with(
+        tmp_path, f"otlp: {{endpoint: 'https://otel.example.com/v1/metrics', headersSecret: '{secret}'}}"
     )
-
-    template = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
 
     readers = {
         name
@@ -854,13 +857,7 @@ def test_only_the_catalogue_asks_for_commitments_and_only_where_they_are_counted
     tmp_path: Path, share: str, readers: set[str]
 ) -> None:
     written = "written: [{dollarsPerHour: 1.0, discount: 28%, end: 2027-06-30}]"
-    settings = tmp_path / "shiplap.yaml"
-    settings.write_text(
-        INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
-        + f"commitments: {{countedBy: eu-west-1/shiplap, {share}{written}}}\n"
-    )
-
-    template = Template.from_stack(build(settings, outdir=str(tmp_path / "cdk.out")).node.find_child("Shiplap"))
+    template = template_with(tmp_path, f"commitments: {{countedBy: eu-west-1/shiplap, {share}{written}}}")
 
     allowed = {
         action

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from shiplap.aws.dynamodb.tables import STATE
 from tests.dynamodb_local.server import DynamoDbLocal, DynamoDbMissing
 from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.dry_runs import DryRuns
+from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 
 DOCS = Path(__file__).parents[3] / "docs"
 RBAC = (DOCS / "rbac.yaml", DOCS / "rbac-cluster-manifests.yaml")
@@ -43,6 +46,15 @@ def real_api(plane: ControlPlane) -> Iterator[RealApi]:
     with api_of(plane) as api:
         yield api
         api.clean()
+
+
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[Any]:
+    """A client of moto's DynamoDB with table `state`, for all tests of a module: they empty it."""
+    with aws_in_process():
+        client = make_client("dynamodb")
+        create_table(client, "state", STATE)
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,13 @@ def dynamodb_client(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield make_client("dynamodb")
 
 
+def emptied(client: Any) -> Any:
+    """The client, after all items of its table `state` are gone."""
+    for item in client.scan(TableName="state")["Items"]:
+        client.delete_item(TableName="state", Key={key: item[key] for key in ("cluster", "item")})
+    return client
+
+
 def make_client(service: str) -> Any:
     """A client configured as the adapters' own are."""
     session = botocore.session.Session()

@@ -16,21 +16,12 @@ from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeJoins
 from tests.integration.contracts.in_process_aws import (
     HookedClient,
-    aws_in_process,
     create_table,
     dynamodb_client,
-    make_client,
+    emptied,
 )
 
 NOW = 1_700_000_000.0
-
-
-@pytest.fixture(scope="module")
-def dynamodb() -> Iterator[Any]:
-    with aws_in_process():
-        client = make_client("dynamodb")
-        create_table(client, "state", STATE)
-        yield client
 
 
 @pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
@@ -43,12 +34,6 @@ def joins(request: pytest.FixtureRequest) -> Iterator[JoinLog]:
         with dynamodb_client(request) as client:
             create_table(client, "state", STATE)
             yield DynamoJoins(client, "state")
-
-
-def emptied(client: Any) -> Any:
-    for item in client.scan(TableName="state")["Items"]:
-        client.delete_item(TableName="state", Key={key: item[key] for key in ("cluster", "item")})
-    return client
 
 
 def test_nothing_is_known_at_first(joins: JoinLog) -> None:

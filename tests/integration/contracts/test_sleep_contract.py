@@ -15,18 +15,10 @@ from shiplap.errors import ConditionFailed, StoreError
 from shiplap.ports import SleepStore
 from shiplap.sleep.sleep_state import SleepNotes
 from shiplap_lab.fakes.state import FakeSleep
-from tests.integration.contracts.in_process_aws import aws_in_process, create_table, dynamodb_client, make_client
+from tests.integration.contracts.in_process_aws import create_table, dynamodb_client, emptied
 
 NOW = 1_700_000_000
 NOTES = SleepNotes("digest", {"0": NOW + 60, "12": NOW + 90}, taken=3, taken_until=NOW + 100)
-
-
-@pytest.fixture(scope="module")
-def dynamodb() -> Iterator[Any]:
-    with aws_in_process():
-        client = make_client("dynamodb")
-        create_table(client, "state", STATE)
-        yield client
 
 
 @pytest.fixture(params=["fake", "dynamodb", "dynamodb-local"])
@@ -39,12 +31,6 @@ def sleep(request: pytest.FixtureRequest) -> Iterator[SleepStore]:
         with dynamodb_client(request) as client:
             create_table(client, "state", STATE)
             yield DynamoSleep(client, "state")
-
-
-def emptied(client: Any) -> Any:
-    for item in client.scan(TableName="state")["Items"]:
-        client.delete_item(TableName="state", Key={key: item[key] for key in ("cluster", "item")})
-    return client
 
 
 def test_nothing_is_remembered_at_first(sleep: SleepStore) -> None:
