@@ -48,11 +48,8 @@ def with_commitments(
     if settings.commitments is None:
         return snapshot
     counted = counted_on(settings.commitments, known, snapshot.now)
-    ours = merged(
-        state.commitment_use.of_others(settings.name, snapshot.now),
-        running_use(snapshot.view.nodes, snapshot.claims),
-    )
     others = known.others if known is not None else ()
+    ours = _used_by_install(settings, state, snapshot)
     return replace(snapshot, commitments=room_left(counted, others, ours, listed_prices(catalog)))
 
 
@@ -69,12 +66,15 @@ def used_commitments(
     prices = listed_prices(catalog)
     ledger = CommitmentLedger(counted_on(settings.commitments, known, snapshot.now))
     ledger.settle(known.others if known is not None else (), prices)
-    uses = merged(
-        state.commitment_use.of_others(settings.name, snapshot.now),
-        running_use(snapshot.view.nodes, snapshot.claims),
-    )
+    uses = _used_by_install(settings, state, snapshot)
     names = {use.instance_type for use in uses}
     return UsedCommitments(ledger.room, uses, {name: price for name, price in prices.items() if name in names})
+
+
+def _used_by_install(settings: ClusterSettings, state: DecisionState, snapshot: Snapshot) -> tuple[InstanceUse, ...]:
+    """What other clusters have noted, and what this one runs."""
+    noted = state.commitment_use.of_others(settings.name, snapshot.now)
+    return merged(noted, running_use(snapshot.view.nodes, snapshot.claims))
 
 
 def listed_prices(catalog: Catalog) -> dict[str, int]:
