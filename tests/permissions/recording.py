@@ -117,10 +117,10 @@ class Recording:
         try:
             return self._module(function).handle(event, Context(seconds))
         finally:
-            self._function = ""
             for thread in threading.enumerate():
-                if thread.name.startswith("watch-"):  # it may still be asking
+                if thread.name.startswith(("watch-", "keep-snapshot")):  # it may still be asking
                     thread.join(timeout=30)
+            self._function = ""
             asked = self._kubernetes.seen
             self.kubernetes[function] |= {key for key, count in asked.items() if count > before.get(key, 0)}
 
