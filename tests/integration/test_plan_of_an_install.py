@@ -17,12 +17,13 @@ from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.errors import AwsError
+from shiplap.flows.planning.futile_launches import FREE
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.ports import OfferingFailure
+from shiplap.ports import OfferingFailure, Refusals
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
@@ -33,6 +34,7 @@ from shiplap_cli.render.decision_documents import plan_document as document
 from tests.commands import Shiplap
 from tests.integration.contracts.in_process_aws import REGION
 from tests.integration.live_install import OUTPUTS, LiveInstall
+from tests.kubernetes_objects import node_object
 from tests.node_claims import changes, node_claim
 
 
@@ -90,6 +92,42 @@ def test_claims_on_their_way_are_waited_for(live: LiveInstall) -> None:
     assert live.says("plan", "--cluster", "blue")["nodeClaims"] == []
     alone = live.says("plan", "--manifests", str(live.folder / "pools.json"), "--no-aws")
     assert len(alone["nodeClaims"]) == len(first.node_claims) > 0
+
+
+def test_pods_that_nodes_were_launched_for_in_vain_wait(live: LiveInstall) -> None:
+    _, first = live.decided()
+    held = first.node_claims[0].pods[0]
+    now = time.time()
+    refusals = Refusals(("default-1", "default-2", "default-3"), now, FREE, now - 60)
+    live.state.mark_refused("blue", held.uid, refusals)
+
+    found = live.says("plan", "--cluster", "blue", code=1)
+
+    assert {name for claim in found["nodeClaims"] for name in claim["pods"]}.isdisjoint({held.key})
+    waits = {entry["pod"]: entry["message"] for entry in found["unschedulable"]}
+    assert "it runs on none of them (default-1, default-2, default-3)" in waits[held.key]
+    assert "none of them" not in str(live.says("plan", "--cluster", "blue", "--from-scratch"))
+
+
+def test_nothing_is_launched_for_pods_of_nodes_whose_command_waits(live: LiveInstall) -> None:
+    snapshot, first = live.decided()
+    planned = first.node_claims[0]
+    live.in_flight(planned, snapshot)
+    (claim,) = live.state.claims("blue")
+    host = {labels.NODE_POOL: "default", labels.NODE_CLAIM: planned.name, **planned.labels}
+    live.http.api.create(
+        "nodes", node_object(planned.name, labels=host, providerID=f"aws:///a/{claim.known_instance.id}")
+    )
+    for reference in planned.pods:
+        live.http.api.bind(reference.name, planned.name, reference.namespace)
+    facts = changes(claim, node_name=planned.name)
+    for state in (ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING):
+        claim = live.state.advance(claim, state, **facts)
+    moving = {pod.key for pod in planned.pods}
+    _, decided = live.decided()
+    assert moving & {pod.key for item in decided.node_claims for pod in item.pods}
+    found = live.says("plan", "--cluster", "blue")
+    assert moving.isdisjoint(name for item in found["nodeClaims"] for name in item["pods"])
 
 
 def test_a_context_that_may_be_of_another_cluster_is_said(live: LiveInstall) -> None:

@@ -20,8 +20,16 @@ from shiplap.disruption.decision_memory import DecisionMemory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import AwsError, InvalidInput, StoreError, UnknownCluster
 from shiplap.flows.planning.commitment_inputs import used_commitments, with_commitments
-from shiplap.flows.planning.decision_inputs import DecisionInputs, LaunchSupply, NodeClassSupply, snapshot_of
+from shiplap.flows.planning.decision_inputs import (
+    DecisionInputs,
+    LaunchSupply,
+    NodeClassSupply,
+    PricedSnapshot,
+    snapshot_of,
+)
 from shiplap.flows.planning.dollars import view_of_spending
+from shiplap.flows.planning.futile_launches import HeldBackPods, hold_back, may_be_held
+from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import unavailable_offerings
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
@@ -31,6 +39,7 @@ from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_pr
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import CapacityStore, DecisionState
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
@@ -127,6 +136,26 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         made = with_commitments(made, self._counting(settings), supply.commitments, state, supply.catalog)
         spending = self._spending(state, claims, at)
         return msgspec.structs.replace(made, sleep=self._sleep(settings, at), spending=spending)
+
+    def decided(self, snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+        """The plan of the schedule function, and the snapshot that it is made of.
+
+        Like it, this leaves out pods that nodes were launched for in vain, and launches nothing for the pods of nodes
+        whose disruption command waits. Raises InvalidInput as `planner.plan`.
+        """
+        held = self._held_back(snapshot)
+        priced, made = plan_without_moves_under_way(PricedSnapshot(msgspec.structs.replace(snapshot, view=held.view)))
+        unschedulable = (*made.unschedulable, *held.unschedulable)
+        return priced.snapshot, msgspec.structs.replace(made, unschedulable=unschedulable)
+
+    def _held_back(self, snapshot: Snapshot) -> HeldBackPods:
+        """The view without the pods that no node is launched for now."""
+        state, view = self.state, snapshot.view
+        if state is None or self.claims is None:
+            return HeldBackPods(view)
+        if not may_be_held(view, state.claims, state.refused, state.futile):
+            return HeldBackPods(view)
+        return hold_back(view, self.claims, state.refused, state.futile, snapshot.now)
 
     def used_commitments(self, snapshot: Snapshot) -> UsedCommitments | None:
         """What disruption knows of commitments; None where none are counted on or something could not be read."""
