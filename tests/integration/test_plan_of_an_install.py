@@ -22,8 +22,9 @@ from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.live.allowed_resources import AllowedResources
-from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import OfferingFailure, Refusals
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
@@ -41,6 +42,18 @@ from tests.node_claims import changes, node_claim
 def without_times(answer: dict[str, Any]) -> dict[str, Any]:
     written = json.loads(json.dumps(answer))
     return {key: written[key] for key in ("nodeClaims", "existingNodes", "unschedulable", "ignored", "cost")}
+
+
+def join(live: LiveInstall, planned: PlannedClaim, **spec: Any) -> NodeClaim:
+    """The node of the only claim, complete: it takes no pods by itself."""
+    (claim,) = live.state.claims("blue")
+    marks = {labels.NODE_POOL: "default", labels.NODE_CLAIM: planned.name, labels.INITIALIZED: "true"}
+    machine = f"aws:///{planned.launch.zone}/{claim.known_instance.id}"
+    node = node_object(planned.name, labels={**planned.labels, **marks}, providerID=machine, **spec)
+    live.http.api.create("nodes", node)
+    for state in (ClaimState.REGISTERED, ClaimState.INITIALIZED):
+        claim = live.state.advance(claim, state, changed_at=time.time(), **changes(claim, node_name=planned.name))
+    return claim
 
 
 def test_it_is_what_the_schedule_function_would_decide(live: LiveInstall) -> None:
@@ -107,22 +120,31 @@ def test_pods_that_nodes_were_launched_for_in_vain_wait(live: LiveInstall) -> No
     waits = {entry["pod"]: entry["message"] for entry in found["unschedulable"]}
     assert "it runs on none of them (default-1, default-2, default-3)" in waits[held.key]
     assert "none of them" not in str(live.says("plan", "--cluster", "blue", "--from-scratch"))
+    explained = live.says(f"explain pod {held.key}", "--cluster", "blue", "--context", "me", code=1)["now"]
+    assert (explained["state"], explained["message"]) == ("unschedulable", waits[held.key])
+
+
+def test_pods_whose_node_is_there_wait_for_it(live: LiveInstall) -> None:
+    """Others have just cordoned it; the functions see whether that lasts before they launch the next one."""
+    snapshot, first = live.decided()
+    planned = first.node_claims[0]
+    live.in_flight(planned, snapshot)
+    join(live, planned, unschedulable=True)
+    (key, *_) = sorted(pod.key for pod in planned.pods)
+    found = live.says("plan", "--cluster", "blue")
+    assert key not in {name for claim in found["nodeClaims"] for name in claim["pods"]}
+    assert {entry["pod"]: entry["message"] for entry in found["ignored"]}[key].startswith("a node that was launched")
+    assert live.says(f"explain pod {key}", "--cluster", "blue", "--context", "me")["now"]["state"] == "ignored"
 
 
 def test_nothing_is_launched_for_pods_of_nodes_whose_command_waits(live: LiveInstall) -> None:
     snapshot, first = live.decided()
     planned = first.node_claims[0]
     live.in_flight(planned, snapshot)
-    (claim,) = live.state.claims("blue")
-    host = {labels.NODE_POOL: "default", labels.NODE_CLAIM: planned.name, **planned.labels}
-    live.http.api.create(
-        "nodes", node_object(planned.name, labels=host, providerID=f"aws:///a/{claim.known_instance.id}")
-    )
+    claim = join(live, planned)
     for reference in planned.pods:
         live.http.api.bind(reference.name, planned.name, reference.namespace)
-    facts = changes(claim, node_name=planned.name)
-    for state in (ClaimState.REGISTERED, ClaimState.INITIALIZED, ClaimState.DISRUPTING):
-        claim = live.state.advance(claim, state, **facts)
+    live.state.advance(claim, ClaimState.DISRUPTING, **changes(claim))
     moving = {pod.key for pod in planned.pods}
     _, decided = live.decided()
     assert moving & {pod.key for item in decided.node_claims for pod in item.pods}

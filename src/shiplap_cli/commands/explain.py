@@ -21,7 +21,6 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
-from shiplap.scheduling.planner import plan
 from shiplap_cli.explain.claim_account import ClaimAccounts
 from shiplap_cli.explain.pod_account import pod_account_of
 from shiplap_cli.history.history import History, HistoryReader
@@ -309,7 +308,7 @@ def _read_decision(record: str, sources: Sources, options: HistoryOptions) -> _D
     """The recorded one, or the one that these objects lead to."""
     if not record:
         inputs = load_inputs(sources, options)
-        return _Decision(inputs.snapshot, plan(inputs.snapshot), caveat_lines(inputs), inputs)
+        return _Decision(*inputs.decided(), caveat_lines(inputs), inputs)
     if sources.cluster_state or sources.manifests or sources.context or sources.kubeconfig:
         raise InvalidInput("--record", "is a decision by itself; give it, or a cluster and manifests")
     _, recorded = open_record(record, lambda: find_install(bucket="", stack=options.stack or STACK, dev=options.dev))

@@ -101,7 +101,7 @@ def plan(
     snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
     with progress(f"planning {counted(len(snapshot.view.pods), 'pod')}"):
         started = time.perf_counter()
-        snapshot, decided = _decided(inputs, snapshot, from_scratch=from_scratch)
+        snapshot, decided = (snapshot, decide(snapshot)) if from_scratch else inputs.decided()
         solve_s = time.perf_counter() - started
     money = Money(inputs.snapshot)
     answer = plan_document(decided, solve_s, money) | caveats_document(inputs)
@@ -125,13 +125,6 @@ def plan(
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1
-
-
-def _decided(inputs: LoadedInputs, snapshot: Snapshot, *, from_scratch: bool) -> tuple[Snapshot, Plan]:
-    """The plan, and the snapshot that it is made of: of an install, without what its schedule function leaves out."""
-    if inputs.installed is None or from_scratch:
-        return snapshot, decide(snapshot)
-    return inputs.installed.decided(snapshot)
 
 
 def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
@@ -174,7 +167,7 @@ def _compare(
     for inputs, path in zip(inputs_of_each, diff, strict=True):
         snapshot = without_pool_nodes(inputs.snapshot) if from_scratch else inputs.snapshot
         with progress(f"planning with {path}"):
-            snapshot, made = _decided(inputs, snapshot, from_scratch=from_scratch)
+            snapshot, made = (snapshot, decide(snapshot)) if from_scratch else inputs.decided()
         plans.append(made)
         snapshots.append(snapshot)
     moneys = [Money(inputs.snapshot) for inputs in inputs_of_each]

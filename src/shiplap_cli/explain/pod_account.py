@@ -99,6 +99,10 @@ def pod_account_of(snapshot: Snapshot, decided: Plan, name: str) -> PodAccount:
     key = name if "/" in name else f"default/{name}"
     pod = next((pod for pod in snapshot.view.pods if pod.key == key), None)
     if pod is None:
+        for state, entries in (("unschedulable", decided.unschedulable), ("ignored", decided.ignored)):
+            held_back = next((entry for entry in entries if entry.pod.key == key), None)
+            if held_back is not None:
+                return PodAccount(key, state, held_back.message)
         raise InvalidInput("pod", _unknown_pod(key, [pod.key for pod in snapshot.view.pods]))
     ignored = next((entry for entry in decided.ignored if entry.pod.key == key), None)
     if ignored is not None:

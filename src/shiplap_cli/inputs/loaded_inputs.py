@@ -18,7 +18,9 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.files.documents import Document
 from shiplap.manifests.files.loading import ManifestReport, check_documents, inspect_files
 from shiplap.manifests.validation.live_objects import check_live_object, live_manifests, own_objects
+from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import NodeClassCatalog, SchedulingSettings, Snapshot
+from shiplap.scheduling.planner import plan
 from shiplap.settings import ClusterSettings
 from shiplap_cli.inputs import learned_file
 from shiplap_cli.inputs.catalog_file import read_catalog_file
@@ -57,6 +59,15 @@ class LoadedInputs(msgspec.Struct, frozen=True):
     unseen: tuple[MissingPermission, ...] = ()
     notes: tuple[str, ...] = ()
     installed: InstalledCluster | None = None
+
+    def decided(self) -> tuple[Snapshot, Plan]:
+        """The plan, and the snapshot that it is made of: an install's without what its schedule function leaves out.
+
+        Raises InvalidInput as `planner.plan`.
+        """
+        if self.installed is not None:
+            return self.installed.decided(self.snapshot)
+        return self.snapshot, plan(self.snapshot)
 
 
 _NO_INSTALL = InstallOptions()

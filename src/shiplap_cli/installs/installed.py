@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,9 +37,9 @@ from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.readiness.joins import BlockedLaunches, JoinHistory, blocked_launches
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
 from shiplap.manifests.custom_resources import EC2NodeClass
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
 from shiplap.ports import CapacityStore, DecisionState
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_plan import Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_state import SleepNotes, SleepState, sleep_state
@@ -145,8 +145,11 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
         """
         held = self._held_back(snapshot)
         priced, made = plan_without_moves_under_way(PricedSnapshot(msgspec.structs.replace(snapshot, view=held.view)))
-        unschedulable = (*made.unschedulable, *held.unschedulable)
-        return priced.snapshot, msgspec.structs.replace(made, unschedulable=unschedulable)
+        return priced.snapshot, msgspec.structs.replace(
+            made,
+            unschedulable=(*made.unschedulable, *held.unschedulable),
+            ignored=(*made.ignored, *_expected(snapshot.view, held)),
+        )
 
     def _held_back(self, snapshot: Snapshot) -> HeldBackPods:
         """The view without the pods that no node is launched for now."""
@@ -213,6 +216,14 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
     def resting(self, catalog: Catalog) -> frozenset[tuple[str, str, str]]:
         """Offerings that EC2 refused lately and that are left alone for now."""
         return unavailable_offerings(self.state.unavailable, catalog) if self.state is not None else frozenset()
+
+
+def _expected(view: ClusterView, held: HeldBackPods) -> Iterator[Unschedulable]:
+    """Pods that are held back without a reason to wait: a node of theirs is there, or is to come."""
+    seen = {pod.key for pod in held.view.pods} | {entry.pod.key for entry in held.unschedulable}
+    for pod in sorted((pod for pod in view.pods if pod.key not in seen), key=lambda item: item.key):
+        reference = PodReference(pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid)
+        yield Unschedulable(reference, "a node that was launched for it is there or on its way: it waits for that one")
 
 
 class _NoMetrics:
