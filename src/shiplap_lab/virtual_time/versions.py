@@ -22,6 +22,7 @@ NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
         "cordoned",
         "event_id",
         "first_event_at",
+        "requested_from",
         "schema",
         "security_groups",
         "subnet",

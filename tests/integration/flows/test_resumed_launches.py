@@ -17,7 +17,7 @@ from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.manifests.custom_resources import NodeOverlay
 from shiplap.manifests.nodeclaim import SCHEMA, ClaimState, NodeClaim
-from shiplap.ports import DecisionState
+from shiplap.ports import DecisionState, OfferingFailure
 from tests.integration.flows.stage import ZONES, Stage, pool
 from tests.integration.flows.test_launching_together import assert_each_has_its_own, crowd
 from tests.node_claims import node_claim
@@ -109,6 +109,27 @@ def test_no_claim_is_given_an_instance_when_one_that_waits_is_somebody_elses() -
     with pytest.raises(ConditionFailed):
         assign_instances(claims, stage.compute.alive()[:1], stage.types, attempt(stage), stage.context)
     assert {claim.state for claim in stage.claims()} == {ClaimState.LAUNCHING}
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answer lost", "never arrived"])
+def test_a_launch_is_repeated_for_the_capacity_type_that_it_asked_for_first(*, answered: bool) -> None:
+    """EC2 may have answered the first request, and its instances would be booked as what the second one asked for."""
+    stage = Stage((pool("any", ("m6i",), sizes=("large",), capacity_types=("spot", "on-demand")),), spot=True)
+    stage.add_pods(1, cpu="1200m", memory="2Gi")
+    stage.faults.on("after" if answered else "before", "compute.launch", AwsError("connection reset"))
+    stage.schedule()
+    for instance in stage.compute.alive():
+        stage.compute.hide(instance.id, 3600)
+    sold_out = [OfferingFailure("m6i.large", zone, "spot", "InsufficientInstanceCapacity") for zone in ZONES]
+    stage.state.mark_unavailable(sold_out, stage.clock.now())
+    stage.schedule()
+    (claim,) = stage.claims()
+    assert (claim.state, claim.launch.requested_from) == (ClaimState.LAUNCHING, "spot")
+    stage.clock.advance(GRACE_S + 1)
+    stage.schedule()
+    tokens = {claim.launch.token: claim.launch.requested_from for claim in stage.claims()}
+    asked = [(tokens[request.token], request.capacity_type) for request in stage.compute.requests]
+    assert asked == [("spot", "spot")] * answered + [("on-demand", "on-demand")]
 
 
 def member(name: str, **fields: object) -> NodeClaim:

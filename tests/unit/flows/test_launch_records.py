@@ -9,6 +9,7 @@ from msgspec import structs
 
 from shiplap.flows.planning.planned_launches import (
     ClaimOrigin,
+    FleetOptions,
     alike,
     fleet_options,
     has_min_values,
@@ -201,6 +202,23 @@ def test_one_reservation_is_launched_into(offers: list[Offering], best: str) -> 
     found = fleet_options(asked, types, ["a", "b"])
     assert (found.capacity_type, [item.reservation for item in found.overrides]) == (labels.RESERVED, [best])
     assert fleet_options(asked, types, ["a", "b"], lambda name, *_: name == best).overrides[0].reservation != best
+
+
+@pytest.mark.parametrize("asked_before", ["a", "b", labels.SPOT, labels.ON_DEMAND])
+def test_what_a_launch_asked_for_first_is_asked_for_alone(asked_before: str) -> None:
+    """A reservation by its id; what is chosen now, where it differs, is left to another launch."""
+    plain = kind("m.large", 0.2)
+    spot = Offering("a", labels.SPOT, 0.1)
+    asked = claim("a", instance_types=("m.large",), requests={"cpu": 1000, "memory": 5000})
+
+    def found(*offers: Offering) -> FleetOptions:
+        types = {"m.large": structs.replace(plain, offerings=(*plain.offerings, *offers))}
+        return fleet_options(asked, types, ["a", "b"], requested_from=asked_before)
+
+    assert (found(held("a")).overrides != ()) == (asked_before == "a")
+    assert (found(held("b"), spot).overrides != ()) == (asked_before == "b")
+    assert (found(spot).overrides != ()) == (asked_before == labels.SPOT)
+    assert (found().overrides != ()) == (asked_before == labels.ON_DEMAND)
 
 
 def test_what_rests_is_asked_for_no_more() -> None:

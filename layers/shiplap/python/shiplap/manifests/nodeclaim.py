@@ -145,6 +145,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who may launch the instance, and with which request.
 
     `token` makes the launch idempotent; claims that share it are launched by one request for `together` instances.
+    `requested_from` is what every request of the token asks for: `spot`, `on-demand` or the id of a reservation; empty
+    before the first.
     `answered_at` is when EC2 was first known to have answered another request of this token, 0 if never: no further
     request can make an instance, and those of the first are found by their tag. `owner` is the invocation that may
     launch until `NodeClaim.deadline_at`.
@@ -152,6 +154,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     token: str = ""
     together: int = 0
+    requested_from: str = ""
     answered_at: float = 0.0
     owner: str = ""
 

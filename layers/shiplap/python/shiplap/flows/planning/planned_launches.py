@@ -163,6 +163,11 @@ class FleetOptions(msgspec.Struct, frozen=True):
     overrides: tuple[FleetOverride, ...] = ()
     strategy: str = ""
 
+    @property
+    def requested_from(self) -> str:
+        """What a request for these asks for, as `LaunchRequest` has it."""
+        return self.overrides[0].reservation or self.capacity_type
+
 
 class _Candidate(msgspec.Struct, frozen=True):
     type: InstanceType
@@ -175,6 +180,7 @@ def fleet_options(
     zones: Iterable[str],
     rests: Callable[[str, str, str], bool] = lambda *_: False,
     preferred: Collection[str] = (),
+    requested_from: str = "",
 ) -> FleetOptions:
     """The offerings of the claim's launch list that can be asked for now.
 
@@ -185,6 +191,8 @@ def fleet_options(
         rests: whether a (type, zone, capacity type) has failed since the types' availability was looked up; asked of a
             reservation by its id in the place of the type, too.
         preferred: spot offerings, as `type/zone`, that are asked for alone while they are enough to choose among.
+        requested_from: what an earlier request of the launch asked for, as `LaunchRequest` has it. Nothing else is
+            asked for: EC2 may have answered that request, and its answer would be read as one to another question.
     """
     wanted = Requirements.of(claim.plan.requirements)
     zones = frozenset(zones)
@@ -204,6 +212,8 @@ def fleet_options(
         if _diverse(claim, _of_one_capacity_type(left)):
             candidates = left
     chosen = _preferred_spot(claim, _of_one_capacity_type(candidates), preferred)
+    if requested_from:
+        chosen = [candidate for candidate in chosen if _source(candidate.offering) == requested_from]
     if not chosen or not _diverse(claim, chosen):
         return FleetOptions()
     overrides = sorted(_override(candidate, claim) for candidate in chosen)
@@ -221,6 +231,10 @@ def _preferred_spot(claim: NodeClaim, chosen: list[_Candidate], preferred: Colle
     left = [candidate for candidate in chosen if keys[id(candidate)] in wanted]
     enough = is_choice([keys[id(candidate)] for candidate in left], keys.values())
     return left if enough and _diverse(claim, left) else chosen
+
+
+def _source(offering: Offering) -> str:
+    return offering.reservation_id or offering.capacity_type
 
 
 def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:

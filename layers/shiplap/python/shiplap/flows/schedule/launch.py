@@ -134,7 +134,8 @@ def _launch(
     zones = [subnet.zone for subnet in resolved.subnets]
     rests = partial(market.is_unavailable, group=supply.resolved.group)
     preferred = market.preferred(claims)
-    options = fleet_options(alike(claims), _with_leases(claims[0], types, context), zones, rests, preferred)
+    known = _with_leases(claims[0], types, context)
+    options = fleet_options(alike(claims), known, zones, rests, preferred, claims[0].launch.requested_from)
     if not options.overrides:
         return _fail_unless_just_tried(claims, "no offering of the launch list is available", types, context)
     claims, refused = _within_reservation(claims, options, supply.resolved, types, context)
@@ -143,7 +144,7 @@ def _launch(
     now = context.clock.now()
     tried = _just_tried(claims, now)
     count = max(claims[0].launch.together, len(claims))
-    claims = context.state.advance_all([_lease(claim, attempt.owner, count, now) for claim in claims])
+    claims = context.state.advance_all([_lease(claim, attempt.owner, count, options, now) for claim in claims])
     addresses = market.reserve(options.overrides, resolved, len(claims))
     with _best_effort(context):
         context.state.reserve_addresses(claims[0].launch.token, addresses, now)
@@ -334,9 +335,9 @@ def _fail_unless_just_tried(
     return _failed(claims, reason, types, context)
 
 
-def _lease(claim: NodeClaim, owner: str, together: int, now: float) -> Move:
+def _lease(claim: NodeClaim, owner: str, together: int, options: FleetOptions, now: float) -> Move:
     """The claim belongs to an invocation, which launches it now."""
-    request = replace(claim.launch, owner=owner, together=together)
+    request = replace(claim.launch, owner=owner, together=together, requested_from=options.requested_from)
     return Move(claim, ClaimState.LAUNCHING, {"launch": request, "deadline_at": now + LEASE_S, "changed_at": now})
 
 
