@@ -1,17 +1,20 @@
 """A model of how Karpenter consolidates, after its published rules; everything else is Shiplap's.
 
-Candidates are ordered by what disrupting them costs. First the longest prefix that one node or none can replace is
-looked for, by bisection among the first hundred; then single nodes are tried in that order. A replacement has to be
-cheaper, and a single spot node's be one of 15 cheaper types. Moves cost nothing, and the first command that is found
-is the only one of a look: Karpenter waits for 15 seconds and validates it, as Shiplap's second look does. Empty nodes,
-`consolidateAfter` and budgets are the same for both.
+Candidates are ordered by price per disruption. First the longest prefix within the budgets that one node or none can
+replace is looked for, by bisection among the first hundred. Then every node is tried alone, the NodePools in turns,
+whatever place it has among its pool's: a budget that allows one node allows any one. A replacement has to be cheaper,
+and a single spot node's be one of 15 cheaper types. Moves cost nothing. The first command that is found is the only one
+of a look, and it is carried out at the next look, 15 seconds later, if its nodes could still become the same. Empty
+nodes, `consolidateAfter`, budgets and the times of looks are the same for both.
 
-The model favours Karpenter in two ways: its replacements are planned by price, and they may go to nodes that other pods
-are still coming to.
+The model favours Karpenter in four ways: spot nodes may become cheaper spot nodes, which is off by default there;
+empty and underutilized nodes go in one look; nodes that are starting keep no other node; and replacements are
+planned by price.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from shiplap.disruption.candidates import Candidate
@@ -30,24 +33,41 @@ SETTINGS = DisruptionSettings(move_cost=0.0, least_saving_share=0.0, settle_s=0.
 """Of a cluster whose nodes are consolidated like this."""
 
 
-def decide_as_karpenter(snapshot: DisruptionSnapshot) -> Decision:
-    """Stands in for `decide`."""
-    return _KarpenterDecider(snapshot).run()
+class KarpenterModel:
+    """Stands in for `decide`; keeps what was found at the last look, by cluster."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, DisruptionProposal] = {}
+
+    def __call__(self, snapshot: DisruptionSnapshot) -> Decision:
+        decider = _KarpenterDecider(snapshot, self._found.pop(snapshot.scheduling.cluster, None))
+        decision = decider.run()
+        if decider.found is not None:
+            self._found[snapshot.scheduling.cluster] = decider.found
+        return decision
 
 
 class _KarpenterDecider(DisruptionDecider):
+    """One decision; `before` is what the last one found, `found` what this one finds."""
+
+    def __init__(self, snapshot: DisruptionSnapshot, before: DisruptionProposal | None) -> None:
+        super().__init__(snapshot)
+        self._before = before
+        self.found: DisruptionProposal | None = None
+
     def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
-        ordered = sorted(
-            (item for item in candidates if not item.empty and self._may_consolidate(item)),
-            key=lambda item: (item.cost, item.name),
-        )
-        allowed = self._within_budgets(ordered, Reason.UNDERUTILIZED)
-        found = self._several(allowed[:MOST_TOGETHER])
-        for candidate in () if found else allowed:
-            found = self._command((candidate,))
-            if found:
+        able = [item for item in candidates if not item.empty and self._may_consolidate(item)]
+        ordered = sorted(able, key=lambda item: (-item.savings_ratio, item.name))
+        valid = self._validated(ordered)
+        if valid:
+            return [valid]
+        within = self._within_budgets(ordered, Reason.UNDERUTILIZED)
+        self.found = self._several(within[:MOST_TOGETHER])
+        for candidate in () if self.found else self._in_turns(ordered):
+            self.found = self._command((candidate,))
+            if self.found:
                 break
-        return [found] if found else []
+        return [self.found] if self.found else []
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:  # noqa: ARG002 - it does not
         return []
@@ -55,6 +75,33 @@ class _KarpenterDecider(DisruptionDecider):
     def _unsettled_nodes(self) -> frozenset[str]:
         nodes = self.snapshot.scheduling.view.nodes
         return frozenset(node.metadata.name for node in nodes if node.metadata.labels.get(labels.INITIALIZED) != "true")
+
+    def _validated(self, able: Sequence[Candidate]) -> DisruptionProposal | None:
+        """What was found at the last look, if the same nodes may still go and become the same."""
+        if self._before is None:
+            return None
+        again = [item for item in able if item.name in self._before.nodes]
+        within = self._within_budgets(again, Reason.UNDERUTILIZED)
+        if len(within) < len(self._before.nodes):
+            return None
+        command = self._command(within)
+        if command is None or len(command.replacements) != len(self._before.replacements):
+            return None
+        for now, then in zip(command.replacements, self._before.replacements, strict=True):
+            if not set(then.instance_types) <= set(now.instance_types):
+                return None
+        return command
+
+    def _in_turns(self, ordered: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates of pools whose budgets allow any, the first of each pool before the second of any."""
+        before: Counter[str] = Counter()
+        places = []
+        for item in ordered:
+            pool = item.pool.metadata.name
+            if self._budget_left(item.pool, Reason.UNDERUTILIZED)[0] > 0:
+                places.append((before[pool], pool, item))
+            before[pool] += 1
+        return [item for *_, item in sorted(places, key=lambda place: place[:2])]
 
     def _several(self, candidates: Sequence[Candidate]) -> DisruptionProposal | None:
         """The command for the longest prefix of two or more that bisection finds one for."""

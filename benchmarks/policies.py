@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from karpenter_consolidation import SETTINGS, decide_as_karpenter
+from karpenter_consolidation import SETTINGS, KarpenterModel
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
@@ -55,7 +55,7 @@ class Policy:
         """Within, this policy decides. Its records cannot be decided again: replay knows only ours."""
         if not self.karpenter:
             return nullcontext()
-        return patch("shiplap.disruption.standstill.decide", decide_as_karpenter)
+        return patch("shiplap.disruption.standstill.decide", KarpenterModel())
 
 
 @dataclass

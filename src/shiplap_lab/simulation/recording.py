@@ -82,6 +82,7 @@ class Recording:
         self._prices = catalog_prices(simulation.sold)
         self._offers = offers_of_clusters(tuple(play.manifests.values()), simulation.sold)
         self._requests: dict[str, tuple[int, int]] = {}
+        self._bounds: dict[tuple[int, int, int], float | None] = {}
         simulation.observers.append(self.look)
 
     def look(self) -> None:
@@ -159,7 +160,10 @@ class Recording:
                 if pod.spec.node_name:
                     cpu, more = self._requested(pod)
                     millicores, memory, count = millicores + cpu, memory + more, count + 1
-        return hourly_bound(self._offers, {CPU: millicores, MEMORY: memory, PODS: count})
+        asked = (millicores, memory, count)
+        if asked not in self._bounds:
+            self._bounds[asked] = hourly_bound(self._offers, {CPU: millicores, MEMORY: memory, PODS: count})
+        return self._bounds[asked]
 
     def _requested(self, pod: Pod) -> tuple[int, int]:
         """Pods of a group ask for the same."""
