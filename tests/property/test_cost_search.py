@@ -135,6 +135,67 @@ def test_more_kinds_than_column_generation_is_for_are_searched_too() -> None:
     assert found.hourly(problem) == pytest.approx(100 * 1.5)
 
 
+def test_a_zone_that_lacks_a_type_is_searched_as_well_as_alone() -> None:
+    """The contents that two zones share may need a type that only one of them has."""
+    sizes = [[2900, 5000, 1], [1900, 3000, 1], [1300, 4000, 1], [3500, 1500, 1]]
+    net = [[4000, 8000, 9], [8000, 16_000, 20], [16_000, 40_000, 60]]
+    both = without_rules(sizes, [12, 14, 16, 9], net, [0.2, 0.38, 0.6])
+    lacking = msgspec.structs.replace(both, price=np.array([0.2, 0.38, np.inf]))
+    together = improve([both, lacking], [one_each(both), one_each(lacking)], Effort.of(0.3))[1]
+    [alone] = improve([lacking], [one_each(lacking)], Effort.of(0.3))
+    assert faults(lacking, together) == []
+    assert together.hourly(lacking) <= alone.hourly(lacking) + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    demands=st.lists(st.lists(st.integers(1, 40), min_size=5, max_size=5), min_size=2, max_size=2),
+    lines=st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=12),
+    prices=st.lists(st.integers(1, 9), min_size=12, max_size=12),
+    dearer=st.integers(0, 3),
+)
+def test_a_program_that_begins_from_the_basis_of_another_demand_comes_to_the_same_cost(
+    demands: list[list[int]], lines: list[list[int]], prices: list[int], dearer: int
+) -> None:
+    rows = len(demands[0])
+    columns = np.concatenate([np.eye(rows), np.array(lines, np.float64).T], axis=1)
+    cost = np.concatenate([np.full(rows, 5.0), np.array(prices[: len(lines)], np.float64)])
+    known, plain = (CoveringProgram(np.array(demand, np.float64), columns, cost) for demand in demands)
+    assert known.solve(Effort.of(10))
+    assert plain.solve(Effort.of(10))
+    basic = known.basis[known.basis >= 0]
+    columns = np.concatenate([known.basic_columns, columns], axis=1)
+    # Columns may cost more for the other demand, as types do in another zone.
+    again = np.concatenate([cost[basic] + dearer, cost])
+    begun = known.begun_with(np.array(demands[1], np.float64), columns, again)
+    if begun is None:
+        return
+    assert begun.solve(Effort.of(10))
+    covered = (begun.columns * begun.solution()[None, :]).sum(axis=1)
+    assert (covered >= np.array(demands[1]) - 1e-5).all()
+    assert np.isclose(begun.objective, (begun.duals * begun.demand).sum())
+    assert begun.objective == pytest.approx(plain.objective, rel=1e-3)
+
+
+def test_a_program_begins_from_the_basis_of_another_demand_in_few_pivots() -> None:
+    """With the same costs it is the dual simplex method alone that gets there."""
+    columns = np.array([[1.0, 0.0, 2.0, 1.0], [0.0, 1.0, 1.0, 3.0]])
+    cost = np.array([1.0, 1.0, 1.2, 1.5])
+    known = CoveringProgram(np.array([10.0, 12.0]), columns, cost)
+    assert known.solve(Effort.of(1))
+    assert set(known.basis.tolist()) == {2, 3}
+    for demand in ([10.0, 2.0], [1.0, 12.0], [20.0, 25.0]):
+        begun = known.begun_with(
+            np.array(demand),
+            np.concatenate([known.basic_columns, columns], axis=1),
+            np.concatenate([cost[known.basis], cost]),
+        )
+        plain = CoveringProgram(np.array(demand), columns, cost)
+        assert plain.solve(Effort.of(1))
+        assert begun is not None
+        assert begun.objective == pytest.approx(plain.objective, rel=1e-6)
+
+
 def _plain() -> BinPackingProblem:
     """Four pods of 1 cpu and two of 2 on nodes of 2 cpu for 0.2 or of 8 for 0.5."""
     return without_rules([[1000, 1, 1], [2000, 1, 1]], [4, 2], [[2000, 10, 10], [8000, 10, 10]], [0.2, 0.5])

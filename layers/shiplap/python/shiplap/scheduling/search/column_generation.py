@@ -30,6 +30,7 @@ _least: Callable[..., Floats] = np.minimum.reduce
 
 _PIVOT = 1e-9
 _SURPLUS = 1e-9
+_FEASIBLE = 1e-7
 _REFRESH = 400
 _CANDIDATES = 24
 """Columns looked at closely before all are looked at again."""
@@ -38,24 +39,65 @@ _CANDIDATES = 24
 class CoveringProgram:
     """min cost·x subject to columns·x ≥ demand, x ≥ 0, by the revised primal simplex method.
 
-    `columns` [rows, n] and `cost` [n]; the first `rows` columns must be a feasible basis of their own: column i covers
-    row i and nothing else. Further ones are added as they are found.
+    `columns` [rows, n] and `cost` [n]. Without a `start` the first `rows` columns must be a feasible basis of their
+    own: column i covers row i and nothing else. Further ones are added as they are found.
     """
 
-    def __init__(self, demand: Floats, columns: Floats, cost: Floats) -> None:
+    def __init__(self, demand: Floats, columns: Floats, cost: Floats, start: tuple[Ints, Floats] | None = None) -> None:
+        """`start` is another basis [rows] and its inverse [rows, rows]."""
         self.rows = len(demand)
         self.columns, self.cost = columns, cost
         # A little more of every row, each its own amount, keeps ties from making the method go in circles.
         self._more: Floats = 1e-7 * (1.0 + np.arange(self.rows) / max(self.rows, 1))
         self.demand: Floats = demand + self._more
-        self.basis: Ints = np.arange(self.rows)
-        self._inverse: Floats = np.diag(1.0 / np.diagonal(columns[:, : self.rows]))
+        if start is None:
+            start = np.arange(self.rows), np.diag(1.0 / np.diagonal(columns[:, : self.rows]))
+        self.basis, self._inverse = start
         self.duals: Floats = np.zeros(self.rows)
         """The cost of one more unit of each row's demand [rows]."""
         self.basic: Floats = np.zeros(self.rows)
         """The values of the basic variables [rows], in the order of `basis`."""
         self._settle()
         self._pivots = 0
+
+    def begun_with(self, demand: Floats, columns: Floats, cost: Floats) -> CoveringProgram | None:
+        """The program of another demand [rows] over its own columns [rows, n], from the basis of this one.
+
+        The first columns are the basic ones of this program, in their order and without surplus; their cost may differ.
+        None where the basis takes too many pivots to become feasible for the demand.
+        """
+        real = self.basis >= 0
+        basis: Ints = np.where(real, np.cumsum(real) - 1, self.basis)
+        other = CoveringProgram(demand, columns, cost, (basis, self._inverse.copy()))
+        return other if other._make_feasible() else None
+
+    def _make_feasible(self) -> bool:
+        """Pivot by the dual simplex method until no basic variable is negative; False when that takes too long."""
+        gain = np.maximum(self.cost - _sum(self.duals[:, None] * self.columns, axis=0), 0.0)
+        surplus = np.maximum(self.duals, 0.0)
+        for _ in range(self.rows):
+            leave = int(np.argmin(self.basic))
+            if self.basic[leave] >= -_FEASIBLE:
+                return True
+            line = self._inverse[leave]
+            # What each unit of a column, or of a row's surplus, takes off the negative variable.
+            steps = np.concatenate([_sum(line[:, None] * self.columns, axis=0), -line])
+            can: Ints = (steps < -_PIVOT).nonzero()[0]
+            if not len(can):
+                return False
+            worth = np.concatenate([gain, surplus])
+            ratio = worth[can] / -steps[can]
+            least = _least(ratio)
+            tied: Ints = (ratio <= least * (1 + 1e-9) + 1e-12).nonzero()[0]
+            entering = int(can[tied[int(np.argmin(steps[can][tied]))]])
+            worth = np.maximum(worth + least * steps, 0.0)
+            gain, surplus = worth[: len(gain)], worth[len(gain) :]
+            if entering < len(gain):
+                self._exchange(leave, self.columns[:, entering], float(self.cost[entering]), entering)
+            else:
+                row = entering - len(gain)
+                self._exchange(leave, self._surplus_column(row), 0.0, -1 - row)
+        return False
 
     def add(self, columns: Floats, cost: Floats) -> None:
         """Add columns [rows, n] with their cost [n]."""
@@ -75,6 +117,11 @@ class CoveringProgram:
         return x
 
     @property
+    def basic_columns(self) -> Floats:
+        """The basic columns [rows, n], in their order and without surplus."""
+        return self.columns[:, self.basis[self.basis >= 0]]
+
+    @property
     def used(self) -> Floats:
         """The basic columns [rows, n] that are used at all."""
         return self.columns[:, self.basis[(self.basis >= 0) & (self.basic > 0)]]
@@ -92,8 +139,8 @@ class CoveringProgram:
             effort.charge(14, 2.0 * self.columns.size + 2.0 * self.rows**2)
             self._settle()
             gain = (self.cost - _sum(self.duals[:, None] * self.columns, axis=0)) / self.cost
-            some = np.argsort(gain, kind="stable")[:_CANDIDATES]
-            some = some[gain[some] < -_ENTER]
+            some: Ints = (gain < -_ENTER).nonzero()[0]
+            some = some[gain[some].argsort(kind="stable")[:_CANDIDATES]]
             before = self._pivots
             if len(some):
                 self._improve_by(some, effort)
@@ -139,7 +186,15 @@ class CoveringProgram:
         ratio = np.maximum(self.basic[can], 0.0) / steps
         # Of rows that tie, the one with the largest pivot loses the least precision.
         tied: Ints = (ratio <= _least(ratio) * (1 + 1e-9) + 1e-12).nonzero()[0]
-        leave = int(can[tied[int(np.argmax(steps[tied]))]])
+        self._exchange(int(can[tied[int(np.argmax(steps[tied]))]]), column, cost, entering, direction)
+        return True
+
+    def _exchange(
+        self, leave: int, column: Floats, cost: float, entering: int, direction: Floats | None = None
+    ) -> None:
+        """Let a column [rows] take the place of the basic variable of the row `leave`."""
+        if direction is None:
+            direction = _sum(self._inverse * column, axis=1)
         line = self._inverse[leave] / direction[leave]
         self.duals += (cost - _sum(self.duals * column)) * line
         step = self.basic[leave] / direction[leave]
@@ -151,7 +206,6 @@ class CoveringProgram:
         self._pivots += 1
         if self._pivots % _REFRESH == 0:
             self._refresh()
-        return True
 
     def _refresh(self) -> None:
         """Compute the inverse again from the basis, to shed rounding errors: Gauss-Jordan with row pivoting."""
@@ -301,7 +355,7 @@ class PatternPool:
         self._seen: set[bytes] = set()
 
     def add(self, counts: Floats) -> int:
-        """Add patterns [n, kinds]; returns how many were new."""
+        """Add patterns [n, kinds] as far as some row holds them; returns how many were new."""
         fresh = []
         for place, line in enumerate(counts.astype(np.int32)):
             key = line.tobytes()
@@ -309,9 +363,11 @@ class PatternPool:
                 self._seen.add(key)
                 fresh.append(place)
         row = self.reduced.cheapest(counts[fresh])
-        self.counts = np.concatenate([self.counts, counts[fresh]])
-        self.price = np.concatenate([self.price, self.reduced.price[row]])
-        return len(fresh)
+        # Patterns of a problem with the same node capacities may need a row that cannot be bought for this one.
+        held = row >= 0
+        self.counts = np.concatenate([self.counts, counts[fresh][held]])
+        self.price = np.concatenate([self.price, self.reduced.price[row[held]]])
+        return int(held.sum())
 
     def best(self, values: Floats, most: int) -> Floats:
         """At most so many patterns [n, kinds], those with the highest value per price, in their order."""
@@ -396,7 +452,8 @@ class Generation:
         self.bound = 0.0
         self.program = starting_program(reduced, pool, demand)
         if likely is not None:
-            self.program.begin_with(likely.T, reduced.price[reduced.cheapest(likely)], effort)
+            row = reduced.cheapest(likely)
+            self.program.begin_with(likely[row >= 0].T, reduced.price[row[row >= 0]], effort)
         self._all_strategies = _some_strategies(len(reduced.price), _ALL_STRATEGIES, 21)
         self._few_strategies = _some_strategies(len(reduced.price), _FEW_STRATEGIES, 9)
         self.strategies = strategies
@@ -493,6 +550,9 @@ _HASTY = 0.3
 _LAST_STEPS, _STEP = 30_000.0, 60_000.0
 """Effort below which steps become hasty, and what one such step may take, in microseconds."""
 
+_ALIKE = 2e-3
+"""Patterns of a similar problem are enough if the solution costs at most this part more than its values allow."""
+
 _KEEP = 6
 """How many patterns per kind are taken along, those that cost least beyond their worth."""
 
@@ -505,19 +565,27 @@ def dive(
     effort: Effort,
     strategies: FillStrategies | None = None,
     care: Care = QUICK,
-    likely: Floats | None = None,
+    similar: CoveringProgram | None = None,
 ) -> Floats:
     """Patterns of whole nodes [nodes, kinds] that hold `demand` [kinds] exactly.
 
-    `pool` has patterns to start with, of which those of a similar problem's solution are `likely` [n, kinds] to be
-    used; `values` [kinds] is the approximate value of a pod; `strategies` are the promising ways to fill nodes.
+    `pool` has patterns to start with; `similar` is the solved program of another demand of the same kinds;
+    `values` [kinds] is the approximate value of a pod; `strategies` are the promising ways to fill nodes.
     """
     kinds: Ints = np.flatnonzero(demand)
     left, counts = demand[kinds], pool.best(values, _KEEP * len(kinds) + 50)[:, kinds]
-    values = values[kinds]
-    likely = np.zeros((0, len(kinds))) if likely is None else likely[:, kinds]
+    likely = np.zeros((0, len(kinds))) if similar is None else similar.used.T[:, kinds]
     bought: list[Floats] = []
     rounds = care.first
+    begun = None if similar is None else _begun_with(similar, reduced, pool, demand, values, effort)
+    if begun is not None:
+        fixed = _whole_nodes(begun, demand, care.enough)
+        bought.append(fixed)
+        left = demand - fixed.sum(axis=0)
+        kinds = np.flatnonzero(left)
+        left, counts, likely, values = left[kinds], begun.columns.T[:, kinds], begun.used.T[:, kinds], begun.duals
+        rounds = care.again
+    values = np.maximum(values[kinds], 0.0)
     while len(kinds):
         rest = restricted_to_kinds(reduced, kinds, left)
         # The search ends with whole nodes in any case: the last steps are hasty and look for no new patterns.
@@ -533,7 +601,7 @@ def dive(
             generation.run(rounds)
         rounds, strategies = care.again, generation.strategies
         values = np.maximum(generation.program.duals, 0.0)
-        fixed = _whole_nodes(generation, left, _HASTY if hasty else care.enough)
+        fixed = _whole_nodes(generation.program, left, _HASTY if hasty else care.enough)
         bought.append(_widened(fixed, kinds, len(demand)))
         left = left - fixed.sum(axis=0)
         patterns.keep_best(values, _KEEP * len(kinds) + 50)
@@ -541,6 +609,32 @@ def dive(
         counts, likely = patterns.counts[:, open_kinds], generation.program.used.T[:, open_kinds]
         kinds, left, values = kinds[open_kinds], left[open_kinds], values[open_kinds]
     return np.concatenate(bought) if bought else np.zeros((0, len(demand)))
+
+
+def _begun_with(
+    similar: CoveringProgram,
+    reduced: ReducedProblem,
+    pool: PatternPool,
+    demand: Floats,
+    values: Floats,
+    effort: Effort,
+) -> CoveringProgram | None:
+    """The program of a demand [kinds], solved from the basis of a similar one.
+
+    None where that is no short way, or where the values of the similar program leave room for better patterns.
+    """
+    basic = similar.basic_columns
+    columns = np.concatenate([basic, pool.best(values, _KEEP * len(demand) + 50).T], axis=1)
+    row = reduced.cheapest(columns.T)
+    if (row[: basic.shape[1]] < 0).any():
+        return None
+    columns, row = columns[:, row >= 0], row[row >= 0]
+    effort.charge(14 * len(demand), 4.0 * columns.size + 4.0 * len(demand) ** 2)
+    program = similar.begun_with(demand, columns, reduced.price[row])
+    if program is None or not program.solve(effort):
+        return None
+    least = float((np.maximum(similar.duals, 0.0) * demand).sum())
+    return program if program.objective <= least * (1 + _ALIKE) else None
 
 
 def _widened(patterns: Floats, kinds: Ints, width: int) -> Floats:
@@ -554,20 +648,25 @@ def _clipped(counts: Floats, left: Floats) -> Floats:
     return clipped[clipped.any(axis=1)]
 
 
-def _whole_nodes(generation: Generation, left: Floats, enough: float) -> Floats:
+def _whole_nodes(program: CoveringProgram, left: Floats, enough: float) -> Floats:
     """The whole nodes of the solution, and one more of a pattern of which at least the part `enough` is left over.
 
     At least the pattern that is used most.
     """
-    used = np.round(generation.program.solution(), 9)
-    columns = generation.program.columns
+    used = np.round(program.solution(), 9)
+    columns = program.columns
     copies = np.floor(used + _NEAR)
     part = used - copies
     taken: list[Floats] = []
     rest = left.copy()
     for place in np.flatnonzero(copies).tolist():
-        for _ in range(int(copies[place])):
-            pattern = np.minimum(columns[:, place], rest)
+        column, wanted = columns[:, place], int(copies[place])
+        some = column > 0
+        whole = min(wanted, int(np.floor(_least(rest[some] / column[some], initial=np.inf)))) if some.any() else 0
+        taken += [column] * whole
+        rest -= whole * column
+        for _ in range(wanted - whole):
+            pattern = np.minimum(column, rest)
             if not pattern.any():
                 break
             taken.append(pattern)

@@ -655,7 +655,7 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
                 part,
                 _strategies_on(search, found),
                 care,
-                found.program.used.T,
+                found.program,
             )
             best[search.place] = search.best_of((best[search.place], dived))
             effort.give_back(part)
@@ -799,5 +799,7 @@ def _digest(parts: Iterable[BinPackingProblem | Filling], granted: float) -> byt
         for field in part.__struct_fields__:
             array: np.ndarray = getattr(part, field)
             digest.update(f"{field}{array.shape}{array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            # Which items exclude each other is one bit for each pair, most of what there is to read.
+            bits = np.packbits(array) if array.dtype == np.bool_ else np.ascontiguousarray(array)
+            digest.update(bits.data)
     return digest.digest()

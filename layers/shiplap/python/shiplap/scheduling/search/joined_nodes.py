@@ -139,15 +139,18 @@ class _Joiner:
         """Join those of the groups [groups, members] that one row holds for no more; those that save most go first."""
         if not len(groups):
             return False
-        load: Ints = self._load[groups].sum(axis=1)
         self._effort.charge(24, 2.0 * len(groups) * self._net.size)
+        # Most pairs break a rule, where each node has a pod that keeps off others.
+        groups = groups[self._keep_rules(groups)]
+        if not len(groups):
+            return False
+        load: Ints = self._load[groups].sum(axis=1)
         holds = rows_holding(self._net, load)
         if self._suits is not None:
             holds &= self._suits[groups].all(axis=1)
         place = holds.argmax(axis=1)
         saving = self._price[groups].sum(axis=1) - self._row_price[place]
         some = np.flatnonzero(holds[np.arange(len(place)), place] & (saving >= -_TOLERANCE))
-        some = some[self._keep_rules(groups[some])]
         taken: set[int] = set()
         chosen: list[int] = []
         for group in some[np.argsort(-np.round(saving[some], 9), kind="stable")].tolist():
