@@ -264,3 +264,22 @@ def test_a_program_that_begins_with_likely_columns_comes_to_the_same_cost(
         # What pivots changed step by step is what the inverse says.
         assert np.isclose(program.objective, (program.duals * program.demand).sum())
     assert warm.objective == pytest.approx(plain.objective, rel=1e-3)
+
+
+def test_nodes_of_more_pods_than_rules_let_expect_cost_what_they_are_launched_as() -> None:
+    """Two of the pods keep apart. Ten pods a node is what the search looks for then; a filling may have more."""
+    problem = msgspec.structs.replace(
+        without_rules(
+            [[100, 100, 1], [8000, 8000, 1], [100, 100, 1]],
+            [30, 1, 1],
+            [[1200, 1200, 40], [4000, 4000, 40], [9000, 9000, 40]],
+            [0.1, 0.2, 5.0],
+        ),
+        clash=np.array([[False, False, False], [False, False, True], [False, True, False]]),
+    )
+    [(_, _, (reduced,))] = reduce_problems([problem], [30])
+    assert reduced.soft
+    crowded = np.zeros((1, len(reduced.sizes)))
+    crowded[0, reduced.kind_of[0]] = 30
+    assert reduced.cheapest(crowded).tolist() == [-1]
+    assert reduced.cost(crowded) == pytest.approx(0.2)

@@ -362,7 +362,7 @@ class PatternPool:
             if key not in self._seen:
                 self._seen.add(key)
                 fresh.append(place)
-        row = self.reduced.cheapest(counts[fresh])
+        row = self.reduced.launched(counts[fresh])
         # Patterns of a problem with the same node capacities may need a row that cannot be bought for this one.
         held = row >= 0
         self.counts = np.concatenate([self.counts, counts[fresh][held]])

@@ -422,7 +422,7 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
     for number in _NODES:
         if effort.left < _LEAST_MICROS:
             break
-        price = reduced.price[reduced.cheapest(patterns)]
+        price = reduced.price[reduced.launched(patterns)]
         waste = np.round(price - values_of(patterns, values), 9)
         order = np.argsort(-waste, kind="stable")
         some, others = patterns[order[:number]], patterns[order[number:]]

@@ -81,9 +81,17 @@ class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
             found[part] = np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
         return found
 
+    def launched(self, patterns: Floats) -> Ints:
+        """As `cheapest`; for patterns beyond the soft resources the row that holds them without these."""
+        rows = self.cheapest(patterns)
+        beyond = np.flatnonzero(rows < 0)
+        if self.soft and len(beyond):
+            rows[beyond] = self.hard().cheapest(patterns[beyond])
+        return rows
+
     def cost(self, patterns: Floats) -> float:
         """USD per hour of nodes with these patterns."""
-        return float(self.price[self.cheapest(patterns)].sum())
+        return float(self.price[self.launched(patterns)].sum())
 
 
 def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
@@ -510,7 +518,7 @@ class _Seating:
     def _loads(self) -> Ints:
         """What is on the nodes [nodes, resources]; few problems have pods that need to know, and the nodes' rows."""
         if self._use is None:
-            self._row = self._reduced.cheapest(self._patterns)
+            self._row = self._reduced.launched(self._patterns)
             self._use = np.zeros((self._nodes, self._problem.sizes.shape[1]), np.int64)
             node, item, number = self._entries()
             np.add.at(self._use, node, self._problem.sizes[item] * number[:, None])
