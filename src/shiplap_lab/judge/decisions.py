@@ -20,6 +20,8 @@ _COMING = ("Planned", "Launching", "Launched")
 _LEAVING = ("Disrupting", "Draining", "Terminating")
 _ENDED = ("Gone", "Failed")
 _ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
+_STATED = frozenset({"cpu", "pods"})
+"""What no estimate is needed for: EC2 states the CPUs, and the kubelet is told how many pods it takes."""
 
 ClaimKey = tuple[str, str]
 """Cluster and name."""
@@ -114,8 +116,8 @@ class DecisionJudge:
         """Compare what a claim's Node has, once it is known, with what was planned for it.
 
         A type that a node has shown may be planned several times before one of its nodes has less than that: these
-        claims repeat no miss. A type that none has shown is tried once. What a pod missed counts by resource: too
-        little of one says nothing about another on other types.
+        claims repeat no miss. A type that none has shown is tried once, unless all that a node lacks is stated and not
+        estimated. What a pod missed counts by resource: too little of one says nothing about another on other types.
         """
         has = self._around.allocatable(claim)
         if has is None or claim.instance_id in self._measured:
@@ -128,7 +130,8 @@ class DecisionJudge:
             return
         written = self._written.get((claim.cluster, claim.name), now)
         missed = [(claim.cluster, pod.uid, resource) for pod in claim.pods for resource in short]
-        if not known <= written < self._missed.setdefault(kind, now):
+        expected = known <= written or _STATED.issuperset(short)
+        if not (expected and written < self._missed.setdefault(kind, now)):
             missed.append(kind)
         for key in missed:
             if self._missed.setdefault(key, now) < now:

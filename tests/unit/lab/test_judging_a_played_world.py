@@ -118,6 +118,17 @@ def test_claims_of_a_type_that_was_known_repeat_no_miss_that_was_not_known_yet()
     assert not judged(second_miss(pods=()))["nothing misses twice"], "a type that nobody knows is tried once"
 
 
+@pytest.mark.parametrize(("resource", "kept"), [("cpu", True), ("pods", True), ("memory", False)])
+def test_claims_planned_by_what_ec2_states_repeat_a_miss_only_once_it_is_known(resource: str, *, kept: bool) -> None:
+    """Two nodes of a type that none had shown were planned at once and had a little less CPU than EC2 states."""
+    requests = {resource: 10**12}
+    first, second = replaced(requests=requests), second_miss(pods=(), requests=requests).clusters[0].claims[1]
+    alone = world(claims=(first,), instances=(INSTANCE,), nodes=(LESS,))
+    both = world(claims=(first, second), instances=(INSTANCE, SECOND), nodes=(LESS, ALSO_LESS))
+    assert judged(both)["nothing misses twice"] == kept
+    assert not judged(alone, both)["nothing misses twice"]
+
+
 @pytest.mark.parametrize(
     ("promise", "broken"),
     [
