@@ -57,10 +57,11 @@ class DecisionJudge:
         self._around, self._pools = around, pools
         self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
         self._measured: set[str] = set()
-        # How many nodes had been measured when a claim was written, a type was known, and a type or a pod had missed.
+        # How many nodes had been measured when a claim was written, a type or a pod had missed, and each node of a type
+        # had shown what it has.
         self._written: dict[ClaimKey, int] = {}
-        self._known: dict[tuple[str, ...], int] = {}
         self._missed: dict[tuple[str, ...], int] = {}
+        self._shown: dict[tuple[str, ...], list[tuple[int, Mapping[str, Decimal]]]] = {}
         self._daemons_since: dict[str, float] = {}
         self._forget()
 
@@ -115,28 +116,29 @@ class DecisionJudge:
     def measure(self, claim: ClaimItem) -> None:
         """Compare what a claim's Node has, once it is known, with what was planned for it.
 
-        A type that a node has shown may be planned several times before one of its nodes has less than that: these
-        claims repeat no miss. A type that none has shown is tried once, unless all that a node lacks is stated and not
-        estimated. What a pod missed counts by resource: too little of one says nothing about another on other types.
+        What all nodes of a type had when a claim was written was enough to go by, and what one had until the first
+        miss. A type that none has shown is tried once, unless all that a node lacks is stated and not estimated. What a
+        pod missed counts by resource: too little of one says nothing about another on other types.
         """
         has = self._around.allocatable(claim)
         if has is None or claim.instance_id in self._measured:
             return
         self._measured.add(claim.instance_id)
         now, kind = len(self._measured), (claim.ami, claim.instance_type, claim.kubelet_hash)
-        known = self._known.setdefault(kind, now)
+        of_kind = self._shown.setdefault(kind, [])
+        of_kind.append((now, has))
         short = _short(claim.requests, has)
         if not short:
             return
         written = self._written.get((claim.cluster, claim.name), now)
+        shown = [each for at, each in of_kind if at <= written]
         missed = [(claim.cluster, pod.uid, resource) for pod in claim.pods for resource in short]
-        expected = known <= written or _STATED.issuperset(short)
-        if not (expected and written < self._missed.setdefault(kind, now)):
+        if not (shown or _STATED.issuperset(short)) or written >= self._missed.setdefault(kind, now):
             missed.append(kind)
-        for key in missed:
-            if self._missed.setdefault(key, now) < now:
-                self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(key)}")
-                return
+        again = [key for key in missed if self._missed.setdefault(key, now) < now]
+        was_enough = shown and not any(set(short).intersection(_short(claim.requests, each)) for each in shown)
+        if again and not was_enough:
+            self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(again[0])}")
 
     def _index(self, claim: ClaimItem) -> None:
         """Update the indexes by pod and pool; claims that have ended leave them."""

@@ -247,8 +247,7 @@ class Judge:
             self._check_asleep(key, claim)
         if before is None:
             self._check_choice(claim)
-            running = [item for item in self._claims.values() if item.state not in ("Gone", "Failed")]
-            running = [item for item in running if not item.instance_id or item.instance_id in self._alive]
+            running = [item for item in self._open.values() if not item.instance_id or item.instance_id in self._alive]
             counted = sum(item.reserved_units for item in running)
             if self.reserved_units and claim.reserved_units and counted > self.reserved_units:
                 self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
@@ -351,9 +350,7 @@ class Judge:
             if claim is None:
                 self.found(Promise.WRITTEN_FIRST, f"an instance was requested for {name}, which was not written")
             elif claim.token != call.token:
-                self.found(
-                    Promise.ONE_TOKEN, f"an instance was requested for {name} with {call.token}, not {claim.token}"
-                )
+                self.found(Promise.ONE_TOKEN, f"{name} was requested with {call.token}, not {claim.token}")
 
     def machine_started(self, body: bytes) -> None:
         """EC2 has started an instance, as it was requested."""
@@ -600,9 +597,7 @@ class Judge:
             self.found(Promise.INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
             return
         if machine.instance_type != claim.instance_type:
-            self.found(
-                Promise.INSTANCE_EXISTS, f"{machine.id} is a {machine.instance_type}, not a {claim.instance_type}"
-            )
+            self.found(Promise.INSTANCE_EXISTS, f"{machine.id} is {machine.instance_type}, not {claim.instance_type}")
         if machine.launch != claim.token:
             self.found(Promise.ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
         if abs(claim.hourly - self._cost(machine)) > _EXACT_USD:

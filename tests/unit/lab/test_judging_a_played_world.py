@@ -28,8 +28,8 @@ def pod(name: str, node: str = "node-a", memory: str = "1Gi") -> Pod:
     return typed_pod(name, memory=memory, on=node)
 
 
-def node(name: str = "node-a", **spec: object) -> Node:
-    return typed_node(name, memory="4Gi", instance_type="m5.large", **spec)
+def node(name: str = "node-a", memory: str = "4Gi", **spec: object) -> Node:
+    return typed_node(name, memory=memory, instance_type="m5.large", **spec)
 
 
 CLAIM = node_claim(
@@ -116,6 +116,23 @@ def test_claims_of_a_type_that_was_known_repeat_no_miss_that_was_not_known_yet()
     )
     assert judged(before, both)["nothing misses twice"]
     assert not judged(second_miss(pods=()))["nothing misses twice"], "a type that nobody knows is tried once"
+
+
+def test_a_node_that_has_less_than_all_of_its_type_before_it_repeats_no_miss() -> None:
+    """The first one missed; the next was planned by what that one has, and has still less. A third repeats it."""
+    least = node("node-c", providerID="aws:///zone/i-2", memory="3Gi")
+    three_and_a_half = {"memory": 7 * GIB // 2}
+    fitting = with_fields(BIG, name="b", instance_id="i-2", token="second", requests=three_and_a_half, pods=())
+    second = world(claims=(BIG, fitting), instances=(INSTANCE, SECOND), nodes=(LESS, least))
+    assert judged(FIRST_MISS, second)["nothing misses twice"]
+    machine = msgspec.structs.replace(INSTANCE, id="i-3", claim="c", launch="third")
+    again = with_fields(fitting, name="c", instance_id="i-3", token="third")
+    third = world(
+        claims=(BIG, fitting, again),
+        instances=(INSTANCE, SECOND, machine),
+        nodes=(LESS, least, node("node-d", providerID="aws:///zone/i-3", memory="3Gi")),
+    )
+    assert not judged(FIRST_MISS, second, third)["nothing misses twice"]
 
 
 @pytest.mark.parametrize(("resource", "kept"), [("cpu", True), ("pods", True), ("memory", False)])
