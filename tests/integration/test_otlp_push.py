@@ -13,7 +13,7 @@ import pytest
 
 from shiplap.errors import AwsError
 from shiplap.flows.install import EmfMeter, Install
-from shiplap.flows.otlp_push import EXPORTED, OtlpPush
+from shiplap.flows.otlp_push import EXPORTED, OtlpPush, otlp_document
 from shiplap.settings import OtlpSettings, ResourceNames, Settings
 
 pytestmark = pytest.mark.usefixtures("own_logger")
@@ -181,6 +181,40 @@ def test_only_the_functions_that_run_each_minute_send_and_only_if_asked_to() -> 
             silent.meter.count("Pods", 1)
 
     assert len(collector.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "unit", "kind"),
+    [
+        ("CommandsBegun", "karpenter_voluntary_disruption_decisions_total", "1", "sum"),
+        ("HourlyCost", "shiplap_cost_per_hour", "{USD}", "gauge"),
+        ("HourlyListPrice", "shiplap_list_price_per_hour", "{USD}", "gauge"),
+        ("Nodes", "karpenter_cluster_state_node_count", "1", "gauge"),
+        ("NodesLaunched", "karpenter_nodeclaims_created_total", "1", "sum"),
+        ("NodesNotDisruptable", "shiplap_nodes_not_disruptable", "1", "gauge"),
+        ("OldestPodWaiting", "shiplap_oldest_pod_waiting", "s", "gauge"),
+        ("Pods", "shiplap_pods", "1", "gauge"),
+        ("PodsUnschedulable", "karpenter_scheduler_unschedulable_pods_count", "1", "gauge"),
+        ("PodsWaiting", "karpenter_scheduler_queue_depth", "1", "gauge"),
+    ],
+)
+def test_each_metric_is_sent_as_the_operators_page_says(metric: str, name: str, unit: str, kind: str) -> None:
+    values = {(metric, (("cluster", "a"),)): 2.0}
+    (resource,) = otlp_document(values, "shiplap", 1.5, 2.0)["resourceMetrics"]
+    ((scope,),) = [resource["scopeMetrics"]]
+    assert scope["scope"] == {"name": "shiplap"}
+    (sent,) = scope["metrics"]
+    assert (sent["name"], sent["unit"]) == (name, unit)
+    assert sent.keys() == {"name", "unit", kind}
+    (point,) = sent[kind]["dataPoints"]
+    assert (point["asDouble"], point["timeUnixNano"]) == (2.0, "2000000000")
+    assert point.get("startTimeUnixNano") == ("1500000000" if kind == "sum" else None)
+
+
+def test_what_is_not_known_at_the_collector_is_not_sent() -> None:
+    push = pushing("http://127.0.0.1:9/v1/metrics")
+    push.add("Unheard", 1.0, {})
+    assert push.push(0.0, 1.0)
 
 
 def test_names_at_the_collector_are_unique() -> None:

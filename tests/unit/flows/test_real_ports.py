@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from msgspec.structs import replace
@@ -16,13 +17,20 @@ from shiplap.flows.otlp_push import OtlpPush
 from shiplap.flows.turns import ThreadPerProbe
 from shiplap.flows.watch import watch
 from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Settings
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
 
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 CLUSTERS = (
     ClusterSettings(name="blue", region="eu-west-1", endpoint="https://blue.example", token="t"),
-    ClusterSettings(name="green", region="us-east-1", endpoint="https://green.example", token="t"),
+    ClusterSettings(
+        name="green",
+        region="us-east-1",
+        endpoint="https://green.example",
+        token="t",
+        spot_risk=SpotRiskSettings("observe"),
+    ),
 )
 
 
@@ -33,7 +41,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     def client(*of: str) -> object:
         made.append(of)
-        return object()
+        return MagicMock()
 
     monkeypatch.setattr(installs, "client", client)
     return made
@@ -138,14 +146,39 @@ PORTS = {
     "snapshots": ("load", {("s3",)}),
     "manifests": ("load", {("s3",)}),
     "memory": ("load", {("s3",)}),
+    "health": ("ailing", {("ec2", "us-east-1")}),
+    "sleep": ("read", {("dynamodb",)}),
+    "commitments": ("load", {("s3",)}),
+    "spot_evidence": ("read", {("dynamodb",)}),
 }
 
 
-@pytest.mark.parametrize("port", [name for name in PORTS if name not in ("compute", "source")])
+@pytest.mark.parametrize("port", PORTS)
 def test_each_port_has_the_adapter_of_its_service(port: str, clients: list[tuple[str, ...]]) -> None:
     method, services = PORTS[port]
     assert callable(getattr(getattr(made().context(CLUSTERS[1]), port), method))
     assert set(clients) == services
+
+
+def test_evidence_about_spot_has_no_port_where_spot_risk_is_off(clients: list[tuple[str, ...]]) -> None:
+    assert made().context(CLUSTERS[0]).spot_evidence is None
+    assert clients == []
+
+
+def test_what_aws_shows_of_commitments_is_asked_of_their_region(clients: list[tuple[str, ...]]) -> None:
+    assert callable(made().commitment_source("us-east-1").describe)
+    assert clients == [("savingsplans", "us-east-1"), ("ec2", "us-east-1")]
+
+
+def test_letters_and_the_state_of_all_clusters_are_made_when_they_are_used(clients: list[tuple[str, ...]]) -> None:
+    install = made()
+    for stands_in in (install.dead_letters, install.state, install.status):
+        assert isinstance(stands_in, Lazy)
+    assert clients == []
+    assert callable(install.dead_letters.send)
+    assert callable(install.state.epoch)
+    assert callable(install.status.save)
+    assert clients == [("sqs",), ("dynamodb",), ("s3",)]
 
 
 def test_what_stands_in_is_made_once() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Event
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shiplap.cluster.transport import left_s
 from shiplap.errors import ClusterError, ClusterGone, ClusterUnreachable, TooManyRequests
 from shiplap.flows import turns as module
 from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
+from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.settings import ClusterSettings
 from shiplap_lab.fakes.signals import FakeClock
 
@@ -189,3 +193,145 @@ def test_a_cluster_that_answers_late_is_waited_for_a_moment_and_served_in_its_tu
     waiting.gather()
     assert sum(waited) == module.GATHER_S == 1.0
     assert module.PROBE_S == 5.0
+
+
+def test_those_that_have_waited_equally_long_come_by_name() -> None:
+    assert list(take(due("c", "a", "b"))[0]) == ["a", "b", "c"]
+
+
+class Moving:
+    """The ports that tell whether a cluster is at rest; each question is noted."""
+
+    def __init__(self, claims: Sequence[str] = (), commands: Sequence[str] = (), pods: Sequence[str] = ()) -> None:
+        self.clock, self.number, self.asked = FakeClock(START), 7, list[object]()
+        self.found: dict[str, Sequence[str]] = {"claims": claims, "commands": commands}
+        self.pods = pods
+        self.state = self.cluster = self
+
+    def epoch(self, cluster: str) -> int:
+        self.asked.append(("epoch", cluster))
+        return self.number
+
+    def claims(self, cluster: str) -> Sequence[str]:
+        self.asked.append(("claims", cluster))
+        return self.found["claims"]
+
+    def commands(self, cluster: str) -> Sequence[str]:
+        self.asked.append(("commands", cluster))
+        return self.found["commands"]
+
+    def pending_pods(self, *, most: int) -> Sequence[str]:
+        self.asked.append(("pods", most))
+        return self.pods
+
+    def takes(self) -> list[object]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+READ = [("epoch", "blue"), ("claims", "blue"), ("commands", "blue")]
+
+
+def holds(idle: module.IdleClusters, ports: Moving) -> bool:
+    return idle.holds("blue", ports)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("claims", "commands", "rests", "asked"),
+    [((), (), True, READ), (("c",), (), False, READ[:2]), ((), ("d",), False, READ), (("c",), ("d",), False, READ[:2])],
+)
+def test_a_cluster_rests_that_has_neither_claims_nor_commands(
+    claims: Sequence[str], commands: Sequence[str], rests: bool, asked: Sequence[object]
+) -> None:
+    ports, idle = Moving(claims, commands), module.IdleClusters()
+    assert holds(idle, ports) is rests
+    assert ports.takes() == asked
+    assert holds(idle, ports) is rests
+    assert ports.takes() == (READ[:1] if rests else asked), "what is busy is looked at each time"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "moves", "looks"),
+    [
+        (0.0, 0, False),
+        (module.FULL_SWEEP_S - 0.1, 0, False),
+        (module.FULL_SWEEP_S, 0, True),
+        (0.0, 1, True),
+        (0.0, -7, True),
+        (module.FULL_SWEEP_S, 1, True),
+    ],
+)
+def test_what_rests_is_looked_at_again_when_its_epoch_moves_or_after_a_while(
+    seconds: float, moves: int, looks: bool
+) -> None:
+    ports, idle = Moving(), module.IdleClusters()
+    assert holds(idle, ports)
+    ports.takes()
+    ports.clock.advance(seconds)
+    ports.number += moves
+    assert holds(idle, ports)
+    assert ports.takes() == (READ if looks else READ[:1])
+    assert holds(idle, ports)
+    assert ports.takes() == READ[:1]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_nothing_is_known_of_a_cluster_that_was_not_looked_at(number: int) -> None:
+    ports, idle = Moving(("c",)), module.IdleClusters()
+    ports.number = number
+    ports.clock.set(0.0)
+    assert not holds(idle, ports)
+
+
+def test_a_cluster_that_was_busy_rests_no_more_on_what_was_known_before() -> None:
+    ports, idle = Moving(), module.IdleClusters()
+    assert holds(idle, ports)
+    ports.number, ports.found = 8, {"claims": ("c",), "commands": ()}
+    assert not holds(idle, ports)
+    ports.number = 7
+    assert not holds(idle, ports), "a table that was restored has an epoch of before"
+
+
+STATIC = msgspec.convert(
+    {"metadata": {"name": "p"}, "spec": {"replicas": 1, "template": {"spec": {"nodeClassRef": {"name": "default"}}}}},
+    NodePool,
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found", "sweeps"),
+    [
+        ({}, {}, False),
+        ({"paused": True}, {}, True),
+        ({"live_manifests": True}, {}, True),
+        ({}, {"pods": ("p",)}, True),
+        ({}, {"claims": ("c",)}, True),
+        ({}, {"commands": ("d",)}, True),
+        ({"manifests": Manifests(node_pools=(STATIC,))}, {}, True),
+    ],
+    ids=["at rest", "paused", "live manifests", "a pod waits", "a claim", "a command", "a static pool"],
+)
+def test_a_cluster_is_swept_that_has_or_wants_something(
+    fields: dict[str, Any], found: dict[str, Sequence[str]], sweeps: bool
+) -> None:
+    ports: Any = Moving(**found)
+    assert module.needs_sweep(replace(cluster("blue"), **fields), ports, module.IdleClusters()) is sweeps
+    said = fields.get("paused") or fields.get("live_manifests")
+    assert ports.asked[:1] == ([] if said else [("pods", 1)]), "the smallest list"
+
+
+@pytest.mark.parametrize(
+    ("found", "looks", "asked"),
+    [
+        ({}, False, READ),
+        ({"pods": ("p",)}, False, READ),
+        ({"claims": ("c",)}, True, [*READ[:2], ("pods", 1)]),
+        ({"commands": ("d",)}, True, [*READ, ("pods", 1)]),
+    ],
+)
+def test_disruption_looks_at_clusters_with_nodes_or_commands_that_answer(
+    found: dict[str, Sequence[str]], looks: bool, asked: Sequence[object]
+) -> None:
+    ports: Any = Moving(**found)
+    assert module.needs_disruption(cluster("blue"), ports, module.IdleClusters()) is looks
+    assert ports.asked == asked
