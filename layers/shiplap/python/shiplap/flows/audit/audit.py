@@ -224,7 +224,7 @@ def unscheduled_pod_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Un
     try:
         pod = _pod_written(record, rules)
         at = epoch(record.stage_timestamp) if record.stage_timestamp else logged.timestamp / 1000
-    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidMessage(SOURCE, str(error), document=record.audit_id) from error
     return None if pod is None else UnscheduledPod(pod, at, record.audit_id)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
-from shiplap.errors import ClusterError, ConditionFailed, StoreError
+from shiplap.errors import ClusterError, StoreError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.sleep_inputs import tell_doubts
@@ -55,7 +55,7 @@ class SleepRound:
             may_take = counted.taken <= settings.most_nodes  # others may have counted since the decision
             if (after := counted if may_take else notes) != before:
                 store.save(name, after, now)
-        except (ConditionFailed, StoreError) as error:
+        except StoreError as error:
             self._context.meter.count("SleepNotNoted")
             _LOG.warning("nothing leaves for sleep, it is not noted: %s", error, extra={"cluster": name})
             return others
