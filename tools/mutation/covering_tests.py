@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant
@@ -18,11 +18,15 @@ _QUICK_S = 0.03
 class CoveringTests:
     """Tests by the lines that they run.
 
-    Hundreds of tests may run a line in passing. Tests that run the same lines of a file are taken for alike. Those
-    whose names share most words with the mutant's function and file come first, then quick ones, of these rare kinds.
+    Hundreds of tests may run a line in passing. Tests that run the same lines of a file are taken for alike. Those of
+    files that import the mutant's module come first, and those whose names share most words with its function and file;
+    then quick ones, of these rare kinds.
     """
 
-    def __init__(self, tests: Iterable[CoveredTest]) -> None:
+    def __init__(self, tests: Iterable[CoveredTest], root: Path = Path()) -> None:
+        """`root` is the folder that the paths of tests begin in."""
+        self._root = root
+        self._imported: dict[str, str] = {}
         self._by_file: dict[str, dict[tuple[int, ...], list[CoveredTest]]] = defaultdict(lambda: defaultdict(list))
         self._words: dict[str, frozenset[str]] = {}
         for test in tests:
@@ -51,21 +55,49 @@ class CoveringTests:
         named = _words(f"{Path(path).stem}/{function}")
         shared = {file: len(named & _words(Path(file).stem)) for file in {_file(test) for test in in_turn}}
         most = max(shared.values(), default=0)
-        own = [test for test in in_turn if most and shared[_file(test)] == most]
-        others = [test for test in in_turn if not most or shared[_file(test)] < most]
+        about_it = {file for file, number in shared.items() if (most and number == most) or self._imports(file, path)}
+        own = [test for test in in_turn if _file(test) in about_it]
+        others = [test for test in in_turn if _file(test) not in about_it]
         # Unit tests before stories that take a hundred times as long: more of them fit.
         return [*sorted(own, key=rank), *sorted(others, key=lambda test: test.seconds > _QUICK_S)]
+
+    def _imports(self, file: str, path: str) -> bool:
+        """Whether a file of tests imports something of a module of the product; False if there is no such file."""
+        if file not in self._imported:
+            found = self._root / file
+            self._imported[file] = found.read_text() if found.is_file() else ""
+        package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
+        return (
+            re.search(
+                rf"^(from {re.escape(package)}\.{name} import|from {re.escape(package)} import .*\b{name}\b)",
+                self._imported[file],
+                re.MULTILINE,
+            )
+            is not None
+        )
 
 
 def lines_of(mutant: Mutant, source: str) -> set[int]:
     """The lines of the statement that a mutant changes; for a constant of a module, those that use its name."""
     statement = _statement_at(ast.parse(source), mutant.line)
-    if not mutant.function and isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-        used = [part for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Name) and part.id in names]
-        return {part.lineno for part in used if isinstance(part.ctx, ast.Load)}
+    if names := names_changed(mutant, source):
+        return lines_that_use(names, source)
     return set(range(statement.lineno, _last_line(statement) + 1))
+
+
+def names_changed(mutant: Mutant, source: str) -> set[str]:
+    """The names that a changed constant of a module has; none if the mutant is something else."""
+    statement = _statement_at(ast.parse(source), mutant.line)
+    if mutant.function or not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return set()
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+
+
+def lines_that_use(names: Collection[str], source: str) -> set[int]:
+    """The lines on which names are read."""
+    used = [part for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Name) and part.id in names]
+    return {part.lineno for part in used if isinstance(part.ctx, ast.Load)}
 
 
 def runs_when_imported(mutant: Mutant, source: str) -> bool:

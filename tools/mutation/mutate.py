@@ -14,15 +14,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant, mutants_of
 from tools.mutation.covered_lines import PRODUCT, SOURCES, keep_sources, read
-from tools.mutation.covering_tests import CoveringTests, lines_of, runs_when_imported, within_s
+from tools.mutation.covering_tests import (
+    CoveringTests,
+    lines_of,
+    lines_that_use,
+    names_changed,
+    runs_when_imported,
+    within_s,
+)
 from tools.mutation.forked_judges import Trial, judge_by_simulation, judge_by_tests
 from tools.mutation.mutant_runs import BUILD, LOGS, ROOT, ChangedModule, Outcome, Verdict, preload, run_tests
 from tools.mutation.mutant_verdicts import (
@@ -104,7 +113,22 @@ def trial_of(mutant: Mutant, covering: CoveringTests) -> Trial:
     source = (PRODUCT / mutant.path).read_text()
     lines, is_imported = lines_of(mutant, source), runs_when_imported(mutant, source)
     found = covering.of(mutant.path, lines, function=mutant.function, is_imported=is_imported)
+    for name in sorted(names_changed(mutant, source)):
+        for path, used in _users_of(name, mutant.path).items():
+            known = {test.test for test in found}
+            found = [*found, *(test for test in covering.of(path, used) if test.test not in known)]
     return Trial(mutant, tuple(within_s(found, _MOST_TESTS_S, _MOST_TESTS)))
+
+
+@cache
+def _users_of(name: str, path: str) -> Mapping[str, frozenset[int]]:
+    """Other files of the product that import a name of a module's, and the lines that use it."""
+    package, _, module = path.removesuffix(".py").replace("/", ".").rpartition(".")
+    imports = re.compile(rf"^from {re.escape(package)}\.{module} import (\([^)]*\b{name}\b|.*\b{name}\b)", re.MULTILINE)
+    sources = {item.relative_to(PRODUCT).as_posix(): item.read_text() for item in sorted(PRODUCT.rglob("*.py"))}
+    return {
+        other: frozenset(lines_that_use({name}, source)) for other, source in sources.items() if imports.search(source)
+    }
 
 
 def verdict_of_import(trial: Trial) -> Verdict:
@@ -203,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     due = [item for item in drawn if item.key not in known or known[item.key].outcome not in kept]
     _say(f"{len(drawn)} mutants of {len(mutants)}, {len(due)} to judge")
     store.forget(item.key for item in due)
-    covering = CoveringTests(read(COVERAGE, PRODUCT))
+    covering = CoveringTests(read(COVERAGE, PRODUCT), ROOT)
     judge([trial_of(item, covering) for item in due], store, jobs=chosen.jobs)
     verdicts = store.read()
     equivalents = read_equivalents(EQUIVALENTS)

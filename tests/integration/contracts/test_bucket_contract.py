@@ -260,6 +260,8 @@ def test_records_are_found_by_their_time(recorder: FakeRecorder | BucketRecorder
     of_disruption = recorder.record_disruption(DisruptionSnapshot(scheduling=SNAPSHOT), Decision())
     assert recorder.ids("blue", NOW - day, NOW + day) == (first, *sorted((second, of_disruption)), third)
     assert recorder.ids("blue", NOW - day + 1, NOW) == tuple(sorted((second, of_disruption)))
+    assert recorder.ids("blue", NOW, int(NOW)) == tuple(sorted((second, of_disruption)))
+    assert recorder.ids("blue", NOW - day, NOW - 1) == (first,)
     assert recorder.ids("green", NOW - day, NOW + day) == ()
     assert records.written_at(first) == int(NOW - day)
 

@@ -22,7 +22,7 @@ from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference, PreferredSpot
 from shiplap.ports import DecisionState, FleetOverride, OfferingFailure, UnavailableOffering
 from shiplap.scheduling.model.scheduling_plan import Unschedulable
 from tests.conformance.catalogues import fake_type
@@ -185,6 +185,40 @@ def test_what_other_clusters_take_of_a_reservation_is_not_there_and_what_own_cla
     held = [CapacityReservation(name, "m", "a", available=5) for name in ("cr-1", "cr-2", "cr-3")]
     opened = market.open(resolved(*held)).capacity_reservations
     assert {item.id: item.available for item in opened} == {"cr-1": 2, "cr-2": 0, "cr-3": 5}
+
+
+FAMILIES = tuple(f"m{number:02}.large/{zone}" for number in range(9) for zone in "ab")
+
+
+def preferring(**fields: Any) -> NodeClaim:
+    return node_claim(name="c", preferred_spot=PreferredSpot(FAMILIES, **fields))
+
+
+def test_a_claim_that_prefers_no_spot_asks_for_all_of_it() -> None:
+    assert OfferingMarket(DecisionState(0)).preferred([node_claim(name="c")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "number", "launched", "left_out"),
+    [
+        ({}, 1, [("m00.large", "a")] * 9, []),
+        ({"bounded": FAMILIES[:1], "most": 1}, 1, [], []),
+        ({"bounded": FAMILIES[:1], "most": 1}, 2, [], FAMILIES[:1]),
+        ({"bounded": FAMILIES[:2], "most": 2}, 1, [("m00.large", "a")] * 2, FAMILIES[:1]),
+        ({"bounded": FAMILIES[:2], "most": 3}, 1, [("m00.large", "a")] * 2, []),
+        ({"bounded": FAMILIES[:1], "most": 3}, 1, [("m00.large", "b"), ("m01.large", "a")] * 3, []),
+        ({"bounded": FAMILIES[:1], "most": 3, "held": {FAMILIES[0]: 2}}, 1, [("m00.large", "a")], FAMILIES[:1]),
+    ],
+    ids=["unbounded", "one", "two at once", "has two", "may have three", "others", "held and launched"],
+)
+def test_what_a_round_has_launched_counts_for_what_it_prefers_next(
+    fields: dict[str, Any], number: int, launched: list[tuple[str, str]], left_out: Sequence[str]
+) -> None:
+    market = OfferingMarket(DecisionState(0))
+    for name, zone in launched:
+        market.count_launched([node_claim(name="x", instance_type=name, zone=zone, capacity_type="spot")])
+    asked = market.preferred([preferring(**fields)] * number)
+    assert asked == tuple(key for key in FAMILIES if key not in left_out)
 
 
 # What users are told

@@ -107,6 +107,28 @@ def test_tests_that_are_about_the_function_come_before_all_others() -> None:
     assert found == ["leave", "b", "rare", "a"], "the file of the module, then what is rare"
 
 
+@pytest.mark.parametrize(
+    ("imports", "order"),
+    [
+        ("from shiplap.flows.x import C\n", ["b", "a"]),
+        ("import os\nfrom shiplap.flows import other, x\n", ["b", "a"]),
+        ("from shiplap.flows.xy import C\n", ["a", "b"]),
+        ("from shiplap.flows import xy\n", ["a", "b"]),
+        ("from shiplap.disruption.x import C\n", ["a", "b"]),
+        ("text = 'of shiplap.flows.x import'\n", ["a", "b"]),
+    ],
+)
+def test_tests_of_files_that_import_the_module_come_first(tmp_path: Path, imports: str, order: list[str]) -> None:
+    (tmp_path / "test_some.py").write_text(imports)
+    path = "shiplap/flows/x.py"
+    tests = [
+        CoveredTest("test_any.py::test_a", 0.1, {path: (1,)}),
+        CoveredTest("test_some.py::test_b", 5.0, {path: (1, 2)}),
+    ]
+    found = CoveringTests(tests, tmp_path).of(path, [1], function="C.act")
+    assert [test.test.rpartition("_")[2] for test in found] == order
+
+
 LINES = """LIMIT = 3
 
 

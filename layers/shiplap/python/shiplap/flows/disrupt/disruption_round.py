@@ -222,6 +222,7 @@ class _Round:
             node = self._context.cluster.node(claim.node_name)
             if may_be_of(node, claim):
                 uncordon(node, self._context)
+                self._nodes.pop(claim.node_name, None)  # as it was read, it still looks closed
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
 

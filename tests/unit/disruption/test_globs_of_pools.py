@@ -1,0 +1,60 @@
+"""What globs of a NodePool mean to its nodes: values that its types and its nodes have of that label, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from shiplap.disruption.current_prices import PoolMarket
+from shiplap.disruption.drift import tiers_of
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.requirements import Requirement
+from shiplap.manifests.custom_resources import NodePool, RequirementSpec
+from tests.conformance.catalogues import fake_type
+from tests.conformance.disruptions import pool
+from tests.kubernetes_objects import typed_node
+
+FAMILY = "karpenter.k8s.aws/instance-family"
+
+
+class _On:
+    """A candidate, as far as its node's labels go."""
+
+    def __init__(self, **marks: str) -> None:
+        self.node = typed_node("n", labels={FAMILY: name for name in marks.values()})
+
+
+def sold(name: str, family: str, **others: Any) -> InstanceType:
+    made = fake_type(name)
+    rules = (Requirement.one_of(FAMILY, family), Requirement.one_of(labels.ARCH, "m-odd"))
+    return replace(made, requirements=(*rules, *others.get("more", ())))
+
+
+def asking(*globs: str) -> NodePool:
+    made = pool(name="web")
+    spec = replace(made.spec.template.spec, requirements=(RequirementSpec(FAMILY, "In", globs),))
+    return replace(made, spec=replace(made.spec, template=replace(made.spec.template, spec=spec)))
+
+
+@pytest.mark.parametrize(
+    ("types", "nodes", "values"),
+    [
+        ([sold("m5.large", "m5"), sold("c5.large", "c5")], [], {"m5"}),
+        ([sold("m5.large", "m5"), sold("m6.large", "m6")], [], {"m5", "m6"}),
+        ([sold("m5.large", "m5")], [_On(family="m4"), _On(family="r4")], {"m4", "m5"}),
+        ([sold("m5.large", "m5")], [_On()], {"m5"}),
+        (
+            [sold("m5.large", "m5", more=(Requirement(FAMILY, complement=True, values=frozenset({"m9"})),))],
+            [],
+            {"m5"},
+        ),
+    ],
+    ids=["one", "several", "of nodes", "a node without the label", "what a type is not"],
+)
+def test_a_glob_stands_for_the_values_of_its_label(types: Any, nodes: Any, values: set[str]) -> None:
+    market = PoolMarket({"web": {item.name: item for item in types}, "other": {"m7": sold("m7.large", "m7")}})
+    found = {value for tier in tiers_of(asking("m*"), market, nodes) for value in tier.requirements[FAMILY].values}
+    assert found == values
