@@ -23,6 +23,8 @@ def test_a_pod_that_every_node_refuses_costs_a_few_nodes_and_says_why() -> None:
     first = len(stage.compute.launches)
     assert FREE <= first <= FREE + 1
     assert any("runs on none of them" in message for message in stage.events())
+    held = stage.sweep()
+    assert (held.launched, held.unschedulable) == ((), 1), "it counts as long as it waits"
     stage.minutes(12 * 60)
     assert len(stage.compute.launches) <= FREE + 2 + 12, "hourly at last"
     assert len(stage.compute.alive()) <= 1

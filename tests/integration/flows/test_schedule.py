@@ -173,6 +173,15 @@ def test_the_time_from_the_oldest_event_to_the_launch_is_measured() -> None:
     assert stage.claims()[0].cause.first_event_at == now - 4.0
 
 
+def test_what_no_event_with_a_time_asked_for_has_no_such_time() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.schedule(PodsPending(CLUSTER, 0.0))
+    (claim,) = stage.claims()
+    assert (claim.cause.first_event_at, claim.cause.event_id) == (0.0, "invocation/invocation-1")
+    assert "EventToLaunch" not in stage.meter.counts
+
+
 def test_capacity_that_has_run_out_falls_back_in_the_same_invocation() -> None:
     stage = Stage()
     stage.add_pods(3, cpu="1500m")

@@ -23,14 +23,13 @@ FAMILY = "karpenter.k8s.aws/instance-family"
 class _On:
     """A candidate, as far as its node's labels go."""
 
-    def __init__(self, **marks: str) -> None:
-        self.node = typed_node("n", labels={FAMILY: name for name in marks.values()})
+    def __init__(self, family: str = "") -> None:
+        self.node = typed_node("n", labels={FAMILY: family} if family else {})
 
 
-def sold(name: str, family: str, **others: Any) -> InstanceType:
-    made = fake_type(name)
+def sold(name: str, family: str, *more: Requirement) -> InstanceType:
     rules = (Requirement.one_of(FAMILY, family), Requirement.one_of(labels.ARCH, "m-odd"))
-    return replace(made, requirements=(*rules, *others.get("more", ())))
+    return replace(fake_type(name), requirements=(*rules, *more))
 
 
 def asking(*globs: str) -> NodePool:
@@ -44,10 +43,10 @@ def asking(*globs: str) -> NodePool:
     [
         ([sold("m5.large", "m5"), sold("c5.large", "c5")], [], {"m5"}),
         ([sold("m5.large", "m5"), sold("m6.large", "m6")], [], {"m5", "m6"}),
-        ([sold("m5.large", "m5")], [_On(family="m4"), _On(family="r4")], {"m4", "m5"}),
+        ([sold("m5.large", "m5")], [_On("m4"), _On("r4")], {"m4", "m5"}),
         ([sold("m5.large", "m5")], [_On()], {"m5"}),
         (
-            [sold("m5.large", "m5", more=(Requirement(FAMILY, complement=True, values=frozenset({"m9"})),))],
+            [sold("m5.large", "m5", Requirement(FAMILY, complement=True, values=frozenset({"m9"})))],
             [],
             {"m5"},
         ),
