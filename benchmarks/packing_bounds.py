@@ -13,10 +13,10 @@ import time
 import highspy
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
 from shiplap.scheduling.search.column_generation import Generation, PatternPool, size_values, totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import ReducedProblem, rows_holding
+from shiplap.scheduling.search.pod_kinds import ReducedProblem
 
 _GAP = 1e-4
 

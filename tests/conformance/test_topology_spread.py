@@ -360,3 +360,31 @@ def test_a_malformed_selector_is_said_so() -> None:
     outcome = given(*apps(1, bad), pod("fine"))
     assert "Near" in outcome.left("web-0").message
     assert outcome.home("fine")
+
+
+def test_a_zone_that_a_limit_closes_on_the_way_holds_down_a_spread_no_longer() -> None:
+    """One node may be launched in the first two zones together; after it the second zone can get none."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    # A preference leaves the pods to the packer, one step at a time.
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [rule("example.com/rack", "Exists")]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    result = given(
+        *pods(
+            3,
+            cpu="1500m",
+            metadata={"labels": {"app": "web"}},
+            spec={"topologySpreadConstraints": [spread], "affinity": affinity},
+        ),
+        pools=[
+            pool("one", rule(ZONE, "In", Z1, Z2), limits={"nodes": "1"}),
+            pool("many", rule(ZONE, "In", Z3)),
+        ],
+        types=[fake_type("small", cpu="2", offerings=[("on-demand", zone) for zone in (Z1, Z2, Z3)])],
+    )
+    assert result.scheduled
+    assert sorted(claim.launch.zone for claim in result.claims) == [Z1, Z3, Z3]

@@ -9,8 +9,9 @@ import pytest
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.planner import solve
+from shiplap.scheduling.planner import plan, solve
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
+from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from tests.adversarial import ARCH, KIND, TYPE, ZONE, drawn
@@ -63,3 +64,10 @@ def test_a_node_may_be_launched_with_a_label_if_some_template_suits_the_pods_wit
             for value, may in zip(chosen, reach.may_launch(attempt, key, chosen), strict=True):
                 pin = Requirement(key) if value is None else Requirement.one_of(key, value)
                 assert may == suits(packing, attempt, pin), (pod_class.index, key, value)
+
+
+@pytest.mark.parametrize("seed", [653, 5897])
+def test_what_may_be_opened_is_remembered_only_while_it_is_certain(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembering = plan(drawn(seed, 40))
+    monkeypatch.setattr(Openings, "condition", lambda _: object())
+    assert plan(drawn(seed, 40)) == remembering

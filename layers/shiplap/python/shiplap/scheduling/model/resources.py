@@ -61,6 +61,14 @@ def pareto_front(rows: Ints) -> Ints:
     return np.array(front, np.int64).reshape(len(front), rows.shape[1])
 
 
+def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
+    """Which rows [rows, resources] hold which loads [n, resources]: [n, rows]. Much faster column by column."""
+    holds = np.ones((len(use), len(net)), np.bool_)
+    for column in range(net.shape[1]):
+        holds &= net[None, :, column] >= use[:, column, None]
+    return holds
+
+
 def distinct_lines(lines: Ints | NDArray[np.uint8]) -> tuple[Ints, Ints]:
     """Where each distinct line of a matrix is first, and which of them every line is. Lines of bytes come sorted."""
     if len(lines) < 2 or not lines.shape[1]:

@@ -333,7 +333,7 @@ class Packer:
         candidates = groups[roomy]
         many = np.zeros(len(self.open), np.int64)
         targets: dict[int, ClaimGroup] = {}
-        for number in np.unique(candidates).tolist():
+        for number in sorted(set(candidates.tolist())):
             target = self.openings.merge(self.open.groups.all[number], attempt)
             if target is None:
                 continue
@@ -542,7 +542,7 @@ def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, reque
     """How many pods each claim takes without leaving the row it would launch now."""
     first = group.cheapest(used)
     rows = group.rows[np.maximum(first, 0)]
-    kept = (first >= 0) & np.isin(rows, target.rows)
+    kept = (first >= 0) & target.has_row(rows)
     free = group.template.net[rows] - used
     wanted = requests > 0
     many = np.where((free >= 0).all(axis=1), (free[:, wanted] // requests[wanted]).min(axis=1), 0)

@@ -19,9 +19,8 @@ from shiplap.manifests.nodeclaim import ClaimPlan, PodReference
 from shiplap.manifests.template_hash import marks_of
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.pod_volumes import ATTACHED
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
-from shiplap.scheduling.search.pod_kinds import rows_holding
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.open_claims import OpenClaim
@@ -248,8 +247,8 @@ def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | Non
     chosen: list[int] = (plain if len(plain) and not group.minimums else columns).tolist()
     if len(chosen) > most:
         needed = _needed_for_minimums(group, chosen)
-        needed += [column for column in chosen if column not in set(needed)]
-        chosen = sorted(needed[:most])
+        others = [column for column in chosen if column not in needed] if needed else chosen
+        chosen = sorted([*needed, *others[:most]][:most])
     for key, least in group.minimums.items():
         if int(group.values(key)[:, chosen].any(axis=1).sum()) < least:
             return None

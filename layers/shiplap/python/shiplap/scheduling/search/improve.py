@@ -26,7 +26,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.column_generation import (
     BOLD,
@@ -48,7 +48,6 @@ from shiplap.scheduling.search.pod_kinds import (
     realise,
     reduce_problems,
     restricted_to_kinds,
-    rows_holding,
 )
 from shiplap.scheduling.search.type_mix import deal, mix
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.pod_kinds import Rules, rows_holding
+from shiplap.scheduling.search.pod_kinds import Rules
 
 _TOLERANCE = 1e-9
 

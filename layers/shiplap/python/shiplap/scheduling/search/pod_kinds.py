@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, marked_columns
 from shiplap.scheduling.search.effort import Effort
 
@@ -92,14 +92,6 @@ class ReducedProblem(msgspec.Struct, frozen=True, eq=False):
     def cost(self, patterns: Floats) -> float:
         """USD per hour of nodes with these patterns."""
         return float(self.price[self.launched(patterns)].sum())
-
-
-def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
-    """Which rows [rows, resources] hold which loads [n, resources]: [n, rows]. Much faster column by column."""
-    holds = np.ones((len(use), len(net)), np.bool_)
-    for column in range(net.shape[1]):
-        holds &= net[None, :, column] >= use[:, column, None]
-    return holds
 
 
 def pattern_loads(patterns: Floats, sizes: Floats) -> Floats:

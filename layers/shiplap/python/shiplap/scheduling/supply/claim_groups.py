@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front, rows_holding
 from shiplap.scheduling.supply.instance_arrays import Offered
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
@@ -39,6 +39,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     relaxed: bool = False
     _front: Ints | None = None
     _reach: Ints | None = None
+    _among: Bools | None = None
     _values: dict[str, Bools] = msgspec.field(default_factory=dict)
 
     @property
@@ -55,6 +56,13 @@ class ClaimGroup(msgspec.Struct, eq=False):
             self._reach = self.net.max(axis=0, initial=-1)
         return self._reach
 
+    def has_row(self, rows: Ints) -> Bools:
+        """Which of these rows of the template [n] are among the group's."""
+        if self._among is None:
+            self._among = np.zeros(len(self.template.net), np.bool_)
+            self._among[self.rows] = True
+        return self._among[rows]
+
     def room(self, used: Ints, requests: Ints) -> Ints:
         """How many pods of `requests` [resources] fit on claims loaded with `used` [claims, resources]."""
         rows = self.net if self.minimums else self.front
@@ -65,11 +73,11 @@ class ClaimGroup(msgspec.Struct, eq=False):
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def _room(self, used: Ints, requests: Ints, rows: Ints) -> Ints:
-        free = rows[None, :, :] - used[:, None, :]
-        holds = (free >= 0).all(axis=2)
-        wanted = requests > 0
-        many = (free[:, :, wanted] // requests[wanted]).min(axis=2, initial=PLENTY)
-        many = np.where(holds, many, 0)
+        many = np.full((len(used), len(rows)), PLENTY, np.int64)
+        for column, each in enumerate(requests.tolist()):
+            free = rows[None, :, column] - used[:, column, None]
+            np.minimum(many, free // each if each > 0 else np.where(free >= 0, PLENTY, 0), out=many)
+        np.maximum(many, 0, out=many)
         if not self.minimums:
             return many.max(axis=1)
         bounds = [self._room_for_minimum(key, least, many) for key, least in self.minimums.items()]
@@ -115,7 +123,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
         step = max(1, _CHUNK // max(self.net.size, 1))
         parts = []
         for start in range(0, len(used), step):
-            holds = (self.net[None, :, :] >= used[start : start + step, None, :]).all(axis=2)
+            holds = rows_holding(self.net, used[start : start + step])
             parts.append(np.where(holds.any(axis=1), holds.argmax(axis=1), -1))
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 

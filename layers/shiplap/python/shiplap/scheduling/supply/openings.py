@@ -40,6 +40,21 @@ class Openings:
         self._entries: dict[tuple[int, int], Requirements | RefusalKind] = {}
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
 
+    def condition(self) -> object:
+        """What answers about new claims depend on beside the template and the pod: equal ones, equal answers."""
+        if any(template.counted for template in self.templates):
+            return object()
+        limited = {
+            template.pool.metadata.name: template.table
+            for template in self.templates
+            if len(template.limits.columns) or template.limits.nodes_left < PLENTY // 2
+        }
+        left = [
+            (self.pool_limits[pool].nodes_left < 1, self.pool_limits[pool].allowed(table.capacity).tobytes())
+            for pool, table in limited.items()
+        ]
+        return left, frozenset(self.holder)
+
     def suits(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
         """Whether taints and requirements let a template's nodes take pods of a class, whatever their size."""
         return not isinstance(self._joined(template, attempt), RefusalKind)

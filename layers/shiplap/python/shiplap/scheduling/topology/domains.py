@@ -100,6 +100,7 @@ class Domains:
             tuple[Constraints, PodClass, frozenset[int], tuple[list[str], dict[str, _Demand]]] | None
         ) = None
         self._options_version = (-1, -1)
+        self._openings_condition: object = None
         self._pulls: Attractions = {}
         self._pulling_terms: frozenset[int] = frozenset()
         self._strengths: dict[int, int] = {}
@@ -438,10 +439,13 @@ class Domains:
         version = (self._counts.version, self._openings.open.changes)
         if version != self._options_version:
             self._known_options.clear()
-            self._known_launchable.clear()
             self._claims_inside.clear()
-            self._reach.forget()
             self._options_version = version
+            condition = self._openings.condition()
+            if condition != self._openings_condition:
+                self._known_launchable.clear()
+                self._reach.forget()
+                self._openings_condition = condition
 
     def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
         # Terms are asked first: what is within reach costs far more to know, and nothing may be left of it.

@@ -54,7 +54,7 @@ class ReachableDomains:
         self._numbers: dict[tuple[tuple[int, ...], bytes], int] = {}
 
     def forget(self) -> None:
-        """Claims or limits have changed."""
+        """What may be opened has changed."""
         self._entries.clear()
 
     def may_launch(self, attempt: PlacementAttempt, key: str, values: Iterable[str | None]) -> Iterator[bool]:
