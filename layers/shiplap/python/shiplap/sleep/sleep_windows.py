@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -117,6 +118,7 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     return merged(span for span in both if span.start < span.end)
 
 
+@lru_cache(maxsize=1024)
 def _moment(local: datetime, zone: str) -> int:
     """The epoch second of a local time, the first of two; the next minute that exists where clocks skip it."""
     there = zone_named(zone)
