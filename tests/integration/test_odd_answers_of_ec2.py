@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree
@@ -35,10 +35,26 @@ SETTINGS = ClusterSettings(
 )
 ODD_TEXTS = st.sampled_from(["", " ", "0", "-1", "true", "1e99", "i-", "terminated", "2026-13-45T99:00:00Z", "\u0661"])
 Bodies = Mapping[str, bytes]
+Question = Callable[[Ec2Compute, "Answers"], Any]
+
+QUESTIONS: tuple[Question, ...] = (
+    lambda compute, _: compute.resolve(NODE_CLASS, fresh=True),
+    lambda compute, _: compute.inspect(NODE_CLASS),
+    lambda compute, answers: compute.launch(answers.request),
+    lambda compute, _: compute.instances("demo"),
+    lambda compute, answers: compute.launched("demo", answers.request.token),
+    lambda compute, answers: compute.instance("demo", answers.instance.id),
+    lambda compute, answers: compute.ended("demo", answers.instance.id),
+    lambda compute, answers: compute.images([answers.instance.id]),
+)
+"""Every question of the port that reads an answer."""
 
 
 class Answers:
-    """EC2's answers to one launch, recorded once from the emulator; `altered` replaces some, by operation."""
+    """EC2's answers to one launch, recorded once from the emulator; `altered` replaces some, by operation.
+
+    `readers` are the questions that read the answer of an operation: whatever another one says, they say the same.
+    """
 
     def __init__(self, region: Region) -> None:
         region.seed("demo")
@@ -50,9 +66,17 @@ class Answers:
         self.request: FleetRequest = request_for(self.compute(), "default-1")
         self.compute().launch(self.request)
         region.control.advance(60.0)  # until EC2 shows what it has launched
+        self.instance: Instance
         (self.instance,) = self.compute().instances("demo")
         self.ec2.meta.events.unregister("before-parse", self._record)
         self.ec2.meta.events.register_first("before-send", self._answer)
+        self.asked: set[str] = set()
+        self.readers: dict[str, list[Question]] = {name: [] for name in self.sound}
+        for question in QUESTIONS:
+            self.asked.clear()
+            question(self.compute(), self)
+            for name in self.asked:
+                self.readers[name].append(question)
 
     @staticmethod
     def _client(region: Region) -> Any:
@@ -83,6 +107,7 @@ class Answers:
 
     def _answer(self, request: Any, event_name: str, **_: Any) -> AWSResponse:
         operation = event_name.rpartition(".")[2]
+        self.asked.add(operation)
         body = self.altered.get(operation) or self.sound.get(operation) or _empty(operation)
         return AWSResponse(request.url, 200, {"Content-Type": "text/xml"}, raw_body(body))
 
@@ -122,23 +147,12 @@ def spoilt_document(draw: Callable[..., Any], body: bytes) -> bytes:
     return ElementTree.tostring(root)
 
 
-def use_all(answers: Answers) -> None:
-    """Every question of the port that reads an answer; each is put even where another has failed."""
+def use_all(answers: Answers, questions: Iterable[Question]) -> None:
+    """Put questions; each is put even where another has failed."""
     compute = answers.compute()
-    instance_id = answers.instance.id
-    questions: list[Callable[[], Any]] = [
-        lambda: compute.resolve(NODE_CLASS, fresh=True),
-        lambda: compute.inspect(NODE_CLASS),
-        lambda: compute.launch(answers.request),
-        lambda: compute.instances("demo"),
-        lambda: compute.launched("demo", answers.request.token),
-        lambda: compute.instance("demo", instance_id),
-        lambda: compute.ended("demo", instance_id),
-        lambda: compute.images([instance_id]),
-    ]
     for question in questions:
         with suppress(ShiplapError):
-            answer = question()
+            answer = question(compute, answers)
             msgspec.json.encode(answer)
             for found in answer if isinstance(answer, tuple) else ():
                 assert isinstance(found, Instance)
@@ -151,7 +165,7 @@ def use_all(answers: Answers) -> None:
 def test_a_spoilt_answer_is_typed_or_an_error(answers: Answers, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(answers.sound)))
     answers.altered = {name: spoilt_document(data.draw, answers.sound[name])}
-    use_all(answers)
+    use_all(answers, answers.readers[name])
 
 
 @pytest.mark.filterwarnings("ignore:tzname")
@@ -161,11 +175,12 @@ def test_a_damaged_answer_is_typed_or_an_error(answers: Answers, data: st.DataOb
     name = data.draw(st.sampled_from(sorted(answers.sound)))
     text = data.draw(damaged([answers.sound[name].decode()], "<>/&;\"'=-"))
     answers.altered = {name: text.encode()}
-    use_all(answers)
+    use_all(answers, answers.readers[name])
 
 
 def test_the_sound_ones_are_understood(answers: Answers) -> None:
     answers.altered = {}
-    use_all(answers)
+    use_all(answers, QUESTIONS)
     assert answers.compute().instances("demo") == (answers.instance,)
+    assert {question for readers in answers.readers.values() for question in readers} == set(QUESTIONS)
     assert {"CreateFleet", "DescribeInstances", "DescribeSubnets", "DescribeImages"} <= answers.sound.keys()
