@@ -151,6 +151,7 @@ def document(outcome: RunOutcome) -> dict[str, Any]:
         "instances": {"launched": outcome.launched, "ended": outcome.ended, "mostAtOnce": outcome.most_nodes},
         "pods": {"bound": outcome.pods_bound, "longestPendingSeconds": outcome.longest_pending},
         "dollars": {"spent": outcome.spent, "ledger": outcome.ledger, "unclaimed": outcome.unclaimed},
+        "overshoots": [_overshoot(*item) for item in outcome.overshoots],
         "messagesGivenUp": outcome.given_up,
         "effects": outcome.effects,
         "metrics": outcome.metrics,
@@ -177,19 +178,34 @@ def _run_campaign(
     if failed and shrink:
         with planted(mutant):
             failed[0] = replace(with_fewest_faults(play, failed[0], hours=hours), lines=())
+    overshoots = [_overshoot(*item) for outcome in outcomes for item in outcome.overshoots]
     value = {
         "scenario": play.name,
         "seeds": len(seeds),
         "steps": steps,
         "launched": launched,
         "effects": {item.kind: {"times": item.times, "seeds": item.seeds} for item in effects},
+        "overshoots": overshoots,
         "rare": rare,
         "failed": [document(outcome) for outcome in failed],
     }
     summary = f"{play.name}: {counted(len(seeds), 'seed')}, {steps} steps, {launched} instances, {len(failed)} failed"
-    parts = (_effects_table(effects, rare), *(_page(outcome) for outcome in failed[:5]))
+    parts = (*_overshoot_lines(overshoots), _effects_table(effects, rare), *(_page(outcome) for outcome in failed[:5]))
     emit(value, output, lambda: Group(Text(summary, style="bold"), *parts))
     return 1 if failed or rare else 0
+
+
+def _overshoot(ceiling: str, over: float, dearer: float) -> dict[str, Any]:
+    return {"ceiling": ceiling, "dollars": round(over, 6), "dearerByPrices": round(dearer, 6)}
+
+
+def _overshoot_lines(overshoots: list[dict[str, Any]]) -> list[RenderableType]:
+    """The months in which more was spent than a ceiling that stops launches."""
+    if not overshoots:
+        return []
+    worst = max(overshoots, key=lambda item: item["dollars"])
+    said = f"{counted(len(overshoots), 'ceiling')} of a month passed, by ${worst['dollars']:.4f} at most"
+    return [Text(f"{said}: {worst['ceiling']}, where prices rose by ${worst['dearerByPrices']:.4f}")]
 
 
 def _effects_table(effects: tuple[FaultEffect, ...], rare: tuple[str, ...]) -> RenderableType:
@@ -233,6 +249,7 @@ def _page(outcome: RunOutcome) -> RenderableType:
     )
     head = Text(f"{outcome.scenario}, {counted(len(outcome.faults), 'fault')}", style="bold")
     parts: list[RenderableType] = [head, facts_table(facts)]
+    parts += _overshoot_lines([_overshoot(*item) for item in outcome.overshoots])
     parts += [
         Text(f"BROKEN after {item.at:.0f} s: {item.promise}: {item.detail}", style="red") for item in outcome.violations
     ]

@@ -82,7 +82,7 @@ class ObservedFacts:
         for cluster in region.clusters:
             self._see_cluster(cluster)
         if region.dead_letters > self._dead_letters:
-            self.judge.message_given_up(f"{region.dead_letters} messages are in dead-letter queues")
+            self.judge.found(Promise.MESSAGES, f"{region.dead_letters} messages are in dead-letter queues")
         self._dead_letters = region.dead_letters
         self.judge.tick(calm=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 
@@ -36,10 +36,11 @@ from shiplap_lab.fakes.faults import Faults
 
 
 class FakeCatalog:
-    """A CatalogStore."""
+    """A CatalogStore; `on_save` is called with each catalogue that is stored."""
 
     def __init__(self, catalog: Catalog | None = None, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
+        self.on_save: list[Callable[[Catalog], object]] = []
         self._catalog = catalog
 
     def load(self) -> Catalog:
@@ -51,6 +52,8 @@ class FakeCatalog:
     def save(self, catalog: Catalog) -> None:
         with self.faults.effect("catalog.save"):
             self._catalog = catalog
+            for listener in self.on_save:
+                listener(catalog)
 
 
 class FakeCommitments:

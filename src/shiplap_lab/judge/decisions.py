@@ -4,14 +4,13 @@ and no node that turns out too small for the second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from math import ceil, inf
-
-import msgspec
+from math import inf
+from typing import Any
 
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, PodItem, amounts
+from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, amounts, share
 
 OVER = ("Done", "Undone")
 COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown", "Asleep")
@@ -20,40 +19,18 @@ _COMING = ("Planned", "Launching", "Launched")
 _LEAVING = ("Disrupting", "Draining", "Terminating")
 _ENDED = ("Gone", "Failed")
 _ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
-_STATED = frozenset({"cpu", "pods"})
-"""What no estimate is needed for: EC2 states the CPUs, and the kubelet is told how many pods it takes."""
+_STATED = frozenset({"cpu", "pods"})  # EC2 states the CPUs, and the kubelet is told how many pods it takes
 
-ClaimKey = tuple[str, str]
-"""Cluster and name."""
-
-
-class Surroundings(msgspec.Struct, frozen=True):
-    """What the promises about decisions need to know of clusters and EC2.
-
-    `pods_of` gives the uids of the pods that are on a claim's node now, `was_in_service` says whether its Node was
-    there, and initialised, at a moment or since. `has_ended` and `allocatable` are about an instance.
-    """
-
-    now: Callable[[], float]
-    found: Callable[[Promise, str], object]
-    pods_of: Callable[[ClaimItem], Sequence[str]]
-    was_in_service: Callable[[ClaimItem, float], bool]
-    has_ended: Callable[[str], bool]
-    allocatable: Callable[[ClaimItem], Mapping[str, Decimal] | None]
+ClaimKey = tuple[str, str]  # cluster and name
 
 
 class DecisionJudge:
     """Judges the decisions of one install.
 
-    Args:
-        pools: the spec of each NodePool, by cluster and name.
-        most_nodes_per_pod: as the scenario has it.
-        steered: whether pods are led to the nodes that were launched for them.
+    `around` is the Judge of the Region: `now`, `found`, and what it knows of pods, Nodes and instances are used.
     """
 
-    def __init__(
-        self, around: Surroundings, pools: Mapping[ClaimKey, Json], *, most_nodes_per_pod: int, steered: bool
-    ) -> None:
+    def __init__(self, around: Any, pools: Mapping[ClaimKey, Json], *, most_nodes_per_pod: int, steered: bool) -> None:
         self._around, self._pools = around, pools
         self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
         self._measured: set[str] = set()
@@ -89,7 +66,7 @@ class DecisionJudge:
         if claim.instance_id and claim.state == "Launched" and before is not None and before.state != "Launched":
             self.measure(claim)
             for pod in claim.pods:
-                self._nodes_of.setdefault((claim.cluster, pod.uid), []).append(key)
+                self._nodes_of.setdefault((claim.cluster, pod["uid"]), []).append(key)
                 self._check_nodes_of(claim.cluster, pod)
 
     def command_written(self, command: CommandItem) -> None:
@@ -132,7 +109,7 @@ class DecisionJudge:
             return
         written = self._written.get((claim.cluster, claim.name), now)
         shown = [each for at, each in of_kind if at <= written]
-        missed = [(claim.cluster, pod.uid, resource) for pod in claim.pods for resource in short]
+        missed = [(claim.cluster, pod["uid"], resource) for pod in claim.pods for resource in short]
         if not (shown or _STATED.issuperset(short)) or written >= self._missed.setdefault(kind, now):
             missed.append(kind)
         again = [key for key in missed if self._missed.setdefault(key, now) < now]
@@ -154,38 +131,35 @@ class DecisionJudge:
         else:
             of_pool[claim.name] = claim
         for pod in claim.pods:
-            of_pod = self._of_pod.setdefault((claim.cluster, pod.uid), {})
+            of_pod = self._of_pod.setdefault((claim.cluster, pod["uid"]), {})
             if claim.state in _COMING:
                 of_pod[claim.name] = claim
             else:
                 of_pod.pop(claim.name, None)
 
-    def _check_nodes_of(self, cluster: str, pod: PodItem) -> None:
+    def _check_nodes_of(self, cluster: str, pod: Json) -> None:
         """Count the nodes launched for a pod. A node that the pod lost, launched for it or not, may be replaced once.
 
-        Where pods are not steered, kube-scheduler gives a new node to the pods that have waited longest, for example
-        pods whose own nodes never join. No decision of Shiplap can prevent that, so such nodes do not count. Nor can a
-        pod be steered that still runs on a node which is being emptied: others take the room that was made for it.
-        A command that moves a pod deletes it, and its controller creates another pod. A pod that still exists was
-        therefore moved by no command, or is about to be moved by one; other replacements belong to commands that were
-        undone.
+        Nodes that kube-scheduler gives to other pods do not count where pods are not steered, nor while a pod is on a
+        node that is being emptied. A command that moves a pod deletes it: a pod that exists was moved by none, or is
+        about to be; its other replacements belong to commands that were undone.
         """
-        nodes = self._nodes_of[cluster, pod.uid]
+        nodes = self._nodes_of[cluster, pod["uid"]]
         moved = [key for key in nodes if key in self._command_of]
         waited = [key for key in nodes if key not in self._command_of]
         taken = {key for key in nodes if _is_taken(self._claims[key])}
-        steered = self._steered and not self._is_on_leaving_node(cluster, pod.uid)
+        steered = self._steered and not self._is_on_leaving_node(cluster, pod["uid"])
         given_away = set() if steered else {key for key in waited if self._is_given_away(self._claims[key])}
-        made_up_for = len((taken - set(moved)) | self._taken_from.get((cluster, pod.uid), set()) | given_away)
+        made_up_for = len((taken - set(moved)) | self._taken_from.get((cluster, pod["uid"]), set()) | given_away)
         names, found = ", ".join(name for _, name in nodes), self._around.found
         if len(waited) - made_up_for > self._most_nodes_per_pod:
-            found(Promise.FEW_NODES, f"{pod.name} got {len(waited)} nodes as it waited: {names}")
+            found(Promise.FEW_NODES, f"{pod['name']} got {len(waited)} nodes as it waited: {names}")
         if len(moved) - len(taken & set(moved)) > self._most_nodes_per_pod:
-            found(Promise.FEW_NODES, f"{pod.name} got {len(moved)} nodes by commands: {names}")
+            found(Promise.FEW_NODES, f"{pod['name']} got {len(moved)} nodes by commands: {names}")
         commands = {self._command_of[key] for key in moved}
         kept = sorted(name for name in commands if self._commands[name].state != "Undone")
         if len(kept) > 1:
-            found(Promise.FEW_NODES, f"{pod.name} is moved by {len(kept)} commands: {', '.join(kept)}")
+            found(Promise.FEW_NODES, f"{pod['name']} is moved by {len(kept)} commands: {', '.join(kept)}")
 
     def _is_on_leaving_node(self, cluster: str, uid: str) -> bool:
         """Whether a pod still runs on a node that is being emptied."""
@@ -194,16 +168,15 @@ class DecisionJudge:
 
     def _is_given_away(self, claim: ClaimItem) -> bool:
         """Whether pods are on its node that it was not launched for."""
-        return not {pod.uid for pod in claim.pods}.issuperset(self._around.pods_of(claim))
+        return not {pod["uid"] for pod in claim.pods}.issuperset(self._around.pods_of(claim))
 
     def _check_duplicate(self, claim: ClaimItem) -> None:
         """Check that no open claim serves these pods already. Replacements are exempt: their pods still run."""
-        pods = {pod.uid for pod in claim.pods}
+        pods = {pod["uid"] for pod in claim.pods}
         if not claim.owner or not pods:
             return
-        # A claim for all of these pods is one for the first of them.
         for known in self._of_pod[claim.cluster, min(pods)].values():
-            if known is not claim and self._still_serves(known) and pods <= {pod.uid for pod in known.pods}:
+            if known is not claim and self._still_serves(known) and pods <= {pod["uid"] for pod in known.pods}:
                 self._around.found(Promise.ONE_DECISION, f"{claim.name} is for pods of {known.name}")
                 return
 
@@ -219,15 +192,11 @@ class DecisionJudge:
         return not _short(claim.requests, claim.allocatable)
 
     def _check_budgets(self, command: CommandItem) -> None:
-        """Check budgets as Karpenter counts them: each node in service that leaves, for any reason, uses the budget; a
-        node whose instance is terminating does not count. Compare with the state at which the decision began.
-        """
+        """Budgets as Karpenter counts them: what leaves for any reason uses them, but not what is terminating."""
         open_commands = (known for known in self._commands.values() if known.state not in OVER)
         going = {name for known in open_commands if known.cluster == command.cluster for name in known.targets}
         begun_at = command.created_at
-        for (cluster, name), pool in sorted(self._pools.items()):
-            if cluster != command.cluster:
-                continue
+        for (cluster, name), pool in sorted(item for item in self._pools.items() if item[0][0] == command.cluster):
             nodes = [
                 claim
                 for claim in self._of_pool.get((cluster, name), {}).values()
@@ -268,6 +237,5 @@ def _allowed(pool: Json, reason: str, nodes: int) -> int:
     for budget in [{}] if budgets is None else budgets:
         if budget.get("schedule") or (budget.get("reasons") and reason not in budget["reasons"]):
             continue
-        text = str(budget.get("nodes", "10%"))
-        counts.append(ceil(nodes * int(text[:-1]) / 100) if text.endswith("%") else int(text))
+        counts.append(share(budget.get("nodes", "10%"), nodes))
     return min(counts)

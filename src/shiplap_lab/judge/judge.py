@@ -1,7 +1,7 @@
 """The judge of a Region. It sees what crosses the ports as raw JSON and decides whether each promise is kept.
 
-It keeps the tables, EC2 and the clusters as they were last seen. It imports nothing of what it judges, so that a
-mistake in a rule of Shiplap is not made here a second time.
+It keeps the tables, EC2 and the clusters as they were last seen, and imports nothing of what it judges: a mistake in a
+rule of Shiplap is not made here a second time.
 """
 
 from __future__ import annotations
@@ -11,40 +11,23 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import inf
+from typing import Any
 
 import msgspec
 
 from shiplap_lab.judge import raw_json, sleep_rules
-from shiplap_lab.judge.decisions import (
-    COMMAND_REASONS,
-    OVER,
-    ClaimKey,
-    DecisionJudge,
-    Surroundings,
-    canonical,
-)
+from shiplap_lab.judge.decisions import COMMAND_REASONS, OVER, ClaimKey, DecisionJudge, canonical
+from shiplap_lab.judge.dollar_rules import DollarJudge, PriceOf
 from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, FleetCall, Json, LaunchedMachine
 
-UNCLAIMED_S = 900.0
-"""How long an instance may be paid for without a claim while nothing goes wrong, in seconds."""
-
-SPOT_WARNING_S = 120.0
-"""How long after the moment of its warning spot leaves an instance, in seconds."""
-
-_LAST_MOMENT_S = 25.0
-"""How long before it must have begun to end a pod may be pressed: rounds take ten seconds and are not exact."""
-
+UNCLAIMED_S = 900.0  # for so long an instance may be paid for without a claim while nothing goes wrong
+_SPOT_WARNING_S = 120.0  # so long after the moment of its warning spot leaves an instance
+_LAST_MOMENT_S = 25.0  # so long before it must begin to end a pod may be pressed: rounds take ten seconds
 _ZONE = "topology.kubernetes.io/zone"
-_LEAST_OFFERINGS, _LEAST_ZONES = 15, 2
-"""What a launch is left to choose among when risk shortens its list."""
-
-_ROUNDING_S = 1.0
-"""Moments of EC2's events are whole seconds."""
-
-_LEAST_MEMORY = Decimal("0.925")
-"""The least part of its memory that a machine shows to its kubelet, as Karpenter assumes it."""
-
+_LEAST_OFFERINGS, _LEAST_ZONES = 15, 2  # what a launch is left to choose among when risk shortens its list
+_ROUNDING_S = 1.0  # moments of EC2's events are whole seconds
+_LEAST_MEMORY = Decimal("0.925")  # the part of it that a machine shows to its kubelet at least, as Karpenter assumes
 _NEXT = {
     "Planned": {"Launching", "Failed"},
     "Launching": {"Launched", "Failed"},
@@ -54,38 +37,17 @@ _NEXT = {
     "Disrupting": {"Initialized", "Draining", "Terminating", "Gone"},
     "Draining": {"Terminating", "Gone"},
     "Terminating": {"Gone", "Failed"},
-    "Gone": set(),
-    "Failed": set(),
 }
-_INITIALIZED = "karpenter.sh/initialized"
-_EXACT_USD = 1e-9
-"""How exact prices are, in USD per hour."""
-
-_EXACT_SUM_USD = 1e-6
-"""How exact the sums of a run are, in USD."""
-
-_REMEMBERED = 20_000
-"""Changes of where pods are that are remembered, for snapshots as of earlier versions."""
-
-_NEWEST = 2**63
-
+_REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier versions
 _ENDED = ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
 _EMPTIED = ("Draining", "Terminating")
-_UNDER_WAY_S = 120.0
-"""An eviction that was asked for while a node left may take effect so long after the node's claim is over."""
+_UNDER_WAY_S = 120.0  # so long after a claim is over an eviction may take effect that was asked for while its node left
 _BEFORE_LAUNCH = ("Planned", "Launching")
-_EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")
-"""Why nodes are emptied whose machines still run."""
+_EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
-Place = tuple[str, bool]
-"""The node of a pod, and whether the pod was asked to end."""
-
-Key = tuple[str, str, str]
-"""Install, cluster and name."""
-
-_CEILING = "ceiling reached:"
-"""What the event of a pod says that waits because of a ceiling."""
+Place = tuple[str, bool]  # the node of a pod, and whether the pod was asked to end
+Key = tuple[str, str, str]  # install, cluster and name
 
 
 class ClusterObjects:
@@ -99,7 +61,7 @@ class ClusterObjects:
         self.on_node: dict[str, dict[str, Json]] = {}
         self.requests: dict[str, dict[str, Decimal]] = {}
         self.in_service: dict[str, float] = {}
-        self.below_ceilings: set[str] = set()
+        self.told: dict[str, str] = {}
         self.allocatable: dict[str, dict[str, Decimal]] = {}
         self.placed: dict[str, Place] = {}
         self._placed_before: deque[tuple[int, str, Place | None]] = deque(maxlen=_REMEMBERED)
@@ -147,7 +109,7 @@ class ClusterObjects:
             return
         self.nodes[name] = node
         self.node_of_machine[machine] = name
-        if (node["metadata"].get("labels") or {}).get(_INITIALIZED) == "true":
+        if (node["metadata"].get("labels") or {}).get("karpenter.sh/initialized") == "true":
             self.in_service[name] = inf
         if machine not in self.allocatable:
             self.allocatable[machine] = canonical((node.get("status") or {}).get("allocatable"))
@@ -155,9 +117,7 @@ class ClusterObjects:
     def requests_of(self, pod: Json) -> dict[str, Decimal]:
         """What a pod requests; it does not change."""
         uid = pod["metadata"]["uid"]
-        if uid not in self.requests:
-            self.requests[uid] = raw_json.requests_of(pod)
-        return self.requests[uid]
+        return self.requests.get(uid) or self.requests.setdefault(uid, raw_json.requests_of(pod))
 
 
 class Judge:
@@ -168,18 +128,15 @@ class Judge:
         tell: called with each violation.
         machine_types: vCPUs (`cpu`) and memory of each instance type, as quantities.
         pools: the spec of each NodePool, as it is written, by cluster and name.
-        price: USD per hour that EC2 charges for an instance type, in a zone, of a capacity type.
         most_nodes_per_pod: nodes that may be launched for a pod which loses none of them.
         steered: whether pods are led to the nodes that were launched for them.
         clocks_apart_s: how far the clocks of functions may be from the clock of the world.
-        sampled: the Region is looked at from time to time. Items may have been written several times meanwhile, and
-            requests are known by their effects.
+        sampled: the Region is looked at from time to time: items may have been written several times meanwhile.
 
     Attributes:
         violations: in the order in which they were found.
         sleep: what sleeps in all clusters, as it is written; nothing without it.
         reserved_units: of Reserved Instances that all clusters count on together.
-        hourly_ceilings: USD per hour that no launch may pass, by cluster; those of the account under an empty name.
     """
 
     def __init__(
@@ -189,16 +146,16 @@ class Judge:
         *,
         machine_types: Mapping[str, Json],
         pools: Mapping[ClaimKey, Json],
-        price: Callable[[str, str, str], float],
+        price: PriceOf,
         most_nodes_per_pod: int,
         steered: bool = True,
         clocks_apart_s: float = 0.0,
         sampled: bool = False,
     ) -> None:
         self.violations: list[Violation] = []
-        self._now, self._start, self._tell, self._price = now, now(), tell, price
+        self.now = self._now = now
+        self._start, self._tell, self.dollars = now(), tell, DollarJudge(now, price)
         self._apart_s, self._sampled = clocks_apart_s, sampled
-        self.hourly_ceilings: Mapping[str, float] = {}
         self.reserved_units: float = 0.0
         self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
         self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
@@ -208,11 +165,9 @@ class Judge:
         # Those of them that are not over, and the machines they have had: a long run has ended thousands of others.
         self._open: dict[Key, ClaimItem] = {}
         self._held: dict[Key, list[str]] = {}
-        self._of_pool: dict[Key, dict[str, ClaimItem]] = {}
         self._commands: dict[Key, CommandItem] = {}
         self._machines: dict[str, LaunchedMachine] = {}
         self._alive: dict[str, LaunchedMachine] = {}
-        self._ended_at: dict[str, float] = {}
         self._holder: dict[str, Key] = {}
         self._calls: dict[tuple[str, str], FleetCall] = {}
         self._of_token: dict[tuple[str, str], list[str]] = {}
@@ -233,30 +188,28 @@ class Judge:
         self.violations.append(violation)
         self._tell(violation)
 
-    # What crosses the ports
-
     def claim_written(self, install: str, stored: str | bytes) -> None:
         """An item of a claim is durable."""
         claim = raw_json.CLAIMS.decode(raw_json.plain(stored))
         key = (install, claim.cluster, claim.name)
         before = self._claims.get(key)
-        self._note_claim(key, claim)
         self._written.setdefault((install, claim.token), {}).setdefault(claim.name, claim.created_at)
-        self._follow(install, claim)
+        self._note_claim(key, claim)
         if claim.state == "Draining" and claim.failure == "Asleep" and (before is None or before.state != "Draining"):
             self._check_asleep(key, claim)
         if before is None:
             self._check_choice(claim)
-            running = [item for item in self._open.values() if not item.instance_id or item.instance_id in self._alive]
-            counted = sum(item.reserved_units for item in running)
-            if self.reserved_units and claim.reserved_units and counted > self.reserved_units:
+            self._note_plan(claim)
+            known = self._open.values() if self.reserved_units and claim.reserved_units else ()
+            running = (item for item in known if not item.instance_id or item.instance_id in self._alive)
+            if (counted := sum(item.reserved_units for item in running)) > self.reserved_units:
                 self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
         else:
             self._check_transition(before, claim)
             if before.state in _EMPTIED and claim.state == "Gone":
                 self._left_at[key] = self._now()
         if claim.instance_id:
-            self._check_instance(install, before, claim)
+            self._check_instance(key, before, claim)
         self._decisions_of(install).claim_written(claim)
 
     def _check_asleep(self, key: Key, claim: ClaimItem) -> None:
@@ -272,50 +225,48 @@ class Judge:
         """Because of the risk a claim asks for no fewer than fifteen offerings, in two zones if it may be in two."""
         if claim.preferred_spot is None:
             return
-        offerings = set(claim.preferred_spot.offerings)
+        offerings = set(claim.preferred_spot["offerings"])
         zones = {offering.partition("/")[2] for offering in offerings}
-        may_be_in = next((len(item.values) for item in claim.requirements if item.key == _ZONE), 0)
+        may_be_in = next((len(item["values"]) for item in claim.requirements if item["key"] == _ZONE), 0)
         if len(offerings) < _LEAST_OFFERINGS or len(zones) < min(_LEAST_ZONES, may_be_in):
             self.found(Promise.SPOT_CHOICE, f"{claim.name} asks for {len(offerings)} offerings in {len(zones)} zones")
 
     def _note_claim(self, key: Key, claim: ClaimItem) -> None:
-        self._claims[key] = claim
+        self._claims[key] = self._open[key] = claim
         if claim.state in _ENDED:
-            self._open.pop(key, None)
-        else:
-            self._open[key] = claim
+            del self._open[key]
+        if claim.node_name:
+            self._of_node[key[0], claim.cluster, claim.node_name] = key
+        waits = self._waits.setdefault((key[0], claim.token), set())
+        (waits.add if claim.state in _BEFORE_LAUNCH else waits.discard)(claim.name)
 
     def _hold(self, machine: str, key: Key) -> Key:
         """The claim that a machine belongs to; without one, this is it from now on."""
         if machine not in self._holder:
-            self._holder[machine] = key
             self._held.setdefault(key, []).append(machine)
-        return self._holder[machine]
+        return self._holder.setdefault(machine, key)
 
-    def _check_instance(self, install: str, before: ClaimItem | None, claim: ClaimItem) -> None:
-        key = (install, claim.cluster, claim.name)
+    def _check_instance(self, key: Key, before: ClaimItem | None, claim: ClaimItem) -> None:
         holder = self._hold(claim.instance_id, key)
+        self.dollars.claimed(claim)
         if holder != key:
             self.found(Promise.ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
         if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
-            self._check_launched(install, claim)
+            self._check_launched(key[0], claim)
         if claim.state == "Draining":
             self._check_deadline(claim)
 
     def table_restored(self, install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
         """Table `state` is as it was at an earlier moment; what EC2 and the clusters have done since stays done."""
-        self._claims = {key: item for key, item in self._claims.items() if key[0] != install}
-        self._open = {key: item for key, item in self._open.items() if key[0] != install}
-        self._held = {key: machines for key, machines in self._held.items() if key[0] != install}
-        self._of_pool = {key: items for key, items in self._of_pool.items() if key[0] != install}
-        self._commands = {key: item for key, item in self._commands.items() if key[0] != install}
-        self._waits = {key: names for key, names in self._waits.items() if key[0] != install}
+        indexes: tuple[dict[Any, Any], ...] = (self._claims, self._open, self._held, self._commands, self._waits)
+        for index in indexes:
+            for key in [key for key in index if key[0] == install]:
+                del index[key]
         self._holder = {machine: key for machine, key in self._holder.items() if key[0] != install}
         restored = [raw_json.CLAIMS.decode(raw_json.plain(stored)) for stored in claims]
         for claim in restored:
             key = (install, claim.cluster, claim.name)
             self._note_claim(key, claim)
-            self._follow(install, claim)
             if claim.instance_id:
                 self._holder.pop(claim.instance_id, None)
                 self._hold(claim.instance_id, key)
@@ -333,10 +284,9 @@ class Judge:
 
     def _note_command(self, install: str, command: CommandItem) -> None:
         key = (install, command.cluster, command.name)
+        self._commands[key] = command
         if command.state in OVER:
-            self._commands.pop(key, None)
-        else:
-            self._commands[key] = command
+            del self._commands[key]
 
     def fleet_requested(self, install: str, body: bytes) -> None:
         """CreateFleet is called."""
@@ -354,40 +304,33 @@ class Judge:
 
     def machine_started(self, body: bytes) -> None:
         """EC2 has started an instance, as it was requested."""
-        machine = self._note_machine(body)
+        machine = self.machine_added(body)
         launch = (machine.install, machine.launch)
         started, claims, call = len(self._of_token[launch]), self._written.get(launch, {}), self._calls.get(launch)
-        if call is not None and started > call.wanted:
-            self.found(Promise.NO_SECOND_LAUNCH, f"{call.token} has {started} instances, {call.wanted} were requested")
-        elif claims and started > len(claims):
-            self.found(Promise.NO_SECOND_LAUNCH, f"{machine.launch} has {started} instances for {len(claims)} claims")
+        most = min(call.wanted if call is not None else inf, len(claims) or inf)
+        if started > most:
+            self.found(Promise.NO_SECOND_LAUNCH, f"{machine.launch} has {started} instances, {most} were wanted")
         late = [name for name, written_at in claims.items() if written_at > machine.launched_at + self._apart_s]
         if late or not claims:
-            self.found(
-                Promise.WRITTEN_FIRST, f"{machine.id} was launched before {', '.join(late) or 'any claim'} was written"
-            )
+            self.found(Promise.WRITTEN_FIRST, f"{machine.id} came before {', '.join(late) or 'any claim'} was written")
 
-    def machine_added(self, body: bytes) -> None:
-        """An instance is there that none of the installs has requested in the time that the judge has seen."""
-        self._note_machine(body)
-
-    def _note_machine(self, body: bytes) -> LaunchedMachine:
+    def machine_added(self, body: bytes) -> LaunchedMachine:
+        """An instance is there, whether or not an install has requested it in the time that the judge has seen."""
         machine = msgspec.json.decode(body, type=LaunchedMachine)
         self._machines[machine.id] = self._alive[machine.id] = machine
+        self.dollars.started(machine)
         self._of_token.setdefault((machine.install, machine.launch), []).append(machine.id)
         return machine
 
     def machine_ended(self, instance_id: str) -> None:
         """An instance has ended."""
         if self._alive.pop(instance_id, None) is not None:
-            self._ended_at[instance_id] = self._now()
+            self.dollars.ended(self._machines[instance_id])
 
     def termination_requested(self, install: str, instance_ids: Sequence[str]) -> None:
         """TerminateInstances is called."""
-        for instance_id in instance_ids:
-            machine = self._alive.get(instance_id)
-            if machine is not None:
-                self._check_termination(install, machine)
+        for machine in filter(None, map(self._alive.get, instance_ids)):
+            self._check_termination(install, machine)
 
     def object_written(self, cluster: str, kind: str, plural: str, item: Json) -> None:
         """The API server has stored or removed (`DELETED`) an object."""
@@ -407,14 +350,12 @@ class Judge:
             for install in sorted({key[0] for key in self._claims}):
                 self._decisions_of(install).daemon_set_added(cluster)
         elif plural == "events" and item.get("involvedObject", {}).get("kind") == "Pod":
-            told, uid = item.get("message", ""), item["involvedObject"].get("uid", "")
-            (objects.below_ceilings.add if _CEILING in told else objects.below_ceilings.discard)(uid)
+            objects.told[item["involvedObject"].get("uid", "")] = item.get("message", "")
         elif plural == "poddisruptionbudgets":
             name = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
+            objects.budgets[name] = item
             if gone:
-                objects.budgets.pop(name, None)
-            else:
-                objects.budgets[name] = item
+                del objects.budgets[name]
 
     def pod_deleted(self, install: str, cluster: str, pod: Json, forced: bool) -> None:  # noqa: FBT001 - a listener
         """A function has had a pod deleted; `pod` is as it was before, `forced` if it was no eviction."""
@@ -450,10 +391,6 @@ class Judge:
         if body["detail-type"] == "EC2 Spot Instance Interruption Warning":
             self._warned.setdefault(body["detail"]["instance-id"], []).append(raw_json.moment(body["time"]))
 
-    def message_given_up(self, message: str) -> None:
-        """A message is in a dead-letter queue."""
-        self.found(Promise.MESSAGES, message[:300])
-
     def decision_replayed(self, verdict: Json) -> None:
         """A recorded decision was made again: `record` is its id, `recorded` and `again` are digests of both."""
         if not verdict["again"] or verdict["recorded"] != verdict["again"]:
@@ -462,26 +399,23 @@ class Judge:
     def tick(self, *, calm: bool) -> None:
         """Time has passed; that of instances without a claim, and of claims without an instance, counts once `calm`."""
         now = self._now()
-        alone = self._without_claim() | self._without_instance()
+        for broken in self.dollars.end_month():
+            self.found(Promise.CEILINGS, broken)
+        alone = self._alone()
         self._alone_since = {name: self._alone_since.get(name, now) if calm else now for name in sorted(alone)}
         for name, since in self._alone_since.items():
             if now - since > UNCLAIMED_S:
                 self.found(Promise.ACCOUNTED_FOR, f"{name} {alone[name]} for {now - since:.0f} s")
                 return
 
-    def _without_claim(self) -> dict[str, str]:
-        holders = ((name, self._holder.get(name)) for name in self._alive)
-        free = (name for name, key in holders if key is None or self._claims[key].state in _ENDED)
-        return dict.fromkeys(free, "is paid for without a claim")
-
-    def _without_instance(self) -> dict[str, str]:
+    def _alone(self) -> dict[str, str]:
+        """Instances without a claim, and claims without an instance: what is wrong, by id or name."""
+        free = (name for name in self._alive if self._holder.get(name) not in self._open)
         waiting = (name for names in self._waits.values() for name in names)
-        lost = (
-            claim.name
-            for key, claim in self._open.items()
-            if any(machine not in self._alive for machine in self._held.get(key, ()))
-        )
-        return {**dict.fromkeys(waiting, "has no instance"), **dict.fromkeys(lost, "has lost its instance")}
+        held = ((claim.name, self._held.get(key, ())) for key, claim in self._open.items())
+        lost = (name for name, machines in held if any(machine not in self._alive for machine in machines))
+        alone = dict.fromkeys(free, "is paid for without a claim") | dict.fromkeys(waiting, "has no instance")
+        return alone | dict.fromkeys(lost, "has lost its instance")
 
     def snapshot_written(self, cluster: str, document: bytes) -> None:
         """The pods of a cluster as they were at a version, in an object of the bucket."""
@@ -492,18 +426,14 @@ class Judge:
 
     def pods_known(self, cluster: str, version: str, pods: Sequence[tuple[str, str, bool]]) -> None:
         """A decision knows pods without a list, as of a version or a later one: their nodes, and whether they end."""
-        self._check_snapshot(cluster, pods, int(version), _NEWEST)
+        self._check_snapshot(cluster, pods, int(version), 2**63)
 
     def _check_snapshot(self, cluster: str, shown: Sequence[tuple[str, str, bool]], oldest: int, newest: int) -> None:
         objects, placed = self._objects(cluster), {key: (node, ends) for key, node, ends in shown}
         if len(placed) == len(shown) and objects.was_so(placed, oldest, newest):
             return
         other = sorted(key for key, _ in placed.items() ^ objects.placed.items())
-        self.found(
-            Promise.SNAPSHOTS, f"{len(shown)} pods as of {oldest}, now {len(objects.placed)}; other: {other[:5]}"
-        )
-
-    # All comes to rest
+        self.found(Promise.SNAPSHOTS, f"{len(shown)} pods as of {oldest}, now {len(objects.placed)}: {other[:5]}")
 
     def unfinished(self) -> list[str]:
         """Everything under way, one line each, without nodes that only wait for pods that must not be disrupted."""
@@ -520,20 +450,22 @@ class Judge:
         """Whether a node that drains has nothing left but pods that must not be disrupted, and no deadline."""
         if claim.state != "Draining" or claim.deadline_at:
             return False
-        on_node = self._objects(claim.cluster).on_node.get(claim.node_name, {}).values()
-        left = [pod for pod in on_node if _is_missed(pod)]
+        left = list(filter(_is_missed, self._objects(claim.cluster).on_node.get(claim.node_name, {}).values()))
         return bool(left) and all(raw_json.is_protected(pod, self._now()) for pod in left)
 
     def may_wait(self, cluster: str, uid: str) -> bool:
-        """Whether a pod waits for a ceiling: its last event says so, and half of one is in use at least."""
-        if uid not in self._objects(cluster).below_ceilings:
-            return False
-        used = ((self._cost_of(name), self.hourly_ceilings.get(name)) for name in ("", cluster))
-        return any(most is not None and 2 * cost >= most for cost, most in used)
+        """Whether a pod waits for a ceiling: its last event says so, and half of it is in use at least."""
+        objects = self._objects(cluster)
+        told, pod = objects.told.get(uid, ""), objects.pods.get(uid, {"spec": {}})
+        return self.dollars.may_wait(cluster, told, raw_json.priority(pod))
 
-    def _cost_of(self, cluster: str) -> float:
-        """What all machines of a cluster that run cost per hour, of all clusters if it is empty."""
-        return sum(self._cost(machine) for machine in self._alive.values() if cluster in ("", machine.cluster))
+    def _note_plan(self, claim: ClaimItem) -> None:
+        """A claim replaces nodes if a command says so, or if pods of it are still on one."""
+        known = self._objects(claim.cluster).pods
+        pods = [known[pod["uid"]] for pod in claim.pods if pod["uid"] in known]
+        replaces = any(claim.name in command.replacements for command in self._commands.values())
+        replaces = replaces or any(pod["spec"].get("nodeName") for pod in pods)
+        self.dollars.planned(claim, max(map(raw_json.priority, pods), default=0), replaces=replaces)
 
     def must_rest(self, pending: Sequence[str]) -> None:
         """By now nothing may be under way, and no pod may wait; `pending` are those that do."""
@@ -541,46 +473,31 @@ class Judge:
         if lines:
             self.found(Promise.REST, "; ".join(lines[:6]))
 
-    # What is spent
-
-    def ended_at(self, instance_id: str) -> float:
-        """When an instance ended, epoch seconds; infinity while it runs."""
-        return self._ended_at.get(instance_id, inf)
-
     def spent(self) -> float:
         """USD that EC2 charged until now."""
-        return sum(self._cost(machine) * self._hours(machine) for machine in self._machines.values())
+        return sum(map(self.dollars.charged, self._machines.values()))
 
     def ledger(self) -> tuple[float, float]:
-        """USD that the claims account for, and those of instances that no claim ever had, or that lost it by a restore:
-        an adopted node has no price.
-        """
+        """USD that claims account for, and of instances that no claim had, or lost by a restore: they have no price."""
         known, unknown = 0.0, 0.0
         for machine in self._machines.values():
             key = self._holder.get(machine.id)
             if key is None or machine.id in self._lost:
-                unknown += self._cost(machine) * self._hours(machine)
+                unknown += self.dollars.charged(machine)
             else:
-                known += self._claims[key].hourly * self._hours(machine)
+                known += self.dollars.charged(machine, self._claims[key].hourly)
         return known, unknown
 
     def check_ledger(self) -> None:
         """At the end: what EC2 charged is what claims account for, and instances without one."""
         spent, (known, unknown) = self.spent(), self.ledger()
-        if abs(spent - known - unknown) > _EXACT_SUM_USD:
+        if abs(spent - known - unknown) > 1e-6:
             self.found(Promise.MONEY, f"{spent:.4f} is not {known:.4f} + {unknown:.4f}")
-
-    def _cost(self, machine: LaunchedMachine) -> float:
-        return self._price(machine.instance_type, machine.zone, machine.capacity_type)
-
-    def _hours(self, machine: LaunchedMachine) -> float:
-        return (self._ended_at.get(machine.id, self._now()) - machine.launched_at) / 3600
-
-    # The promises
 
     def _check_transition(self, before: ClaimItem, after: ClaimItem) -> None:
         adopted = before.state == "Failed" and after.instance_id in self._lost
-        if after.state != before.state and after.state not in _NEXT[before.state] and not adopted:
+        woken = (before.state, before.failure, after.state) == ("Draining", "Asleep", "Initialized")
+        if after.state != before.state and after.state not in _NEXT.get(before.state, ()) and not adopted | woken:
             self.found(Promise.READ_BEFORE_WRITE, f"{after.name}: {before.state} became {after.state}")
         elif after.version != before.version + 1 and not self._sampled:
             self.found(Promise.READ_BEFORE_WRITE, f"{after.name}: version {after.version} follows {before.version}")
@@ -588,49 +505,34 @@ class Judge:
             self.found(Promise.ONE_TOKEN, f"{after.name} had {before.token} and has {after.token}")
         if before.instance_id and after.instance_id != before.instance_id:
             self.found(Promise.ONE_CLAIM, f"{after.name} had {before.instance_id} and has {after.instance_id}")
-        if after.state != before.state and before.state in _ENDED and not adopted:
-            self.found(Promise.READ_BEFORE_WRITE, f"{after.name} was {before.state}")
 
     def _check_launched(self, install: str, claim: ClaimItem) -> None:
         machine = self._machines.get(claim.instance_id)
+        if machine is None or machine.instance_type != claim.instance_type:
+            is_what = "was never launched" if machine is None else f"is no {claim.instance_type}"
+            self.found(Promise.INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which {is_what}")
         if machine is None:
-            self.found(Promise.INSTANCE_EXISTS, f"{claim.name} has {claim.instance_id}, which was never launched")
             return
-        if machine.instance_type != claim.instance_type:
-            self.found(Promise.INSTANCE_EXISTS, f"{machine.id} is {machine.instance_type}, not {claim.instance_type}")
         if machine.launch != claim.token:
             self.found(Promise.ONE_TOKEN, f"{claim.name} of {claim.token} was given {machine.id} of {machine.launch}")
-        if abs(claim.hourly - self._cost(machine)) > _EXACT_USD:
-            self.found(Promise.MONEY, f"{claim.name} costs {self._cost(machine)}, not {claim.hourly}")
+        if not self.dollars.may_cost(machine, claim.hourly):
+            self.found(Promise.MONEY, f"{claim.name} costs {self.dollars.cost(machine)}, not {claim.hourly}")
         self._check_limits(install, claim)
-        self._check_ceilings(claim)
-
-    def _check_ceilings(self, launched: ClaimItem) -> None:
-        """All machines that run, also those that leave, cost no more per hour than their ceilings."""
-        for cluster in ("", launched.cluster):
-            most, cost = self.hourly_ceilings.get(cluster, inf), self._cost_of(cluster)
-            if cost > most + _EXACT_USD:
-                self.found(Promise.CEILINGS, f"{launched.name} makes {cluster or 'all'} cost {cost:.4f} of {most}")
+        for broken in self.dollars.broken_by(claim, machine):
+            self.found(Promise.CEILINGS, broken)
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
-        """Every resource of a NodePool's limits, by what is there: nodes that leave for good do not count, nor those
-        that a command takes away.
-        """
-        limits = self._limits.get((launched.cluster, launched.node_pool))
-        if limits is None:
-            return
-        removed = {
-            name
-            for (of, cluster, _), command in self._commands.items()
-            if (of, cluster) == (install, launched.cluster)
-            for name in command.targets
-        }
+        """Limits by what is there: nodes that leave for good do not count, nor those that a command takes away."""
+        limits = self._limits.get((launched.cluster, launched.node_pool), {})
+        around = (install, launched.cluster)
+        removed = {name for key, item in self._commands.items() if key[:2] == around for name in item.targets}
         staying = [
             claim
-            for claim in self._of_pool[install, launched.cluster, launched.node_pool].values()
+            for key, claim in self._open.items()
+            if key[:2] == around and claim.node_pool == launched.node_pool and claim.state not in _LEAVES
             if claim.name not in removed and claim.instance_id in self._alive and claim.instance_id not in self._lost
         ]
-        used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying])
+        used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying] if limits else ())
         for name, most in limits.items():
             if used.get(name, Decimal(0)) > most:
                 self.found(Promise.LIMITS, f"pool {launched.node_pool} has {used[name]} of {most} {name}")
@@ -645,33 +547,28 @@ class Judge:
 
     def _check_deadline(self, claim: ClaimItem) -> None:
         """A node that spot takes back has left by the earliest moment that it was told of, not two minutes later."""
-        if claim.failure != "SpotInterruption" or claim.instance_id not in self._warned:
-            return
-        warned = self._warned[claim.instance_id]
-        if not claim.deadline_at or claim.deadline_at > max(warned) + SPOT_WARNING_S + _ROUNDING_S:
-            self.found(Promise.DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, warned at {max(warned)}")
+        last = max(self._warned.get(claim.instance_id, [inf])) + _SPOT_WARNING_S + _ROUNDING_S
+        if claim.failure == "SpotInterruption" and (claim.deadline_at or inf) > last:
+            self.found(Promise.DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, not {last} at most")
 
     def _check_termination(self, install: str, machine: LaunchedMachine) -> None:
+        key = self._holder.get(machine.id)
         if machine.install not in ("", install):
             self.found(Promise.OWN_INSTANCES, f"{install} ends {machine.id} of {machine.install}")
-            return
-        key = self._holder.get(machine.id)
-        if key is None:
-            if self._is_awaited(machine):
-                self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
-            return
-        claim = self._claims[key]
-        if claim.state not in ("Terminating", *_ENDED):
-            self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
-        self._check_early_end(claim)
+        elif key is None and self._is_awaited(machine):
+            self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
+        elif key is not None:
+            claim = self._claims[key]
+            if claim.state not in ("Terminating", *_ENDED):
+                self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
+            self._check_early_end(claim)
 
     def _check_early_end(self, claim: ClaimItem) -> None:
         """A node is ended when nothing that would be missed is left on it, or when its deadline has come.
 
-        A Node that is not Ready says nothing any more of its pods. A machine that is only looked at from time to time
-        may have ended by itself.
+        A Node that is not Ready says nothing any more of its pods.
         """
-        if self._sampled and claim.failure not in _EMPTIED_FOR:
+        if self._sampled and claim.failure not in _EMPTIED_FOR:  # it may have ended by itself
             return
         objects = self._objects(claim.cluster)
         node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
@@ -680,8 +577,7 @@ class Judge:
         if node is None or overdue or not raw_json.is_ready(node):
             return
         left = [pod for pod in objects.on_node.get(node["metadata"]["name"], {}).values() if _is_missed(pod)]
-        if left:
-            names = ", ".join(sorted(pod["metadata"]["name"] for pod in left)[:3])
+        if names := ", ".join(sorted(pod["metadata"]["name"] for pod in left)[:3]):
             self.found(Promise.PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
 
     def _is_awaited(self, machine: LaunchedMachine) -> bool:
@@ -692,10 +588,9 @@ class Judge:
         return bool(machine.launch) and bool(waiting) and len(waiting) >= free
 
     def _check_node(self, objects: ClusterObjects, name: str) -> None:
-        node = objects.nodes.get(name)
-        if node is None:
+        if name not in objects.nodes:
             return
-        has = raw_json.amounts((node.get("status") or {}).get("allocatable"))
+        has = raw_json.amounts((objects.nodes[name].get("status") or {}).get("allocatable"))
         pods = [pod for pod in objects.on_node[name].values() if not raw_json.is_finished(pod)]
         wanted = raw_json.total(objects.requests_of(pod) for pod in pods)
         if short := sorted(kind for kind, more in wanted.items() if more > has.get(kind, Decimal(0))):
@@ -727,41 +622,31 @@ class Judge:
             name = pod["metadata"]["name"]
             self.found(Promise.CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
 
-    # What is known
-
     def _decisions_of(self, install: str) -> DecisionJudge:
         if install not in self._decisions:
-            around = Surroundings(
-                now=self._now,
-                found=self.found,
-                pods_of=lambda claim: tuple(self._objects(claim.cluster).on_node.get(claim.node_name, {})),
-                was_in_service=self._was_in_service,
-                has_ended=lambda machine: machine in self._machines and machine not in self._alive,
-                allocatable=lambda claim: self._objects(claim.cluster).allocatable.get(claim.instance_id),
-            )
-            self._decisions[install] = DecisionJudge(
-                around, self._pools, most_nodes_per_pod=self._most_nodes_per_pod, steered=self._steered
-            )
+            most, steered = self._most_nodes_per_pod, self._steered
+            self._decisions[install] = DecisionJudge(self, self._pools, most_nodes_per_pod=most, steered=steered)
         return self._decisions[install]
 
-    def _was_in_service(self, claim: ClaimItem, at: float) -> bool:
-        if self._sampled:
-            return bool(claim.node_name)
-        return self._objects(claim.cluster).in_service.get(claim.node_name, 0.0) >= at
+    def pods_of(self, claim: ClaimItem) -> tuple[str, ...]:
+        """Uids of the pods that are on a claim's node now."""
+        return tuple(self._objects(claim.cluster).on_node.get(claim.node_name, {}))
+
+    def has_ended(self, machine: str) -> bool:
+        """Whether an instance was there and is not any more."""
+        return machine in self._machines and machine not in self._alive
+
+    def allocatable(self, claim: ClaimItem) -> Mapping[str, Decimal] | None:
+        """What a claim's Node had at first."""
+        return self._objects(claim.cluster).allocatable.get(claim.instance_id)
+
+    def was_in_service(self, claim: ClaimItem, at: float) -> bool:
+        """Whether a claim's Node was there, and initialised, at a moment or since."""
+        seen = self._objects(claim.cluster).in_service.get(claim.node_name, 0.0) >= at
+        return bool(claim.node_name) if self._sampled else seen
 
     def _objects(self, cluster: str) -> ClusterObjects:
         return self._clusters.setdefault(cluster, ClusterObjects())
-
-    def _follow(self, install: str, claim: ClaimItem) -> None:
-        of_pool = self._of_pool.setdefault((install, claim.cluster, claim.node_pool), {})
-        if claim.state in _LEAVES:
-            of_pool.pop(claim.name, None)
-        else:
-            of_pool[claim.name] = claim
-        if claim.node_name:
-            self._of_node[install, claim.cluster, claim.node_name] = (install, claim.cluster, claim.name)
-        waits = self._waits.setdefault((install, claim.token), set())
-        (waits.add if claim.state in _BEFORE_LAUNCH else waits.discard)(claim.name)
 
     def _claim_of_node(self, install: str, cluster: str, name: str) -> ClaimItem | None:
         objects = self._objects(cluster)
@@ -787,6 +672,4 @@ def _is_missed(pod: Json) -> bool:
 
 def _is_healthy(pod: Json) -> bool:
     """Whether a PodDisruptionBudget counts a pod as available."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    return ready and not pod["metadata"].get("deletionTimestamp")
+    return raw_json.is_ready(pod) and not pod["metadata"].get("deletionTimestamp")

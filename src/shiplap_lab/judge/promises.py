@@ -25,7 +25,7 @@ class Promise(StrEnum):
     DO_NOT_DISRUPT = "do-not-disrupt is kept"
     LIMITS = "limits are kept"
     ASLEEP = "only what sleeps leaves for sleep"
-    CEILINGS = "hourly ceilings are kept"
+    CEILINGS = "ceilings are kept"
     COMMITMENTS = "no commitment is counted twice"
     DISRUPTION_BUDGETS = "disruption budgets are kept"
     NODES_HOLD = "no node holds more than it has"

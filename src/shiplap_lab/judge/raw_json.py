@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from math import ceil
@@ -14,47 +14,13 @@ import msgspec
 
 Json = Mapping[str, Any]
 
-_SCALES = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "E": Decimal(10**18),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-    "Ei": Decimal(2**60),
-}
+_DECIMAL = {letter: Decimal(10) ** (3 * place) for place, letter in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)}
+_SCALES = _DECIMAL | {f"{letter}i": Decimal(2) ** (10 * place) for place, letter in enumerate("KMGTPE", 1)}
 _UNITS_S = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3")}
+_PART = r"(\d+\.?\d*|\.\d+)(ms|[hms])"
 _DISRUPTED = "karpenter.sh/disrupted"
 _PROTECTED = "karpenter.sh/do-not-disrupt"
 _DEFAULT_GRACE_S = 30.0
-
-
-class PodItem(msgspec.Struct, frozen=True):
-    """A pod that a claim was planned for."""
-
-    name: str = ""
-    uid: str = ""
-
-
-class RequirementItem(msgspec.Struct, frozen=True):
-    """What a claim's node must be labelled with."""
-
-    key: str
-    values: tuple[str, ...] = ()
-
-
-class PreferredItem(msgspec.Struct, frozen=True):
-    """The spot offerings that a claim asks for because of their risk, as `type/zone`."""
-
-    offerings: tuple[str, ...] = ()
 
 
 _PAID = re.compile(r"commitments pay \$([0-9.]+) of \$([0-9.]+)")
@@ -77,7 +43,7 @@ class ClaimItem(msgspec.Struct, frozen=True):
     kubelet_hash: str = ""
     node_name: str = ""
     owner: str = ""
-    pods: tuple[PodItem, ...] = ()
+    pods: tuple[dict[str, Any], ...] = ()
     requests: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     missed: bool = False
@@ -85,8 +51,8 @@ class ClaimItem(msgspec.Struct, frozen=True):
     hourly: float = 0.0
     created_at: float = 0.0
     deadline_at: float = 0.0
-    requirements: tuple[RequirementItem, ...] = ()
-    preferred_spot: PreferredItem | None = None
+    requirements: tuple[dict[str, Any], ...] = ()
+    preferred_spot: dict[str, Any] | None = None
     reasons: tuple[str, ...] = ()
     version: int = 0
 
@@ -149,9 +115,8 @@ def amount(quantity: str | float) -> Decimal:
     """A Kubernetes quantity in units: cores, bytes, pieces. Raises ValueError."""
     text = str(quantity).strip()
     digits = text.rstrip("KMGTPEkimnu")
-    suffix = text[len(digits) :]
     try:
-        return Decimal(digits) * (_SCALES[suffix] if suffix else 1)
+        return Decimal(digits) * _SCALES[text[len(digits) :]]
     except (InvalidOperation, KeyError):
         raise ValueError(text) from None
 
@@ -161,22 +126,13 @@ def amounts(quantities: Json | None) -> dict[str, Decimal]:
     return {name: amount(quantity) for name, quantity in (quantities or {}).items()}
 
 
-def total(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
-    """The sum of several amounts, by resource."""
-    summed: dict[str, Decimal] = {}
+def total(parts: Iterable[Mapping[str, Decimal]], both: Callable[..., Decimal] = Decimal.__add__) -> dict[str, Decimal]:
+    """The sum of several amounts, by resource; with max the largest of them."""
+    merged: dict[str, Decimal] = {}
     for part in parts:
         for name, more in part.items():
-            summed[name] = summed.get(name, Decimal(0)) + more
-    return summed
-
-
-def largest(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
-    """The largest of several amounts, by resource."""
-    most: dict[str, Decimal] = {}
-    for part in parts:
-        for name, more in part.items():
-            most[name] = max(most.get(name, Decimal(0)), more)
-    return most
+            merged[name] = both(merged.get(name, Decimal(0)), more)
+    return merged
 
 
 def requests_of(pod: Json) -> dict[str, Decimal]:
@@ -196,7 +152,7 @@ def requests_of(pod: Json) -> dict[str, Decimal]:
         else:
             peaks.append(total([*beside, wanted]))
     running = total([*beside, *(_wanted(container) for container in spec.get("containers") or ())])
-    needed = largest([running, *peaks])
+    needed = total([running, *peaks], max)
     needed.update(_wanted(spec))
     return total([needed, amounts(spec.get("overhead")), {"pods": Decimal(1)}])
 
@@ -214,19 +170,9 @@ def moment(timestamp: str | None) -> float:
 
 def seconds(duration: str) -> float:
     """A Go duration such as `1h30m`. Raises ValueError."""
-    passed, number, text = Decimal(0), "", duration
-    while text:
-        head = text[0]
-        if head.isdigit() or head == ".":
-            number, text = number + head, text[1:]
-            continue
-        unit = "ms" if text.startswith("ms") else head
-        if not number or unit not in _UNITS_S:
-            raise ValueError(duration)
-        passed, number, text = passed + Decimal(number) * _UNITS_S[unit], "", text[len(unit) :]
-    if number or not duration:
+    if not re.fullmatch(rf"({_PART})+", duration):
         raise ValueError(duration)
-    return float(passed)
+    return float(sum(Decimal(number) * _UNITS_S[unit] for number, unit in re.findall(_PART, duration)))
 
 
 def grace_s(pod: Json) -> float:
@@ -255,16 +201,12 @@ def is_protected(pod: Json, now: float) -> bool:
 
 def stays_to_the_end(pod: Json) -> bool:
     """Whether a pod ends with its node: a static pod, or one that tolerates the taint of nodes that leave."""
-    if owner_kind(pod) == "Node":
-        return True
-    return any(_tolerates_disruption(item) for item in pod["spec"].get("tolerations") or ())
-
-
-def _tolerates_disruption(toleration: Json) -> bool:
-    if toleration.get("effect") not in (None, "", "NoSchedule"):
-        return False
-    key, exists = toleration.get("key"), toleration.get("operator") == "Exists"
-    return (exists and key in (None, "", _DISRUPTED)) or (key == _DISRUPTED and not toleration.get("value"))
+    for item in pod["spec"].get("tolerations") or ():
+        key, exists = item.get("key"), item.get("operator") == "Exists"
+        fits = (exists and key in (None, "", _DISRUPTED)) or (key == _DISRUPTED and not item.get("value"))
+        if fits and item.get("effect") in (None, "", "NoSchedule"):
+            return True
+    return owner_kind(pod) == "Node"
 
 
 def owner_kind(pod: Json) -> str:
@@ -273,16 +215,21 @@ def owner_kind(pod: Json) -> str:
     return next((owner["kind"] for owner in owners if owner.get("controller")), "")
 
 
+def priority(pod: Json) -> int:
+    """A pod's priority."""
+    return int(pod["spec"].get("priority") or 0)
+
+
 def turn(pod: Json) -> int:
     """When a pod leaves a node that is emptied: ordinary ones, those of DaemonSets, critical ones, both."""
     critical = str(pod["spec"].get("priorityClassName", "")) in ("system-cluster-critical", "system-node-critical")
     return 2 * critical + (owner_kind(pod) == "DaemonSet")
 
 
-def is_ready(node: Json) -> bool:
-    """Whether a Node's kubelet says that it is ready."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+def is_ready(item: Json) -> bool:
+    """Whether a Node or a pod is said to be ready."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(known.get("type") == "Ready" and known.get("status") == "True" for known in conditions)
 
 
 def machine_of(node: Json) -> str:
@@ -293,22 +240,20 @@ def machine_of(node: Json) -> str:
 def may_be_unavailable(budget: Json, pods: int) -> int:
     """How many of these pods a PodDisruptionBudget allows to be missing."""
     spec = budget["spec"]
-    if spec.get("maxUnavailable") is not None:
-        return _share(spec["maxUnavailable"], pods)
-    return max(0, pods - _share(spec.get("minAvailable", 1), pods))
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable", 1)
+    return share(most, pods) if most is not None else max(0, pods - share(least, pods))
 
 
-def _share(value: str | int, pods: int) -> int:
+def share(value: str | int, whole: int) -> int:
+    """A number, or a percentage of a whole, rounded up."""
     text = str(value)
-    return ceil(pods * int(text[:-1]) / 100) if text.endswith("%") else int(text)
+    return ceil(whole * int(text[:-1]) / 100) if text.endswith("%") else int(text)
 
 
 def selects(budget: Json, pod: Json) -> bool:
     """Whether a PodDisruptionBudget covers a pod."""
-    if budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
-        return False
     selector = budget["spec"].get("selector")
-    if selector is None:
+    if selector is None or budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
         return False
     labels = pod["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -317,13 +262,6 @@ def selects(budget: Json, pod: Json) -> bool:
 
 
 def _holds(rule: Json, labels: Mapping[str, str]) -> bool:
-    key, values = rule["key"], rule.get("values") or ()
-    match rule["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case _:
-            return key not in labels
+    key, listed = rule["key"], labels.get(rule["key"]) in (rule.get("values") or ())
+    holds = {"In": listed, "NotIn": not listed, "Exists": key in labels, "DoesNotExist": key not in labels}
+    return holds[rule["operator"]]

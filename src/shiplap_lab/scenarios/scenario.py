@@ -8,6 +8,7 @@ holds the NodePools and EC2NodeClasses, or a folder with `scenario.yaml` and a f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
@@ -74,6 +75,7 @@ FaultKind = Literal[
     "late-device",
     "uneven",
     "recursion",
+    "reprice",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -237,6 +239,8 @@ class Fault(_Part, frozen=True):
     everything.
     recursion: Lambda drops a message once it has been handed to its function sixteen times in one chain, as it does
     where recursive loops are not allowed.
+    reprice: spot costs `amount` times as much, of offerings `target` (glob of type/zone), from the next hourly
+    catalogue on.
     restore: when it is over, table `state` is as it was when it began.
     watch-closed: the API server ends watches of `target` (nodes, pods, bound), with probability `amount` at a change.
     watch-gone: no watch can be opened, and when it is over the API server has forgotten what has changed.
@@ -319,7 +323,8 @@ class ScenarioStep(_Part, frozen=True):
 
 
 class Scenario(_Part, frozen=True):
-    """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`.
+    """A play. `chaos` faults are drawn from the seed within the first `chaos_minutes`, of `chaos_kinds`; with
+    `chaos_hours` they begin within so many hours. It begins at `begins`, in UTC, if that is given.
 
     Each of the `installs` serves all clusters, with tables and functions of its own. `placement` is the clusters'
     setting of that name, or `any`: drawn from the seed; `spot_risk` is the mode of their `spotRisk`. In a share
@@ -347,6 +352,8 @@ class Scenario(_Part, frozen=True):
     faults: tuple[Fault, ...] = ()
     chaos: int = 0
     chaos_minutes: float = 20.0
+    chaos_hours: float = 0.0
+    begins: datetime | None = None
     chaos_kinds: tuple[FaultKind, ...] = ()
     devices: dict[str, int] = {}
     constraints: tuple[Constraint, ...] = ()

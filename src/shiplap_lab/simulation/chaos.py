@@ -47,7 +47,8 @@ def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     """The scenario's own faults and `chaos` more, in the order of their moments."""
     chance = Random(f"{seed}:faults")  # noqa: S311 - chance that can be repeated is what is wanted
     kinds = scenario.chaos_kinds or FAULT_KINDS
-    drawn = [_fault(chance.choice(kinds), chance, scenario.chaos_minutes) for _ in range(scenario.chaos)]  # type: ignore[arg-type]
+    begin, last = scenario.chaos_hours * 60 or scenario.chaos_minutes, scenario.chaos_minutes
+    drawn = [_fault(chance.choice(kinds), chance, begin, last) for _ in range(scenario.chaos)]  # type: ignore[arg-type]
     return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
 
 
@@ -112,6 +113,7 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "snapshot-lost": lambda _: 1.0,
     "late-device": lambda chance: round(chance.uniform(20, 200)),
     "recursion": lambda _: 1.0,
+    "reprice": lambda chance: round(chance.choice((0.5, 0.8, 1.2, 1.6)), 2),
 }
 """The amount of each kind of fault; all other kinds take a probability."""
 
@@ -127,12 +129,14 @@ _TARGETS: dict[str, tuple[str, ...]] = {
     "no-capacity": _OFFERINGS,
     "quota": ("on-demand", "spot"),
     "twice": ("disrupt", "*"),
+    "reprice": ("*", "*/eu-west-1a", "c7i.*", "m6i.*"),
 }
 _MOMENTARY = ("crash", "terminate", "stray")
 
 
-def _fault(kind: FaultKind, chance: Random, within: float) -> Fault:
-    at, minutes = round(chance.uniform(0, within), 2), round(chance.uniform(0.5, within / 2), 2)
+def _fault(kind: FaultKind, chance: Random, begin: float, last: float) -> Fault:
+    """One that begins within so many minutes, and is over after half of `last` at most."""
+    at, minutes = round(chance.uniform(0, begin), 2), round(chance.uniform(0.5, last / 2), 2)
     likely = round(chance.uniform(0.1, 0.9), 2)
     target = chance.choice(_TARGETS[kind]) if kind in _TARGETS else "*"
     amount = _AMOUNTS[kind](chance) if kind in _AMOUNTS else likely

@@ -18,14 +18,18 @@ from shiplap.flows import assign_instances, batch
 from shiplap.flows.claim_updates import InstanceOwners
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
-from shiplap.flows.planning import decision_inputs
+from shiplap.flows.planning import decision_inputs, dollars
 from shiplap.flows.schedule import launch, resume, schedule
-from shiplap.flows.sweep import sweep
+from shiplap.flows.sweep import ledger_posting, sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling.packing import launch_ceilings
 from shiplap.scheduling.supply.limits import PoolLimits
+from shiplap.spending.account_counters import AccountSpending, CountedSpending
+from shiplap.spending.ceiling_use import cluster_spending, spending_view
+from shiplap.spending.ceilings import CeilingUse, SpendingView
+from shiplap.spending.ledger import SpendingLedger, posted
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeCapacity
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
@@ -252,6 +256,34 @@ def _passes_ceilings() -> list[Patch]:
     return [(launch_ceilings, "within_ceilings", lambda snapshot, view, decided, again: decided)]  # noqa: ARG005
 
 
+def _reserves_nothing() -> list[Patch]:
+    """Running nodes reserve nothing for the rest of the month."""
+    return [(dollars, "cluster_spending", lambda *given: replace(cluster_spending(*given), reserved={}))]
+
+
+def _loses_the_ledger() -> list[Patch]:
+    """What is posted is written with the month's sums as they were before."""
+
+    def act(ledger: SpendingLedger, *given: Any) -> SpendingLedger:
+        return replace(posted(ledger, *given), this_month=ledger.this_month)
+
+    return [(ledger_posting, "posted", act)]
+
+
+def _keeps_nothing_for_recovery() -> list[Patch]:
+    """Any launch may use the whole of a ceiling."""
+    return [(CeilingUse, "line", property(lambda ceiling: ceiling.limit))]
+
+
+def _spends_alone() -> list[Patch]:
+    """A cluster takes its account for its own."""
+
+    def act(ceilings: Any, of_account: Any, cluster: str, spending: Any, *_: Any) -> SpendingView:
+        return spending_view(ceilings, of_account, cluster, spending, CountedSpending(), AccountSpending())
+
+    return [(dollars, "spending_view", act), (AccountSpending, "allows", lambda *_: True)]
+
+
 def _counts_alone() -> list[Patch]:
     """A cluster counts on commitments as if it were alone."""
     return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
@@ -282,6 +314,10 @@ MUTANTS: dict[str, Mutant] = {
     "charges no limits": Mutant(_charges_nothing),
     "counts commitments alone": Mutant(_counts_alone, ("commitments",)),
     "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
+    "reserves nothing": Mutant(_reserves_nothing, ("monthly-ceilings",)),
+    "loses the ledger": Mutant(_loses_the_ledger, ("monthly-ceilings",)),
+    "keeps nothing for recovery": Mutant(_keeps_nothing_for_recovery, ("monthly-ceilings",)),
+    "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),

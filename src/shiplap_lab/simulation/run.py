@@ -23,11 +23,11 @@ from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
 from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
+from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod
 from shiplap.ports import FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.spending.ceilings import CeilingMode
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.catalogue import embedded
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation, pool_specs
@@ -127,6 +127,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ledger: float = 0.0
     unclaimed: float = 0.0
     given_up: int = 0
+    overshoots: tuple[tuple[str, float, float], ...] = ()
     faults: tuple[Fault, ...] = ()
     effects: dict[str, int] = {}
     metrics: dict[str, float] = {}
@@ -164,11 +165,12 @@ class Simulation:
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._disruption = disruption or DisruptionSettings()
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
-        self.loop = EventLoop(FakeClock())
+        self.loop = EventLoop(FakeClock() if scenario.begins is None else FakeClock(scenario.begins.timestamp()))
         self._start = self.loop.now()
         self.trace = Trace(self.loop.now, self._start)
         self.faults = FaultInjector(self.loop, self.trace, seed)
         self.sold = embedded.load(REGION) if scenario.steps else catalog(zone_ids=scenario.spot_risk != "off")
+        self.charged = self.sold
         self._placement = placement(scenario, seed)
         settings = [self._settings_of(cluster) for cluster in scenario.clusters]
         self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
@@ -281,7 +283,7 @@ class Simulation:
             clocks_apart_s=sum(fault.amount for fault in self._planned if fault.kind == "clock-skew"),
         )
         judge.sleep = msgspec.to_builtins(self._play.scenario.sleep)
-        judge.hourly_ceilings = _hourly_ceilings(self._play.scenario)
+        judge.dollars.ceilings = _ceilings(self._play.scenario)
         for name, cluster in self.clusters.items():
             cluster.server.on_write(partial(judge.object_written, name))
         self.compute.on_request.append(judge.fleet_requested)
@@ -290,6 +292,7 @@ class Simulation:
             install.state.on_claim.append(partial(judge.claim_written, name))
             install.state.on_command.append(partial(judge.command_written, name))
             install.state.on_restore.append(partial(judge.table_restored, name))
+            install.catalog.on_save.append(self._repriced)
             for cluster_name, access in install.access.items():
                 access.on_delete.append(partial(judge.pod_deleted, name, cluster_name))
                 if isinstance(access, ClusterWithWatches):
@@ -400,8 +403,8 @@ class Simulation:
         self.judge.tick(calm=calm)
         for install in self.installs.values():
             if install.dead_letters.letters:
-                self.judge.message_given_up(str(install.dead_letters.letters[0]))
-        if self._may_wait or self.judge.hourly_ceilings:
+                self.judge.found(Promise.MESSAGES, str(install.dead_letters.letters[0])[:300])
+        if self._may_wait or self.judge.dollars.ceilings:
             pending = {pod.metadata.uid for pod in self.pending()}
         else:
             pending = {uid for cluster in self.clusters.values() for uid in cluster.pending_uids()}
@@ -482,9 +485,17 @@ class Simulation:
             self.compute.lose(instance_id, code, "unknown" if code else "")
             self._instance_ended(instance_id)
 
+    def _repriced(self, stored: Catalog) -> None:
+        """Spot costs from now on what the stored catalogue says."""
+        if stored.prices != self.charged.prices:
+            self.trace.record("prices changed")
+            self.faults.effects["reprice"] += 1
+            self.charged = stored
+            self.judge.dollars.repriced(partial(price, stored))
+
     def price(self, instance: Instance) -> float:
-        """USD per hour."""
-        return price(self.sold, instance.instance_type, instance.zone, instance.capacity_type)
+        """USD per hour now."""
+        return price(self.charged, instance.instance_type, instance.zone, instance.capacity_type)
 
     # Faults
 
@@ -645,6 +656,7 @@ class Simulation:
             ledger=round(ledger, 6),
             unclaimed=round(unclaimed, 6),
             given_up=sum(install.functions.given_up for install in self.installs.values()),
+            overshoots=tuple(self.judge.dollars.overshoots),
             faults=self._planned,
             effects=self._effects(),
             metrics=dict(sorted(self.meter.counts.items())),
@@ -759,14 +771,10 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.propagate = propagate
 
 
-def _hourly_ceilings(scenario: Scenario) -> dict[str, float]:
-    """USD per hour that nothing is launched above, by cluster; those of the account under an empty name."""
+def _ceilings(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
+    """As they are written, by cluster; those of the account under an empty name."""
     written = {"": scenario.ceilings} | {cluster.name: cluster.ceilings for cluster in scenario.clusters}
-    stops = {
-        name: [item.hourly for item in ceilings if item.hourly is not None and item.mode is CeilingMode.STOP]
-        for name, ceilings in written.items()
-    }
-    return {name: min(amounts) for name, amounts in stops.items() if amounts}
+    return {name: msgspec.to_builtins(ceilings) for name, ceilings in written.items() if ceilings}
 
 
 def _amis(play: Play) -> dict[str, tuple[Ami, ...]]:

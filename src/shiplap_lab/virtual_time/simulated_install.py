@@ -34,7 +34,7 @@ from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import SimulatedFunctions
 from shiplap_lab.virtual_time.lasting_watches import CheckedSnapshots, ClusterWithWatches
-from shiplap_lab.virtual_time.supply import FixedCatalogSource
+from shiplap_lab.virtual_time.supply import MovingCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
 
@@ -72,7 +72,7 @@ class SimulatedInstall:
         self.memory = FakeMemory(faults)
         self.status = FakeStatus(faults)
         self.catalog = FakeCatalog(sold, faults)
-        self.source = FixedCatalogSource(sold)
+        self.source = MovingCatalogSource(sold, lambda: _factors(faults))
         self.dead_letters = FakeDeadLetters(faults)
         self.commitments = FakeCommitments(faults=faults)
         self.snapshots = CheckedSnapshots(faults) if threads is not None else None
@@ -136,6 +136,10 @@ class SimulatedInstall:
             )
 
 
+def _factors(faults: FaultInjector) -> list[tuple[str, float]]:
+    return [(fault.target, fault.amount) for _, fault in faults.active_of("reprice")]
+
+
 class ProbesInTurn:
     """Runs probes one after the other: threads would make runs differ."""
 
@@ -176,7 +180,7 @@ class SimulatedContainer:
     def catalog_store(self, region: str) -> FakeCatalog:  # noqa: ARG002 - there is one region
         return self._install.catalog
 
-    def catalog_source(self, region: str) -> FixedCatalogSource:  # noqa: ARG002 - as above
+    def catalog_source(self, region: str) -> MovingCatalogSource:  # noqa: ARG002 - as above
         return self._install.source
 
     def commitment_source(self, region: str) -> FakeCommitments:  # noqa: ARG002 - as above

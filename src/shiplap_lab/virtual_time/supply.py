@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from math import prod
 
 import msgspec
+from msgspec.structs import replace
 
 from shiplap.instances.catalog.ec2_catalog import (
     Catalog,
@@ -82,15 +85,30 @@ def _estimated(sold: Catalog, instance_type: str, zone: str, capacity_type: str)
     return next((item.price for item in known if (item.zone, item.capacity_type) == (zone, capacity_type)), 0.0)
 
 
-class FixedCatalogSource:
-    """A CatalogSource that always returns the same catalogue."""
+class MovingCatalogSource:
+    """A CatalogSource that returns the same catalogue but for what spot costs.
 
-    def __init__(self, sold: Catalog) -> None:
-        self._sold = sold
+    `factors` are the active ones: offerings (globs of type/zone), and how many times as much they cost.
+    """
+
+    def __init__(self, sold: Catalog, factors: Callable[[], Sequence[tuple[str, float]]]) -> None:
+        self._sold, self._factors = sold, factors
 
     def fetch(self, previous: Catalog | None) -> Catalog:  # noqa: ARG002 - nothing is kept from before
-        """The catalogue."""
-        return self._sold
+        """The catalogue with the prices of now."""
+        factors = self._factors()
+        if not factors:
+            return self._sold
+        prices = {
+            name: replace(known, spot=tuple(_times(factors, name, item) for item in known.spot))
+            for name, known in self._sold.prices.items()
+        }
+        return replace(self._sold, prices=prices)
+
+
+def _times(factors: Sequence[tuple[str, float]], instance_type: str, item: ZonePrice) -> ZonePrice:
+    found = [factor for target, factor in factors if fnmatchcase(f"{instance_type}/{item.zone}", target)]
+    return replace(item, price=round(item.price * prod(found), 4))
 
 
 class SimulatedHardware:
