@@ -1,49 +1,53 @@
-"""What preferring calm spot offerings does to interruptions and dollars, over months of a drawn spot market.
+"""What preferring calm spot offerings does to interruptions and dollars, over weeks of a drawn spot market.
 
-The planner is the real one, with EC2's types and their on-demand prices; the market is drawn by its seed
-(`spot_market`). A fleet of nodes loses some to spot and some to scaling every day; all pods without a node are planned
-every six hours, launched as the flows do (the same lists, splits and shares), and EC2 fills the launch in one of three
-ways. Three arms meet the same market: the list as it is, `prefer`, and `prefer` with the evidence of each offering
-given to another one. The first third of the time teaches and does not count. Dollars are those of instance time, of
-moves (`moveCost` for each pod of an interrupted node) and of three minutes of its successor. What is counted is what is
-to be expected of the market's rates: chance decides what is learned, not what is reported. Bars: interruptions per
-node-hour -30 % at no more dollars; with exchanged evidence at most +0.5 % of dollars. Arguments: seeds, the first
-seed, days, nodes.
+An account has some clusters, whose nodes spot takes back and scaling ends. All that are missing are launched every six
+hours. The lists are those of the real planner, which plans a batch of pods at the market's prices with EC2's types;
+the split of launches, the overrides and the shares are the flows' own; EC2 fills a launch in one of four ways (see
+`spot_market`). All clusters note their evidence in one table. Three arms meet the same market: the list as it is,
+`prefer`, and `prefer` with the evidence of each offering given to another one. The first third of the time teaches and
+does not count. Dollars are those of instance time, of moves (`moveCost` for each pod of an interrupted node) and of
+three minutes of its successor. What is counted is what is to be expected of the market's rates: chance decides what is
+learned, not what is reported.
+
+Bars: interruptions per node-hour -30 % at no more dollars; with exchanged evidence at most +0.5 % of dollars.
 """
 
 from __future__ import annotations
 
-import math
+import argparse
 import random
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from packing_cases import real_types
-from rich.console import Console
-from rich.table import Table
-from spot_market import FILLINGS, MONTH_HOURS, ZONES, SpotMarket, SpotPool
+from spot_market import FILLINGS, KINDS, MONTH_HOURS, ZONES, SpotMarket, SpotPool
 
-from shiplap.flows.planning.offering_market import OfferingMarket
-from shiplap.flows.planning.planned_launches import ClaimOrigin, fleet_options, launches, records_of
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from shiplap.flows.planning.planned_launches import ClaimOrigin, fleet_options, records_of
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Node, Pod
+from shiplap.kubernetes.objects import Pod
 from shiplap.manifests.custom_resources import Manifests, NodePool
-from shiplap.manifests.nodeclaim import LaunchedInstance
-from shiplap.ports import DecisionState
+from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.spot_risk.risk_evidence import ORIGIN_S, EvidenceChange, hours_by_part
-from shiplap.spot_risk.safer_offerings import BOOT_S, SpotRiskInputs, SpotRiskSettings
+from shiplap.spot_risk.risk_evidence import ORIGIN_S, EvidenceChange, OfferingEvidence, hours_by_part
+from shiplap.spot_risk.safer_offerings import BOOT_S, SpotRiskInputs, SpotRiskSettings, may_get_more, most_of_pool
 from shiplap_lab.fakes.stores import FakeSpotEvidence
 
 STEP_HOURS = 6.0
 SCALED_PER_DAY = 0.12
 MOVE_COST = 0.025
+PODS_OF_A_PLAN = 60
 FAMILIES = ("c5", "c5a", "c6a", "c6i", "c7a", "c7i", "m5", "m5a", "m6a", "m6i", "m7a", "m7i", "r5", "r6a", "r6i", "r7i")
 SIZES = ("large", "xlarge", "2xlarge", "4xlarge")
+ARMS = ("as is", "prefer", "exchanged")
 
 
 class Figures(msgspec.Struct):
@@ -52,6 +56,7 @@ class Figures(msgspec.Struct):
     interruptions: float = 0.0
     node_hours: float = 0.0
     dollars: float = 0.0
+    planned: float = 0.0
     largest_share: float = 0.0
 
     @property
@@ -59,62 +64,32 @@ class Figures(msgspec.Struct):
         return self.interruptions / self.node_hours
 
     @property
-    def per_hour(self) -> float:
-        return self.dollars / self.node_hours
+    def beside_planned(self) -> float:
+        """Dollars beside those of the cheapest offering of each list when it was asked for."""
+        return self.dollars / self.planned
 
 
-class RunningNode(msgspec.Struct):
-    """A node, the pool of the market that it is from, and its pods."""
+class RunningNode(NamedTuple):
+    """A node: the pool of the market that it is from, its pods, and what the cheapest of its list cost, USD per hour."""
 
-    name: str
     pool: SpotPool
-    pods: list[Pod]
+    pods: int
+    planned: float
 
 
-def pool_of_spot() -> NodePool:
-    rules = [
-        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]},
-        {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
-    ]
-    spec = {"template": {"spec": {"nodeClassRef": {"name": "default"}, "requirements": rules}}}
-    return msgspec.convert({"metadata": {"name": "spot"}, "spec": spec}, NodePool)
+class Account:
+    """One arm in one market: clusters of so many nodes."""
 
-
-class Fleet:
-    """One arm in one market."""
-
-    def __init__(self, seed: int, filling: str, mode: str, *, exchanged: bool, nodes: int) -> None:
-        wanted = {f"{family}.{size}" for family in FAMILIES for size in SIZES}
-        self.types = [item for item in real_types() if item.name in wanted]
-        self.market = SpotMarket(self.types, seed, filling)
-        self.chance = random.Random(f"fleet {seed}")
-        self.mode, self.evidence = SpotRiskSettings(mode), FakeSpotEvidence()
-        self.exchanged = self._exchange(seed) if exchanged else {}
-        self.running: list[RunningNode] = []
-        self.number, self.pods_made, self.figures = 0, 0, Figures()
-        self.pending = [self._pod() for _ in range(nodes * 5)]
-
-    def _exchange(self, seed: int) -> dict[str, str]:
-        keys = sorted(self.market.pools)
+    def __init__(self, market: SpotMarket, types: Sequence[InstanceType], seed: int, arm: str, size: tuple[int, int]):
+        self.market, self.types, self.arm = market, types, arm
+        self.chance = random.Random(f"account {seed}")
+        self.evidence = FakeSpotEvidence()
+        keys = sorted(market.pools)
         others = list(keys)
         random.Random(f"exchange {seed}").shuffle(others)
-        return dict(zip(keys, others, strict=True))
-
-    def _pod(self) -> Pod:
-        self.pods_made += 1
-        cpu, memory = self.chance.choice(((400, 900), (700, 2500), (900, 1800), (1500, 6000)))
-        return msgspec.convert(
-            {
-                "metadata": {"name": f"p{self.pods_made}", "uid": f"p{self.pods_made}"},
-                "spec": {
-                    "containers": [
-                        {"name": "m", "resources": {"requests": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}}}
-                    ]
-                },
-                "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-            },
-            Pod,
-        )
+        self.noted_as = dict(zip(keys, others if arm == "exchanged" else keys, strict=True))
+        self.clusters: list[list[RunningNode]] = [[] for _ in range(size[0])]
+        self.nodes, self.figures = size[1], Figures()
 
     def play(self, days: int) -> Figures:
         for step in range(int(days * 24 / STEP_HOURS)):
@@ -124,123 +99,159 @@ class Fleet:
             self.live()
         return self.figures
 
+    def known(self, now: float) -> tuple[OfferingEvidence, ...]:
+        """The evidence at a time."""
+        return self.evidence.read(now)
+
     def launch(self) -> None:
-        """Plan all pending pods and launch their nodes."""
-        if not self.pending:
-            return
+        """Let every cluster launch the nodes that it lacks."""
         now = ORIGIN_S + self.market.now * 3600
         on_sale = tuple(msgspec.structs.replace(item, offerings=self.market.offerings(item)) for item in self.types)
-        risk = SpotRiskInputs(self.mode, MOVE_COST, self.evidence.read(now)) if self.mode.is_on else None
+        settings = SpotRiskSettings("off" if self.arm == "as is" else "prefer")
         snapshot = Snapshot(
             cluster="c",
             now=now,
-            view=ClusterView(pods=tuple(self.pending), nodes=tuple(map(_node, self.running))),
-            manifests=Manifests(node_pools=(pool_of_spot(),)),
+            view=ClusterView(pods=tuple(_pod(self.chance, number) for number in range(PODS_OF_A_PLAN))),
+            manifests=Manifests(node_pools=(_pool(),)),
             catalogs=(NodeClassCatalog("default", on_sale),),
             settings=SchedulingSettings(explore=False),
-            epoch=self.number,
-            spot_risk=risk,
+            spot_risk=SpotRiskInputs(settings, MOVE_COST, self.known(now)) if settings.is_on else None,
         )
-        decided = plan(snapshot)
-        by_uid = {pod.metadata.uid: pod for pod in self.pending}
+        planned = plan(snapshot).node_claims
+        cheapest = {claim.name: claim.launch.price for claim in planned}
+        claims = records_of(planned, ClaimOrigin(cluster="c", owner="o", at=now, lease_s=60.0))
         by_name = {item.name: item for item in on_sale}
-        market = OfferingMarket(DecisionState(0))
-        claims = records_of(decided.node_claims, ClaimOrigin(cluster="c", owner="o", at=now, lease_s=60.0))
-        for group in launches(claims):
-            options = fleet_options(group[0], by_name, ZONES, preferred=market.preferred(group))
-            assert options.capacity_type == "spot", options.capacity_type
-            chosen = self.market.fill([f"{override.instance_type}/{override.zone}" for override in options.overrides])
-            for claim in group:
-                self.number += 1
-                pods = [by_uid.pop(reference.uid) for reference in claim.plan.pods]
-                self.running.append(RunningNode(f"n{self.number}", chosen, pods))
-            instance = LaunchedInstance("i", chosen.instance_type, chosen.zone, "spot")
-            market.count_launched([msgspec.structs.replace(claim, instance=instance) for claim in group])
-        assert not by_uid, decided.unschedulable[:1]
-        self.pending = []
+        asked: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for nodes in self.clusters:
+            missing = self.nodes - len(nodes)
+            held = Counter(node.pool.key for node in nodes)
+            most = most_of_pool(self.nodes)
+            for claim in self.chance.choices(claims, k=missing):
+                preferred = _preferred(claim, held, most)
+                if (claim.name, preferred) not in asked:
+                    options = fleet_options(claim, by_name, ZONES, preferred=preferred)
+                    assert options.capacity_type == "spot", options.capacity_type
+                    offered = [f"{override.instance_type}/{override.zone}" for override in options.overrides]
+                    asked[claim.name, preferred] = offered
+                chosen = self.market.fill(asked[claim.name, preferred])
+                held[chosen.key] += 1
+                nodes.append(RunningNode(chosen, len(claim.plan.pods), cheapest[claim.name]))
 
     def live(self) -> None:
-        """Hours pass: nodes are paid for, some are interrupted, some are scaled in and others take their place."""
+        """Hours pass: nodes are paid for, some are interrupted, some are scaled in."""
         self.market.pass_hours(STEP_HOURS)
         now = ORIGIN_S + self.market.now * 3600
-        hours: Counter[str] = Counter()
-        kept = []
-        for node in self.running:
-            hours[node.pool.key] += 1
-            self.figures.node_hours += STEP_HOURS
-            expected = self.market.rate(node.pool) * STEP_HOURS
-            self.figures.interruptions += expected
-            self.figures.dollars += node.pool.price * STEP_HOURS
-            self.figures.dollars += expected * (MOVE_COST * len(node.pods) + node.pool.price * BOOT_S / 3600)
-            lost = self.chance.random() < 1 - math.exp(-self.market.rate(node.pool) * STEP_HOURS)
-            scaled = self.chance.random() < SCALED_PER_DAY * STEP_HOURS / 24
-            recommended = self.chance.random() < (0.6 if lost else 0.02 * self.market.rate(node.pool) * MONTH_HOURS)
-            if recommended:
-                self.note(node.pool.key, now, rebalances=1)
-            if lost:
-                self.note(node.pool.key, now, node=node.name, interruptions=1)
-                self.pending += node.pods
-            elif scaled:
-                self.pending += [self._pod() for _ in node.pods]
-            else:
-                kept.append(node)
-        for key, count in sorted(hours.items()):
-            parts = hours_by_part(now - STEP_HOURS * 3600, now)
-            self.note(key, now, node=f"{key}{now}", node_hours=tuple(part * count for part in parts))
-        self.running = kept
-        self.figures.largest_share = max(self.figures.largest_share, max(hours.values()) / sum(hours.values()))
+        used = sorted({node.pool.key for nodes in self.clusters for node in nodes})
+        rates = {key: self.market.rate(self.market.pools[key]) for key in used}
+        lost = {key: self.market.burst(self.market.pools[key], STEP_HOURS, self.chance) for key in used}
+        events: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for place, nodes in enumerate(self.clusters):
+            self.clusters[place] = [node for node in nodes if self._stays(node, rates, lost, events[node.pool.key])]
+        for key, counts in sorted(events.items()):
+            self._note(key, now, counts)
+        whole = sum(counts["hours"] for counts in events.values())
+        largest = max(counts["hours"] for counts in events.values()) / whole
+        self.figures.largest_share = max(self.figures.largest_share, largest)
 
-    def note(self, key: str, now: float, **what: object) -> None:
-        """Evidence about an offering, or with exchanged evidence about another one."""
-        name, _, zone = self.exchanged.get(key, key).partition("/")
-        self.evidence.add([EvidenceChange(zone_id=ZONES[zone], instance_type=name, at=now, **what)])  # type: ignore[arg-type]
+    def _stays(self, node: RunningNode, rates: dict[str, float], lost: dict[str, float], events: Counter[str]) -> bool:
+        """Whether a node is still there after the step."""
+        pool = node.pool
+        expected = rates[pool.key] * STEP_HOURS
+        self.figures.node_hours += STEP_HOURS
+        self.figures.interruptions += expected
+        self.figures.planned += node.planned * STEP_HOURS
+        self.figures.dollars += pool.price * STEP_HOURS
+        self.figures.dollars += expected * (MOVE_COST * node.pods + pool.price * BOOT_S / 3600)
+        events["hours"] += 1
+        interrupted = self.chance.random() < lost[pool.key]
+        events["interrupted"] += interrupted
+        events["recommended"] += self.chance.random() < (0.6 if interrupted else 0.02 * pool.rate * MONTH_HOURS)
+        return not interrupted and self.chance.random() >= SCALED_PER_DAY * STEP_HOURS / 24
 
-
-def _node(node: RunningNode) -> Node:
-    """A node without room: only what the plan counts of it matters."""
-    own = {
-        labels.NODE_POOL: "spot",
-        labels.CAPACITY_TYPE: "spot",
-        labels.INSTANCE_TYPE: node.pool.instance_type,
-        labels.ZONE: node.pool.zone,
-    }
-    spec = {"taints": [{"key": "full", "effect": "NoSchedule"}]}
-    return msgspec.convert({"metadata": {"name": node.name, "labels": own}, "spec": spec}, Node)
-
-
-def main(seeds: int = 3, first: int = 0, days: int = 90, nodes: int = 60) -> None:
-    """Print interruptions and dollars of `prefer` beside the list as it is, for each way of filling a fleet."""
-    table = Table("EC2 fills", "as is, %/month", "interruptions", "dollars", "exchanged: dollars", "CPU s")
-    for filling in FILLINGS:
-        began = time.process_time()
-        as_is, preferred, exchanged = (
-            _together(
-                Fleet(seed, filling, mode, exchanged=exchanged, nodes=nodes).play(days)
-                for seed in range(first, first + seeds)
+    def _note(self, key: str, now: float, counts: Counter[str]) -> None:
+        """Evidence about an offering; with exchanged evidence it is noted for another one. Each node is one of four."""
+        name, _, zone = self.noted_as[key].partition("/")
+        parts = hours_by_part(now - STEP_HOURS * 3600, now)
+        changes = [
+            EvidenceChange(
+                zone_id=ZONES[zone],
+                instance_type=name,
+                at=now,
+                node=_NAMES[quarter],
+                node_hours=tuple(part * ((counts["hours"] + 3 - quarter) // 4) for part in parts),
+                interruptions=(counts["interrupted"] + 3 - quarter) // 4,
             )
-            for mode, exchanged in (("off", False), ("prefer", False), ("prefer", True))
+            for quarter in range(4)
+        ]
+        changes.append(
+            EvidenceChange(zone_id=ZONES[zone], instance_type=name, at=now, rebalances=counts["recommended"])
         )
-        row = (
-            filling,
-            f"{as_is.per_node_hour * MONTH_HOURS:.1%}",
-            f"{preferred.per_node_hour / as_is.per_node_hour - 1:+.0%}",
-            f"{preferred.per_hour / as_is.per_hour - 1:+.2%}",
-            f"{exchanged.per_hour / as_is.per_hour - 1:+.2%}",
-            f"{time.process_time() - began:.0f}",
-        )
-        print(*row, sep=" | ", flush=True)
-        table.add_row(*row)
-    Console(width=110).print(table)
+        self.evidence.add(changes)
 
 
-def _together(played: Iterable[Figures]) -> Figures:
-    total = Figures()
-    for item in played:
-        total.interruptions += item.interruptions
-        total.node_hours += item.node_hours
-        total.dollars += item.dollars
-    return total
+_NAMES = ("a", "b", "c", "d")
+
+
+def _preferred(claim: NodeClaim, held: Counter[str], most: int) -> tuple[str, ...]:
+    asked = claim.plan.preferred_spot
+    if asked is None:
+        return ()
+    return may_get_more(msgspec.structs.replace(asked, most=most, held=dict(held)), 1, {})
+
+
+def _pool() -> NodePool:
+    rules = [
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]},
+        {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+    ]
+    spec = {"template": {"spec": {"nodeClassRef": {"name": "default"}, "requirements": rules}}}
+    return msgspec.convert({"metadata": {"name": "spot"}, "spec": spec}, NodePool)
+
+
+def _pod(chance: random.Random, number: int) -> Pod:
+    cpu, memory = chance.choice(((400, 900), (700, 2500), (900, 1800), (1500, 6000)))
+    requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"p{number}", "uid": f"p{number}"},
+            "spec": {"containers": [{"name": "m", "resources": {"requests": requests}}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        },
+        Pod,
+    )
+
+
+def main() -> None:
+    """Print interruptions and dollars of `prefer` beside the list as it is, for each market."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--days", type=int, default=60)
+    parser.add_argument("--clusters", type=int, default=10)
+    parser.add_argument("--nodes", type=int, default=200, help="per cluster")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
+    parser.add_argument("--fillings", type=int, nargs="+", default=list(range(len(FILLINGS))))
+    chosen = parser.parse_args()
+    wanted = {f"{family}.{size}" for family in FAMILIES for size in SIZES}
+    types = [item for item in real_types() if item.name in wanted]
+    size = (chosen.clusters, chosen.nodes)
+    print("interruptions", "EC2 fills", "seed", "%/month", "interruptions", "dollars", "exchanged", "CPU s", sep=" | ")
+    for kind in chosen.kinds:
+        for filling in (FILLINGS[number] for number in chosen.fillings):
+            for seed in chosen.seeds:
+                began = time.process_time()
+                as_is, preferred, exchanged = (
+                    Account(SpotMarket(types, seed, filling, kind), types, seed, arm, size).play(chosen.days)
+                    for arm in ARMS
+                )
+                row = (
+                    f"{as_is.per_node_hour * MONTH_HOURS:.1%}",
+                    f"{preferred.per_node_hour / as_is.per_node_hour - 1:+.0%}",
+                    f"{preferred.beside_planned / as_is.beside_planned - 1:+.2%}",
+                    f"{exchanged.beside_planned / as_is.beside_planned - 1:+.2%}",
+                    f"{time.process_time() - began:.0f}",
+                )
+                print(kind, filling, seed, *row, sep=" | ", flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

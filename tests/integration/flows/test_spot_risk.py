@@ -12,7 +12,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.planner import plan
-from shiplap.spot_risk.risk_evidence import DAY_PARTS, EvidenceChange, OfferingEvidence
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, DAY_S, EvidenceChange, OfferingEvidence
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeCatalog
 from tests.integration.flows.leaving import REBALANCE, claim_now, first, play_out, warning
@@ -48,13 +48,16 @@ def feared(stage: Stage, *offerings: tuple[str, str]) -> None:
     now = stage.clock.now()
     for name in sorted(stage.types):
         for zone_id in ZONE_OF:
-            often = 40 if (name, zone_id) in offerings else 0
+            often = 5 if (name, zone_id) in offerings else 0
             for _ in range(20):
                 hours = EvidenceChange(zone_id=zone_id, instance_type=name, at=now, node_hours=A_MONTH)
                 stage.spot_evidence.add([hours])
-            stage.spot_evidence.add(
-                [EvidenceChange(zone_id=zone_id, instance_type=name, at=now, interruptions=often, refusals=1)]
-            )
+            stage.spot_evidence.add([EvidenceChange(zone_id=zone_id, instance_type=name, at=now, refusals=1)])
+            for part in range(DAY_PARTS):  # one by one: what comes together tells less
+                at = now - part * DAY_S / DAY_PARTS
+                stage.spot_evidence.add(
+                    [EvidenceChange(zone_id=zone_id, instance_type=name, at=at, interruptions=often)]
+                )
 
 
 def asked(stage: Stage) -> list[FleetRequest]:

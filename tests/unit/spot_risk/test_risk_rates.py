@@ -7,19 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiplap.spot_risk.risk_evidence import DAY_PARTS, ORIGIN_S, OfferingEvidence
-from shiplap.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor
+from shiplap.spot_risk.risk_rates import MONTH_HOURS, PRIOR_RATE, RiskRates, RiskTotals, day_factor, dispersion
 
 
 def seen(name: str, hours: float, interruptions: float, zone_id: str = "az1", **others: float) -> OfferingEvidence:
     parts = (hours / DAY_PARTS,) * DAY_PARTS
-    return OfferingEvidence(zone_id, name, parts, (interruptions, *(0.0,) * (DAY_PARTS - 1)), **others)  # type: ignore[arg-type]
+    return OfferingEvidence(zone_id, name, parts, (interruptions / DAY_PARTS,) * DAY_PARTS, **others)  # type: ignore[arg-type]
 
 
 def test_without_evidence_every_offering_has_the_prior() -> None:
     rates = RiskRates((), 0.0)
 
     assert rates.of("az1", "m5.large") == rates.of("az2", "x1.32xlarge") == pytest.approx(PRIOR_RATE)
-    assert not rates.is_known("az1", "m5.large")
 
 
 def test_much_evidence_gives_the_measured_rate() -> None:
@@ -37,8 +36,6 @@ def test_an_offering_without_evidence_has_the_rate_of_its_family_in_its_zone() -
     sibling, stranger = rates.of("az1", "m5.xlarge"), rates.of("az1", "r5.large")
 
     assert rates.of("az1", "c5.xlarge") < stranger < sibling
-    assert rates.is_known("az1", "m5.xlarge")
-    assert not rates.is_known("az2", "m5.xlarge")
 
 
 def test_offerings_that_differ_no_more_than_by_chance_get_nearly_the_same_rate() -> None:
@@ -60,6 +57,35 @@ def test_rebalances_and_refusals_tell_offerings_apart_without_raising_the_level(
     assert rates.of("az1", "m5.large") > 1.5 * rates.of("az1", "q1.large")
     mean = (sum(rates.of("az1", f"q{number}.large") for number in range(10)) + rates.of("az1", "m5.large")) / 11
     assert mean == pytest.approx(3.0 / 5_000.0, rel=0.35)
+
+
+def in_part(name: str, hours: float, *interruptions: float) -> OfferingEvidence:
+    """So many interruptions in the first parts of the day, one number for each."""
+    parts = (hours / DAY_PARTS,) * DAY_PARTS
+    return OfferingEvidence("az1", name, parts, interruptions + (0.0,) * (DAY_PARTS - len(interruptions)))
+
+
+def test_interruptions_that_come_together_tell_less() -> None:
+    spread_out = [in_part(f"f{place}.large", 8_000.0, *(1.0,) * DAY_PARTS) for place in range(20)]
+    together = [in_part(f"f{place}.large", 8_000.0, 8.0) for place in range(20)]
+
+    assert dispersion(()) == dispersion(spread_out) == 1.0
+    assert 4.0 < dispersion(together) < 8.0
+    bursts = RiskRates([*together, in_part("m5.large", 8_000.0, 8.0, 8.0)], 0.0)
+    alone = RiskRates([*spread_out, in_part("m5.large", 8_000.0, *(2.0,) * DAY_PARTS)], 0.0)
+    assert bursts.of("az1", "m5.large") < alone.of("az1", "m5.large")
+    assert bursts.of("az1", "f1.large") == pytest.approx(0.001, rel=0.3)
+
+
+def test_what_a_rate_exceeds_for_sure_nears_the_rate_with_more_evidence() -> None:
+    def sure(scale: float) -> float:
+        parts = (scale,) * DAY_PARTS
+        calm = [in_part(f"f{place}.large", 10_000.0 * scale, *parts) for place in range(10)]
+        rates = RiskRates([*calm, in_part("m5.large", 10_000.0 * scale, *(3 * scale,) * DAY_PARTS)], 0.0)
+        return rates.at_least("az1", "m5.large") / rates.of("az1", "m5.large")
+
+    assert 0.3 < sure(0.25) < sure(1.0) < sure(16.0) < 1.0
+    assert RiskRates((), 0.0).at_least("az1", "m5.large") < PRIOR_RATE / 2
 
 
 def by_hour(busy: int, held_back_busy: int) -> OfferingEvidence:

@@ -30,10 +30,13 @@ def offering(number: int, price: int = 100_000, zone: str = "") -> SpotOffering:
 
 
 def hot(*names: str, zone: str = "a") -> RiskRates:
+    """Every offering was used as long as any other one; these were interrupted twenty times as often."""
     hours = (10_000.0,) * DAY_PARTS
-    calm = [OfferingEvidence("az-q", f"calm{number}.large", hours, (1.0,) * DAY_PARTS) for number in range(30)]
+    places = {(f"az-{place}", f"f{number}.large") for place in "abc" for number in range(31)}
+    feared = {(f"az-{zone}", name) for name in names}
     return RiskRates(
-        [*calm, *(OfferingEvidence(f"az-{zone}", name, hours, (20.0,) * DAY_PARTS) for name in names)], 0.0
+        [OfferingEvidence(*place, hours, (20.0 if place in feared else 1.0,) * DAY_PARTS) for place in sorted(places)],
+        0.0,
     )
 
 
@@ -78,12 +81,34 @@ def test_what_is_interrupted_often_stays_where_all_else_is_dearer() -> None:
     assert "f0.large/a" in chosen(offerings, hot("f0.large")).offerings
 
 
+def test_what_is_interrupted_often_stays_where_ec2_gives_nothing_else_that_is_as_cheap() -> None:
+    hours = (10_000.0,) * DAY_PARTS
+    few = (2_000.0,) * DAY_PARTS
+    offerings = [offering(0, 99_000), *(offering(number) for number in range(1, 30))]
+    used = OfferingEvidence("az-a", "f0.large", hours, (20.0,) * DAY_PARTS)
+    others = [OfferingEvidence(item.zone_id, item.instance_type, few, (0.2,) * DAY_PARTS) for item in offerings[1:]]
+    more = OfferingEvidence("az-a", "f3.large", tuple(1.25 * part for part in few), (0.2,) * DAY_PARTS)
+
+    assert "f0.large/a" in chosen(offerings, RiskRates([used, *others], 0.0)).offerings
+    enough = RiskRates([used, *(more if item.instance_type == "f3.large" else item for item in others)], 0.0)
+    assert "f0.large/a" not in chosen(offerings, enough).offerings
+
+
+def test_what_may_be_interrupted_often_only_by_chance_stays() -> None:
+    hours = (300.0,) * DAY_PARTS
+    offerings = [offering(0, 99_000), *(offering(number) for number in range(1, 30))]
+    evidence = [OfferingEvidence(item.zone_id, item.instance_type, hours) for item in offerings[1:]]
+    once = OfferingEvidence("az-a", "f0.large", hours, (1.0, *(0.0,) * (DAY_PARTS - 1)))
+
+    assert "f0.large/a" in chosen(offerings, RiskRates([once, *evidence], 0.0)).offerings
+
+
 def test_without_evidence_only_dear_offerings_are_left_out() -> None:
     offerings = [offering(number, 100_000 + number) for number in range(40)]
 
     risk = chosen(offerings)
 
-    assert set(risk.offerings) == {item.key for item in offerings[:30]}
+    assert set(risk.offerings) == {item.key for item in offerings[:36]}
 
 
 def test_observing_says_what_would_have_been_asked_for() -> None:

@@ -2,13 +2,15 @@
 
 EC2 chooses among the offerings of a launch by their price and by how much capacity there is, which it alone knows. So
 the list is not put into an order. It is only shortened, as far as a choice is left: by what is dear, and by what is
-interrupted much more often than the rest although something as cheap is not. All money is in millionths of a dollar.
+surely interrupted more often than most although EC2 gives something as cheap that is not. All money is in millionths of
+a dollar.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -23,15 +25,16 @@ LEAST_ZONES = 2
 MOST_SHARE_PER_CENT = 30
 """The share of a pool's spot nodes above which an offering is not preferred."""
 
-DEAREST_PER_CENT = 25
+DEAREST_PER_CENT = 10
 """The share of a list that is left out for its price. EC2 pays more where there is more capacity; what it does not pay
-here makes up for what it pays to avoid interruptions."""
+here makes up for what it pays to avoid interruptions. With fewer left it finds less capacity, and interrupts more."""
 
-FEARED_FACTOR = 1.3
-"""An offering is avoided when it is interrupted this many times as often as the median of its list."""
-
-AS_CHEAP_PER_CENT = 1
+AS_CHEAP_PER_CENT = 3
 """How much dearer another offering may be that is as cheap as one that is avoided, in per cent, premiums included."""
+
+AS_USED_PER_CENT = 25
+"""How many node-hours such an offering has at least, as a share of those of the one that is avoided: EC2 gives what it
+has given before, and the cheapest offerings are often those of which it has nothing to give."""
 
 BOOT_S = 180
 """Seconds for which a node that takes over from an interrupted one is paid for before pods run on it."""
@@ -121,8 +124,9 @@ def premium_micros(rate: float, exposure: int, price_micros: int, settings: Spot
 class _Priced(msgspec.Struct, frozen=True):
     offering: SpotOffering
     rate: float
+    least_rate: float
     premium: int
-    known: bool
+    node_hours: float
 
     @property
     def cost(self) -> int:
@@ -206,15 +210,23 @@ def _priced(
     rate = rates.of(offering.zone_id, offering.instance_type)
     exposure = exposure_micros(move_cost, pods, offering.price_micros)
     premium = premium_micros(rate, exposure, offering.price_micros, settings)
-    return _Priced(offering, rate, premium, rates.is_known(offering.zone_id, offering.instance_type))
+    place = (offering.zone_id, offering.instance_type)
+    return _Priced(offering, rate, rates.at_least(*place), premium, rates.evidence(*place).total_node_hours)
 
 
 def _avoided(listed: list[_Priced]) -> list[_Priced]:
-    """What is interrupted much more often than the median although something as cheap is not."""
+    """What is surely interrupted more often than the median although EC2 gives something as cheap that is not."""
     median = sorted(item.rate for item in listed)[len(listed) // 2]
-    feared = [item for item in listed if item.known and item.rate > FEARED_FACTOR * median]
-    calm = sorted(item.cost for item in listed if item not in feared)
-    return [item for item in feared if bisect_right(calm, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
+    feared = [item for item in listed if item.node_hours and item.least_rate > median]
+    calm = [item for item in listed if item not in feared]
+    costs = [item.cost for item in calm]
+    used = list(accumulate((item.node_hours for item in calm), max, initial=0.0))
+    return [
+        item
+        for item in feared
+        if 100 * used[bisect_right(costs, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
+        >= AS_USED_PER_CENT * item.node_hours
+    ]
 
 
 def _kept(listed: list[_Priced], avoided: list[_Priced]) -> list[_Priced]:
