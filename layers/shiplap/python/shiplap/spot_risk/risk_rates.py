@@ -7,8 +7,8 @@ prior. How far rates differ within their group is estimated from the evidence by
 Bayes), with a stated weight for what is expected beforehand: where offerings differ no more than chance would have it,
 all get nearly the same rate.
 
-Spot takes the nodes of an offering back together rather than one by one, so that ten interruptions may tell no more than
-one does. How far they come together is seen in how unevenly those of an offering fall on the parts of the day (the
+Spot takes the nodes of an offering back together rather than one by one, so that ten interruptions may tell no more
+than one does. How far they come together is seen in how unevenly those of an offering fall on the parts of the day (the
 dispersion of a quasi-Poisson model); evidence counts as much less.
 """
 

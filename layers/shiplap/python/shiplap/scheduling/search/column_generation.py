@@ -12,6 +12,7 @@ machine, and a different last bit could choose another column and thereby anothe
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import msgspec
 import numpy as np
@@ -419,6 +420,55 @@ def singles(reduced: ReducedProblem, demand: Floats) -> Floats:
     each = np.where(room >= 1, reduced.price[None, :] / np.maximum(room, 1.0), np.inf)
     best = each.argmin(axis=1)
     return np.diag(room[np.arange(len(best)), best])
+
+
+def pairs(reduced: ReducedProblem, effort: Effort) -> Floats:
+    """Patterns [n, kinds] in which two kinds use two resources of a row up together, and what else fits beside them.
+
+    Greedy fills take as many pods of a kind as fit before they take another one. Where there are many pods of each
+    kind, they never find the mixture that leaves neither CPU nor memory over.
+    """
+    one, other = np.triu_indices(len(reduced.sizes), 1)
+    line, row = np.divmod(np.arange(len(one) * len(reduced.price)), len(reduced.price))
+    one, other = one[line], other[line]
+    suited = reduced.suits[one, row] & reduced.suits[other, row]
+    one, other, row = one[suited], other[suited], row[suited]
+    first, second, net = reduced.sizes[one], reduced.sizes[other], reduced.net[row]
+    found = [np.zeros((0, len(reduced.sizes)))]
+    for r, q in combinations(range(min(reduced.sizes.shape[1] - reduced.rules - reduced.soft, _PAIRED)), 2):
+        effort.charge(20, 20.0 * len(one))
+        size = first[:, r] * second[:, q] - first[:, q] * second[:, r]
+        divisor = np.where(size == 0, 1.0, size)
+        ones = (net[:, r] * second[:, q] - net[:, q] * second[:, r]) / divisor
+        others = (first[:, r] * net[:, q] - first[:, q] * net[:, r]) / divisor
+        mixed: Ints = np.flatnonzero((size != 0) & (ones >= 1) & (others >= 1))
+        for number in (np.floor(ones[mixed]), np.ceil(ones[mixed])):
+            counts = np.zeros((len(mixed), len(reduced.sizes)))
+            counts[np.arange(len(mixed)), one[mixed]] = np.minimum(number, reduced.demand[one[mixed]])
+            found.append(_filled_up(reduced, counts, row[mixed], other[mixed], effort))
+    patterns = np.unique(np.concatenate(found), axis=0)
+    return patterns[reduced.cheapest(patterns) >= 0]
+
+
+_PAIRED = 3
+"""The resources of which two may be used up together: CPU, memory and pods."""
+
+
+def _filled_up(reduced: ReducedProblem, counts: Floats, row: Ints, then: Ints, effort: Effort) -> Floats:
+    """Patterns [n, kinds] on nodes of `row` [n] with as many more of the kind `then` [n], and then of all others."""
+    effort.charge(10 * len(reduced.sizes), 14.0 * counts.size)
+    line = np.arange(len(counts))
+    free = reduced.net[row] - pattern_loads(counts, reduced.sizes)
+    largest = np.argsort(-(reduced.sizes / reduced.net.max(axis=0)[None, :].clip(1.0)).max(axis=1), kind="stable")
+    for kind in (then, *(np.full(len(counts), each) for each in largest.tolist())):
+        size = reduced.sizes[kind]
+        room = np.where(size > 0, free / np.where(size > 0, size, 1.0), np.inf).min(axis=1)
+        more = np.floor(np.minimum(room, reduced.demand[kind] - counts[line, kind]))
+        more = np.where(reduced.suits[kind, row], np.maximum(more, 0.0), 0.0)
+        counts[line, kind] += more
+        free -= more[:, None] * size
+    filled: Floats = counts[(free >= 0).all(axis=1)]
+    return filled
 
 
 def starting_program(reduced: ReducedProblem, pool: PatternPool, demand: Floats) -> CoveringProgram:

@@ -36,6 +36,7 @@ from shiplap.scheduling.search.column_generation import (
     Generation,
     PatternPool,
     dive,
+    pairs,
     size_values,
     totals_bound,
     values_of,
@@ -53,6 +54,9 @@ from shiplap.scheduling.search.type_mix import deal, mix
 
 _FINE = 8.0
 """Pods are dealt out when nodes of the cheapest mixture hold at least so many."""
+
+_FEW_KINDS, _MOST_PAIRS = 24, 40
+"""With up to so many kinds of such pods all mixtures of two kinds are looked at; so many for each kind are kept."""
 
 _FIRST_SLACKS = (0.0, 0.01, 0.03)
 _BEAM = 16
@@ -668,6 +672,10 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         pool = PatternPool(self.joint)
         pool.add(np.unique(np.concatenate([some for found in starting_patterns.values() for some in found]), axis=0))
         part = effort.share(_TOGETHER)
+        if len(self.joint.sizes) <= _FEW_KINDS and not self.joint.rules and any(search.fine for search in searches):
+            mixed = PatternPool(self.joint)
+            mixed.add(pairs(self.joint, part))
+            pool.add(mixed.best(searches[0].values, _MOST_PAIRS * len(self.joint.sizes)))
         generation = Generation(self.joint, pool, self.joint.demand, searches[0].values, part)
         generation.run(_ROUNDS)
         effort.give_back(part)
