@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
-from shiplap.scheduling.search.column_generation import CoveringProgram, totals_bound
+from shiplap.scheduling.search.column_generation import CoveringProgram, pairs, totals_bound
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import grow_nodes, improve
+from shiplap.scheduling.search.improve import fill_cheaply, grow_nodes, improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules
@@ -283,3 +283,29 @@ def test_nodes_of_more_pods_than_rules_let_expect_cost_what_they_are_launched_as
     crowded[0, reduced.kind_of[0]] = 30
     assert reduced.cheapest(crowded).tolist() == [-1]
     assert reduced.cost(crowded) == pytest.approx(0.2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems())
+def test_pairs_of_kinds_fit_rows_that_suit_them(problem: BinPackingProblem) -> None:
+    for _, joint, _ in reduce_problems([problem], [len(problem.counts)]):
+        patterns = pairs(joint, Effort.of(1.0))
+        assert (joint.cheapest(patterns) >= 0).all()
+        assert (patterns <= joint.demand).all()
+        assert (patterns == np.floor(patterns)).all()
+        assert patterns.any(axis=1).all()
+
+
+def test_many_pods_of_a_few_sizes_cost_hardly_more_than_their_resources() -> None:
+    """Large nodes are filled with mixtures of pods that leave neither CPU nor memory over."""
+    cores = (2, 4, 8, 16, 32, 64)
+    net = [[1000 * vcpu - 100, 1024 * vcpu * each - 500, 250] for vcpu in cores for each in (2, 4, 8)]
+    sizes = [[250, 512, 1], [500, 1024, 1], [1000, 2048, 1], [1000, 8192, 1], [2000, 4096, 1], [500, 4096, 1]]
+    price = [vcpu * each for vcpu in cores for each in (0.036, 0.042, 0.053)]
+    problem = without_rules(sizes, [860, 560, 1170, 930, 720, 700], net, price)
+    [(_, _, (reduced,))] = reduce_problems([problem], [100])
+
+    [filling] = improve([problem], fill_cheaply([problem]), Effort.of(1.0))
+
+    assert faults(problem, filling) == []
+    assert filling.hourly(problem) <= 1.006 * totals_bound(reduced, Effort.of(1.0))[0]
