@@ -70,7 +70,7 @@ class Figures(msgspec.Struct):
 
 
 class RunningNode(NamedTuple):
-    """A node: the pool of the market that it is from, its pods, and what the cheapest of its list cost, USD per hour."""
+    """A node: its pool of the market, its pods, and what the cheapest of its list cost, USD per hour."""
 
     pool: SpotPool
     pods: int

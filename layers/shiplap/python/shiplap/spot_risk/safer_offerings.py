@@ -8,9 +8,7 @@ a dollar.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 
 import msgspec
 
@@ -29,12 +27,13 @@ DEAREST_PER_CENT = 10
 """The share of a list that is left out for its price. EC2 pays more where there is more capacity; what it does not pay
 here makes up for what it pays to avoid interruptions. With fewer left it finds less capacity, and interrupts more."""
 
-AS_CHEAP_PER_CENT = 3
-"""How much dearer another offering may be that is as cheap as one that is avoided, in per cent, premiums included."""
+CHEAPER_PER_CENT, DEARER_PER_CENT = 1, 3
+"""How much cheaper and dearer another offering may be that is as cheap as one that is avoided, in per cent, premiums
+included. A cheaper one does not take its place: EC2 would have given it instead, had it had any."""
 
 AS_USED_PER_CENT = 25
 """How many node-hours such an offering has at least, as a share of those of the one that is avoided: EC2 gives what it
-has given before, and the cheapest offerings are often those of which it has nothing to give."""
+has given before."""
 
 BOOT_S = 180
 """Seconds for which a node that takes over from an interrupted one is paid for before pods run on it."""
@@ -219,14 +218,13 @@ def _avoided(listed: list[_Priced]) -> list[_Priced]:
     median = sorted(item.rate for item in listed)[len(listed) // 2]
     feared = [item for item in listed if item.node_hours and item.least_rate > median]
     calm = [item for item in listed if item not in feared]
-    costs = [item.cost for item in calm]
-    used = list(accumulate((item.node_hours for item in calm), max, initial=0.0))
-    return [
-        item
-        for item in feared
-        if 100 * used[bisect_right(costs, item.cost * (100 + AS_CHEAP_PER_CENT) // 100)]
-        >= AS_USED_PER_CENT * item.node_hours
-    ]
+    return [item for item in feared if any(_can_replace(item, other) for other in calm)]
+
+
+def _can_replace(item: _Priced, other: _Priced) -> bool:
+    """Whether EC2 probably gives another offering, at about the same cost, once it is not asked for this one."""
+    as_cheap = (100 - CHEAPER_PER_CENT) * item.cost <= 100 * other.cost <= (100 + DEARER_PER_CENT) * item.cost
+    return as_cheap and 100 * other.node_hours >= AS_USED_PER_CENT * item.node_hours
 
 
 def _kept(listed: list[_Priced], avoided: list[_Priced]) -> list[_Priced]:
