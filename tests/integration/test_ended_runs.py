@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from shiplap.errors import ShiplapError
 from shiplap_lab.emulated_aws import run_folder
 from shiplap_lab.emulated_aws.emulator import AwsEmulator
 from shiplap_lab.emulated_aws.run_folder import RunFolder
@@ -126,6 +127,18 @@ def test_the_emulated_account_goes_with_its_processes_and_files(tmp_path: Path, 
         process.wait()
     assert runs(tmp_path) == []
     assert not any(f"GATEWAY_PORT={port}".encode() in environment for environment in environments())
+
+
+def test_the_death_of_the_emulated_account_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with AwsEmulator(folder=tmp_path) as emulator:
+        emulator.check()
+        with emulator.log.open("a") as log:
+            log.write("the last words\n")
+        os.kill(emulator.process, signal.SIGTERM)  # its guard kills it
+        os.waitid(os.P_PID, emulator.process, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ShiplapError, match=r"(?s)MiniStack ended.*the last words"):
+            emulator.check()
+    assert runs(tmp_path) == []
 
 
 def environments() -> Iterator[bytes]:

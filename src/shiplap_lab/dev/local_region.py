@@ -155,6 +155,7 @@ class LocalRegion:
 
     def let_time_pass(self) -> None:
         time.sleep(_MOMENT_S)
+        self._emulator.check()
         if self._runner.failure is not None:
             raise self._runner.failure
 
@@ -222,6 +223,7 @@ class LocalRegion:
 
     def observe(self) -> RegionObservation:
         """Look at everything, through the front doors: the API servers, the tables, EC2, the queues."""
+        self._emulator.check()
         instances = self._ec2.control.instances()
         clusters = tuple(self._cluster(cluster, instances) for cluster in self._scenario.clusters)
         return RegionObservation(clusters, self._capacity.all(), self._dead_letters())

@@ -125,8 +125,7 @@ class AwsEmulator:
             )
         )
         while not self._answers():
-            if server.ended:
-                raise server.failure("MiniStack")
+            self.check()
             if time.monotonic() > began + _START_TIMEOUT_S:
                 raise ShiplapError(f"MiniStack did not answer within {_START_TIMEOUT_S:.0f} s; see {server.log}")
             time.sleep(0.02)
@@ -157,6 +156,11 @@ class AwsEmulator:
             self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
         self.phases["deploy"] = time.monotonic() - began
         return DeployedStack.of(self._cdk.outputs())
+
+    def check(self) -> None:
+        """Raises ShiplapError, with the end of the log, when MiniStack has ended: what its tables held is lost."""
+        if self._server is not None and self._server.ended:
+            raise self._server.failure("MiniStack")
 
     def client(self, service: str) -> Any:
         """A boto3 client of an emulated service."""
