@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec import structs
@@ -151,3 +151,154 @@ def test_what_is_counted_on_is_the_estimate_only_where_the_plan_relied_on_it() -
     assert fleet_options(tight, {"m.large": unverified}, ZONES).overrides == ()
     pilot = with_fields(tight, relies_on_estimate=("m.large",))
     assert fleet_options(pilot, {"m.large": unverified}, ZONES).overrides != ()
+
+
+# Spot that is preferred for its risk
+
+
+SPOT_TYPES = tuple(kind(f"m{number:02}.large", 1.0, 0.1 + number / 100) for number in range(10))
+ALL_SPOT = [f"{item.name}/{zone}" for item in SPOT_TYPES for zone in ZONES]
+
+
+def preferring(
+    preferred: Sequence[str], types: Sequence[InstanceType] = SPOT_TYPES, *rules: RequirementSpec
+) -> set[str]:
+    known = {item.name: item for item in types}
+    found = fleet_options(claim(types, *rules), known, ZONES, preferred=preferred)
+    return {f"{override.instance_type}/{override.zone}" for override in found.overrides}
+
+
+@pytest.mark.parametrize(
+    ("preferred", "asked"),
+    [
+        (ALL_SPOT[2:], ALL_SPOT[2:]),
+        ([*ALL_SPOT[2:], "x.large/a"], ALL_SPOT[2:]),
+        (ALL_SPOT[5:], ALL_SPOT[5:]),
+        (ALL_SPOT[6:], ALL_SPOT),
+        (ALL_SPOT[::2], ALL_SPOT),
+        ((), ALL_SPOT),
+    ],
+    ids=["most", "one that is not sold", "just enough", "too few", "one zone", "none"],
+)
+def test_preferred_spot_is_asked_for_alone_while_it_is_a_choice(preferred: Sequence[str], asked: Sequence[str]) -> None:
+    assert preferring(preferred) == set(asked)
+
+
+def test_what_is_preferred_of_spot_says_nothing_of_on_demand() -> None:
+    on_demand = rule(labels.CAPACITY_TYPE, "In", labels.ON_DEMAND)
+    assert preferring(ALL_SPOT[2:], SPOT_TYPES, on_demand) == set(ALL_SPOT)
+    assert preferring(ALL_SPOT[2:], (SPOT_TYPES[0],), rule(labels.ZONE, "In", "z")) == set()
+
+
+def test_a_choice_that_a_claim_must_keep_goes_before_what_is_preferred() -> None:
+    family = rule("karpenter.k8s.aws/instance-family", "Exists", min_values=9)
+    assert preferring(ALL_SPOT[2:], SPOT_TYPES, family) == set(ALL_SPOT[2:])
+    assert preferring(ALL_SPOT[4:], SPOT_TYPES, family) == set(ALL_SPOT)
+
+
+# Reservations, and what was asked for before
+
+
+def held(name: str, zone: str = "a", price: float = 0.001, **fields: object) -> Offering:
+    known: dict[str, object] = {"reservation_capacity": 3, "reservation_type": "default"}
+    return Offering(zone, labels.RESERVED, price, reservation_id=name, **known | fields)  # type: ignore[arg-type]
+
+
+def with_offerings(name: str, *offerings: Offering, price: float = 0.2, spot: float | None = None) -> InstanceType:
+    known = kind(name, price, spot)
+    return structs.replace(known, offerings=(*known.offerings, *offerings))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken_of"),
+    [
+        (held("cr-1"), held("cr-2"), "cr-1"),
+        (held("cr-2"), held("cr-1"), "cr-1"),
+        (held("cr-1", price=0.002), held("cr-2"), "cr-2"),
+        (held("cr-1", reservation_type="capacity-block"), held("cr-2"), "cr-2"),
+        (held("cr-1", reservation_interruptible=True), held("cr-2", reservation_type="capacity-block"), "cr-2"),
+        (held("cr-1"), held("cr-2", reservation_capacity=4), "cr-2"),
+        (held("cr-1", available=False), held("cr-2", "b"), "cr-2"),
+    ],
+    ids=["first by name", "by name", "cheaper", "no block", "a block before an interruptible one", "more left", "open"],
+)
+def test_one_reservation_is_taken_and_nothing_beside_it(first: Offering, second: Offering, taken_of: str) -> None:
+    types = (with_offerings("m.large", first, spot=0.0001), with_offerings("c.large", second, price=0.00001))
+    found = options(types)
+    assert (found.capacity_type, found.requested_from) == (labels.RESERVED, taken_of)
+    assert {override.reservation for override in found.overrides} == {taken_of}
+
+
+def resting(*offerings: tuple[str, str, str]) -> Callable[[str, str, str], bool]:
+    return lambda *offering: offering in offerings
+
+
+@pytest.mark.parametrize(
+    ("rests", "left"),
+    [
+        ((), "cr-1"),
+        ((("cr-1", "a", "reserved"),), "on-demand"),
+        ((("m.large", "a", "reserved"),), "on-demand"),
+        ((("m.large", "b", "reserved"), ("cr-2", "a", "reserved"), ("cr-1", "a", "spot")), "cr-1"),
+        ((("m.large", "a", "on-demand"), ("m.large", "b", "on-demand"), ("cr-1", "a", "reserved")), ""),
+    ],
+    ids=["nothing", "the reservation", "its type", "others", "all"],
+)
+def test_what_rests_is_not_asked_for(rests: Sequence[tuple[str, str, str]], left: str) -> None:
+    types = (with_offerings("m.large", held("cr-1")),)
+    found = fleet_options(claim(types), {"m.large": types[0]}, ZONES, resting(*rests))
+    assert (found.requested_from if found.overrides else "") == left
+
+
+@pytest.mark.parametrize(
+    ("requested", "offers"),
+    [("cr-1", 1), ("cr-2", 0), ("on-demand", 0), ("spot", 0)],
+)
+def test_a_request_that_is_repeated_asks_for_nothing_else(requested: str, offers: int) -> None:
+    types = (with_offerings("m.large", held("cr-1"), spot=0.1),)
+    found = fleet_options(claim(types), {"m.large": types[0]}, ZONES, requested_from=requested)
+    assert len(found.overrides) == offers
+
+
+@pytest.mark.parametrize("overlaid", [("m.large",), ("m.large", "c.large"), ()])
+def test_ec2_is_told_the_order_where_any_price_is_a_users(overlaid: Sequence[str]) -> None:
+    types = [
+        structs.replace(
+            item, offerings=tuple(structs.replace(each, overlaid=item.name in overlaid) for each in item.offerings)
+        )
+        for item in (kind("m.large", 0.2), kind("c.large", 0.1))
+    ]
+    assert options(types).strategy == ("prioritized" if overlaid else "")
+
+
+@pytest.mark.parametrize(
+    ("most", "names"),
+    [(0.0, ["c.large", "m.large"]), (0.1, ["c.large"]), (0.2, ["c.large", "m.large"]), (0.09, [])],
+)
+def test_nothing_dearer_is_asked_for_than_a_ceiling_allows(most: float, names: list[str]) -> None:
+    types = (kind("m.large", 0.2), kind("c.large", 0.1))
+    asked = structs.replace(claim(types), most_hourly=most)
+    assert (
+        sorted({name for name, _ in taken(fleet_options(asked, {item.name: item for item in types}, ZONES))}) == names
+    )
+
+
+def test_spot_is_compared_with_on_demand_prices_alone() -> None:
+    """A reservation costs next to nothing, which makes no spot dear."""
+    reserved = held("cr-1", available=True)
+    types = (with_offerings("m.large", reserved, price=0.5, spot=0.2),)
+    asked = claim(types, rule(labels.CAPACITY_TYPE, "In", *BOTH))
+    assert fleet_options(asked, {"m.large": types[0]}, ZONES).capacity_type == labels.SPOT
+
+
+@pytest.mark.parametrize(
+    ("requests", "capacity", "adapters"),
+    [({"vpc.amazonaws.com/efa": 1}, 4, 4), ({"vpc.amazonaws.com/efa": 0}, 4, 0), ({}, 4, 0)],
+)
+def test_fabric_adapters_are_asked_for_where_a_pod_wants_one(
+    requests: dict[str, int], capacity: int, adapters: int
+) -> None:
+    types = (kind("m.large", 0.2, **{"vpc.amazonaws.com/efa": capacity}),)
+    asked = claim(types, requests={"cpu": 1000, "memory": 5000, **requests})
+    found = fleet_options(asked, {"m.large": types[0]}, ZONES)
+    assert {override.fabric_adapters for override in found.overrides} == {adapters}

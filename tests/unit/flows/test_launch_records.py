@@ -24,7 +24,7 @@ from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import ClaimCause, ClaimState, LaunchRequest, NodeClaim, PodReference
+from shiplap.manifests.nodeclaim import ClaimCause, ClaimState, LaunchRequest, NodeClaim, PodReference, PreferredSpot
 from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION
 from shiplap.ports import COMMIT_BYTES, COMMIT_GROUP, FleetOverride
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, PlannedClaim
@@ -126,6 +126,7 @@ def grouped(*claims: NodeClaim) -> list[list[str]]:
         {"requests": {"vpc.amazonaws.com/efa": 1}},
         {"requests": {ENCLAVES: 1}},
         {"relies_on_estimate": ("m",)},
+        {"preferred_spot": PreferredSpot(("m/a",))},
     ],
 )
 def test_claims_that_ec2_or_their_node_is_told_otherwise_are_launched_apart(fields: dict[str, Any]) -> None:
@@ -227,3 +228,36 @@ def test_what_rests_is_asked_for_no_more() -> None:
     found = fleet_options(asked, types, ["a", "b"], lambda *offering: offering == ("m.large", "a", labels.ON_DEMAND))
     assert [item.zone for item in found.overrides] == ["b"]
     assert asked.state is ClaimState.PLANNED
+
+
+def test_labels_that_were_written_in_another_order_are_the_same() -> None:
+    assert grouped(claim("a", labels={"x": "1", "y": "2"}), claim("b", labels={"y": "2", "x": "1"})) == [["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("preferred", "sizes"),
+    [
+        (PreferredSpot(("m/a",), bounded=("m/a",), most=2), [2, 2, 1]),
+        (PreferredSpot(("m/a",), bounded=("m/a",), most=1), [1] * 5),
+        (PreferredSpot(("m/a",), bounded=("m/a",), most=0), [1] * 5),
+        (PreferredSpot(("m/a",), bounded=("m/a",), most=1000), [5]),
+        (PreferredSpot(("m/a",), bounded=(), most=2), [5]),
+    ],
+    ids=["two", "one", "one in any case", "many", "not bounded"],
+)
+def test_no_more_are_launched_together_than_one_offering_may_get(preferred: PreferredSpot, sizes: list[int]) -> None:
+    claims = [claim(f"c{place}", preferred_spot=preferred) for place in range(5)]
+    assert [len(group) for group in launches(claims)] == sizes
+
+
+def test_however_much_one_offering_may_get_a_launch_fits_into_one_write() -> None:
+    preferred = PreferredSpot(("m/a",), bounded=("m/a",), most=1000)
+    claims = [claim(f"c{place:03}", preferred_spot=preferred) for place in range(COMMIT_GROUP + 1)]
+    assert [len(group) for group in launches(claims)] == [COMMIT_GROUP, 1]
+
+
+def test_a_group_that_was_full_by_size_is_followed_by_others_as_large() -> None:
+    """What a group before took says nothing of the next ones."""
+    pods = tuple(PodReference("d", "x" * 1000, f"{place}") for place in range(COMMIT_BYTES // 3 // 1040))
+    mixed = [claim(f"c{place}", pods=pods) for place in range(4)] + [claim("small"), claim("q", node_pool="q")]
+    assert [[item.name for item in group] for group in launches(mixed)] == [["c0", "c1"], ["c2", "c3", "small"], ["q"]]

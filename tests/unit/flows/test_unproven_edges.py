@@ -18,6 +18,7 @@ from shiplap.flows.planning.unproven import (
     are_amis_full,
     has_room_for,
     limits_of_amis,
+    mark_unproven,
     record_kinds,
     running_kinds,
     unproven_pod_limit,
@@ -260,3 +261,99 @@ def test_refusals_without_a_kind_tell_of_none() -> None:
         0, refused={"u": Refusals(("x",), NOW, 1, NOW, ""), "v": Refusals(("y",), NOW, 1, NOW, of("a"))}
     )
     assert dict(unproven_pod_limit(35, ClusterView(), [], state, NOW).tried) == {of("a"): 1}
+
+
+# First nodes of kinds, and further ones
+
+
+def launching(name: str, *kinds: str) -> NodeClaim:
+    """A planned claim for one pod of each kind."""
+    pods = tuple(PodReference("default", f"{name}-{kind}", f"uid-{name}-{kind}") for kind in kinds)
+    return node_claim(cluster="demo", name=name, pods=pods, unproven=tuple(map(of, kinds)))
+
+
+USED = (NOW - 600.0,) * 50
+"""What further nodes of kinds may be within an hour: the last ten of sixty are for first ones."""
+
+
+@pytest.mark.parametrize(
+    ("planned", "tried", "kept"),
+    [
+        ([launching("x", "a"), launching("y", "b")], {"a": 1}, ["y"]),
+        ([launching("x", "a"), launching("y", "a")], {}, ["x"]),
+        ([launching("x", "a", "b")], {"a": 5}, ["x"]),
+        ([launching("x", "a", "b")], {"a": 5, "b": 1}, []),
+        ([launching("x", "a", "b"), launching("y", "b"), launching("z", "c")], {}, ["x", "z"]),
+    ],
+    ids=["another kind", "two of a kind", "one kind is new", "neither is new", "a kind that was just tried"],
+)
+def test_the_last_nodes_of_an_hour_are_first_ones_of_their_kinds(
+    planned: list[NodeClaim], tried: dict[str, int], kept: list[str]
+) -> None:
+    bound = UnprovenPodLimit(windows(35), launched_at=USED, tried={of(name): count for name, count in tried.items()})
+    found, told = within_limit(planned, bound, ClusterView(), NOW)
+    assert [claim.name for claim in found] == kept
+    late = [claim for claim in planned if claim.name not in kept]
+    assert [item.pod for item in told] == [pod for claim in late for pod in claim.plan.pods]
+    number = 50 + len(kept)
+    assert all(item.message.startswith(f"{number} nodes were launched within 60 minutes ") for item in told)
+
+
+def test_of_pods_that_came_too_late_each_is_told_what_keeps_its_node() -> None:
+    bound = UnprovenPodLimit(windows(35), launched_at=(NOW - 600.0,) * 60, tried={of("a"): 1})
+    _, told = within_limit([launching("x", "a"), launching("y", "b")], bound, ClusterView(), NOW)
+    assert [item.pod.name for item in told] == ["x-a", "y-b"]
+    assert {item.message[:2] for item in told} == {"60"}
+
+
+@pytest.mark.parametrize(
+    ("launched_ago_s", "number"),
+    [([10.0] * 35 + [4000.0], 35), ([10.0] * 35 + [300.0], 35), ([10.0] * 35 + [299.0], 36), ([10.0] * 36, 36)],
+)
+def test_a_reason_counts_what_was_launched_within_its_window(launched_ago_s: list[float], number: int) -> None:
+    launched_at = tuple(sorted(NOW - ago for ago in launched_ago_s))
+    said = UnprovenPodLimit(windows(35), launched_at=launched_at).reason(NOW)
+    assert said.startswith(f"{number} nodes were launched within 5 minutes ")
+
+
+def counted(*claims: NodeClaim, state: DecisionState | None = None) -> UnprovenPodLimit:
+    return unproven_pod_limit(35, ClusterView(), claims, state or DecisionState(0), NOW)
+
+
+def test_nodes_in_vain_and_those_that_are_there_count_once_each() -> None:
+    noted = DecisionState(0, futile={"x": NOW - 70, "gone": NOW - 80, "gone-too": NOW - 60})
+    there = replace(launching("x", "a"), state=ClaimState.INITIALIZED, created_at=NOW - 70)
+    assert counted(there, state=noted).launched_at == (NOW - 80, NOW - 70, NOW - 60)
+
+
+@pytest.mark.parametrize(("ago_s", "counts"), [(FUTILE_FOR_S - 1, True), (FUTILE_FOR_S, False)])
+def test_a_node_counts_for_an_hour_with_all_its_kinds(ago_s: float, counts: bool) -> None:
+    known = DecisionState(0, refused={"uid": Refusals(("c",), NOW, 1, NOW, of("a")), "other": Refusals(("d",), NOW)})
+    there = replace(launching("x", "a", "b"), state=ClaimState.INITIALIZED, created_at=NOW - ago_s)
+    found = counted(there, state=known)
+    assert found.launched_at == ((NOW - ago_s,) if counts else ())
+    assert dict(found.tried) == ({of("a"): 2, of("b"): 1} if counts else {of("a"): 1})
+
+
+@pytest.mark.parametrize("namespace", ["default", "other", ""])
+def test_pods_of_claims_are_found_in_their_namespaces(namespace: str) -> None:
+    waiting = pod("p")
+    waiting = replace(waiting, metadata=replace(waiting.metadata, namespace=namespace))
+    claim = node_claim(cluster="demo", name="x", pods=(PodReference(namespace or "default", "p", "uid-p"),))
+    (found,) = mark_unproven([claim], ClusterView(pods=(waiting,)), set())
+    assert found.plan.unproven == (pod_kind(waiting),)
+
+
+@pytest.mark.parametrize(("launched", "has_room"), [(49, True), (50, True), (59, True), (60, False)])
+def test_a_new_kind_has_room_as_long_as_one_node_may_be_launched(launched: int, has_room: bool) -> None:
+    bound = UnprovenPodLimit(windows(35), launched_at=(NOW - 600.0,) * launched)
+    assert has_room_for(ClusterView(pods=(pod("p"),)), (), bound, NOW) is has_room
+
+
+@pytest.mark.parametrize(("known", "noted"), [(999, 1), (1000, 0), (1001, 0)])
+def test_no_kind_more_is_remembered_than_a_decision_can_read(known: int, noted: int) -> None:
+    stage = Stage()
+    proven = {f"known-{number}": stage.clock.now() for number in range(known)}
+    view = ClusterView(pods=(pod("p", "a", node="n"), pod("q", "b", node="n")))
+    record_kinds(stage.name, (), view, DecisionState(0, proven=proven), stage.context)
+    assert len(stage.state.read(stage.name, stage.clock.now()).proven) == noted
