@@ -11,13 +11,21 @@ from msgspec.structs import replace
 from shiplap.errors import AwsError, AwsThrottled, StoreError
 from shiplap.flows.planning.decision_inputs import (
     DecisionInputs,
+    exploring,
     joined_nodes,
     priced_snapshot,
     read_inputs,
     read_supply,
 )
-from shiplap.instances.catalog.type_catalog import Offering, pilot_key
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
 from shiplap.instances.readiness.joins import node_class_scope
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    Condition,
+    InstallStatus,
+    NodeClassStatus,
+    manifest_digest,
+)
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
@@ -25,6 +33,8 @@ from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodRefer
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.ports import OfferingFailure
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap_lab.fakes.stores import FakeStatus
 from tests.integration.flows.stage import FLEX_FIRST, NODE_CLASS, ZONES, Stage
 from tests.kubernetes_objects import node_object, pod_object
 from tests.node_claims import node_claim
@@ -319,3 +329,111 @@ class TestSnapshot:
         assert catalog.first_hashes
         assert catalog.selection is not None
         assert catalog.not_ready == ""
+
+    def test_a_class_that_cannot_be_read_is_counted_and_keeps_no_other_back(self, stage: Stage) -> None:
+        odd = replace(another_class("a-odd"), spec=replace(NODE_CLASS.spec, kubelet={"maxPods": "many"}))
+        stage.settings = replace(stage.settings, manifests=Manifests(FLEX_FIRST, (odd, NODE_CLASS)))
+        supply = read_supply(stage.settings, stage.context, others=("a-odd",))
+        found = priced_snapshot(stage.settings, read(stage), supply, stage.context).snapshot.catalogs
+        assert [(item.node_class, bool(item.instance_types)) for item in found] == [("a-odd", False), ("default", True)]
+        assert "maxPods" in found[0].not_ready or "many" in found[0].not_ready
+        assert found[1].not_ready == ""
+        assert stage.meter.counts["NodeClassNotReady"] == 1
+
+    def test_a_class_that_was_not_resolved_keeps_no_other_back(self, stage: Stage) -> None:
+        classes = (another_class("a-lost"), NODE_CLASS)
+        stage.settings = replace(stage.settings, manifests=Manifests(FLEX_FIRST, classes))
+        supply = read_supply(stage.settings, stage.context, others=("a-lost",)).without("a-lost", "refused")
+        found = priced_snapshot(stage.settings, read(stage), supply, stage.context).snapshot.catalogs
+        assert [(item.node_class, item.not_ready) for item in found] == [("a-lost", "refused"), ("default", "")]
+
+    def test_a_type_is_tried_with_one_node_after_its_rest(self, stage: Stage) -> None:
+        """While that node is on its way, the next try waits for its outcome; nodes that have joined do not count."""
+        for _ in range(4):
+            launched_at, now = stage.clock.now(), stage.clock.advance(1000)
+            stage.joins.failed(stage.name, "ami-twin", "m6i.large", launched_at, now)
+        stage.clock.advance(7 * 3600)
+        made = {"instance_id": "i-1", "ami": "ami-twin", "instance_type": "m6i.large"}
+        put(stage, "c", ClaimState.REGISTERED, **made)
+        put(stage, "d", ClaimState.LAUNCHED, **made | {"instance_id": "i-2", "instance_type": "m6i.xlarge"})
+        put(stage, "e", ClaimState.LAUNCHED, **made | {"instance_id": "i-3", "ami": "ami-other"})
+        assert any(item.available for item in self.offerings(stage))
+        put(stage, "f", ClaimState.LAUNCHED, **made | {"instance_id": "i-4"})
+        assert not any(item.available for item in self.offerings(stage))
+
+    def test_what_settings_and_inputs_say_is_in_it(self, stage: Stage) -> None:
+        add_node(stage)
+        stage.state.mark_missed(stage.name, ["uid-m"], stage.clock.now())
+        seen = snapshot(stage)
+        assert [node.metadata.name for node in seen.view.nodes] == ["n"]
+        assert seen.missed_pods == {"uid-m"}
+        assert (seen.standalone_claims, seen.spending, seen.spot_risk, seen.sleep) == ((), None, None, None)
+        risk = SpotRiskSettings("observe")
+        stage.settings = replace(stage.settings, spot_risk=risk)
+        found = snapshot(stage).spot_risk
+        assert found is not None
+        assert (found.settings, found.move_cost) == (risk, stage.settings.disruption.move_cost)
+
+
+class TestInspected:
+    def inspected(self, stage: Stage, condition: str, **fields: Any) -> None:
+        status = NodeClassStatus("default", manifest_digest(NODE_CLASS), (Condition(condition, "False", "Bad", "no"),))
+        known: dict[str, Any] = {"cluster": stage.name, "region": "r", "checked_at": stage.clock.now()}
+        found = InstallStatus((ClusterStatus(**known | fields, node_classes=(status,)),))
+        self.store = FakeStatus()
+        self.store.save(found)
+        stage.context = replace(stage.context, status=self.store)
+
+    def test_a_problem_that_was_found_before_is_not_asked_for_again(self, stage: Stage) -> None:
+        self.inspected(stage, "ValidationSucceeded")
+        supply = read_supply(stage.settings, stage.context).node_classes["default"]
+        assert (supply.not_ready, supply.resolved) == ("Bad: no", None)
+        assert stage.meter.counts["NodeClassNotReady"] == 1
+        assert "before compute.resolve" not in stage.faults.points
+
+    @pytest.mark.parametrize(
+        ("condition", "fields"),
+        [
+            ("SubnetsReady", {}),
+            ("ValidationSucceeded", {"cluster": "another"}),
+            ("ValidationSucceeded", {"checked_at": 0.0}),
+        ],
+    )
+    def test_other_problems_are_looked_for_again(self, stage: Stage, condition: str, fields: dict[str, Any]) -> None:
+        self.inspected(stage, condition, **fields)
+        assert read_supply(stage.settings, stage.context).node_classes["default"].not_ready == ""
+
+    def test_without_what_was_found_before_a_class_is_looked_at(self, stage: Stage) -> None:
+        self.inspected(stage, "ValidationSucceeded")
+        self.store.faults.on("before", "status.load", StoreError("down"))
+        assert read_supply(stage.settings, stage.context).node_classes["default"].not_ready == ""
+        absent = replace(stage.context, status=None)
+        assert read_supply(stage.settings, absent).node_classes["default"].not_ready == ""
+
+
+SOLD = {
+    "default": (
+        InstanceType("m", (), {}, {}, (), ami="ami-1", kubelet_hash="h"),
+        InstanceType("n", (), {}, {}, (), ami="ami-1", kubelet_hash="h"),
+    ),
+    "other": (InstanceType("m", (), {}, {}, (), ami="ami-2", kubelet_hash="h"),),
+}
+LAUNCHED_AS = {"instance_id": "i", "instance_type": "m", "ami": "ami-9", "kubelet_hash": "k"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys"),
+    [
+        ({"state": ClaimState.PLANNED, "relies_on_estimate": ("m",)}, {"ami-1/m#h"}),
+        ({"state": ClaimState.LAUNCHING, "relies_on_estimate": ("m", "n")}, {"ami-1/m#h", "ami-1/n#h"}),
+        ({"state": ClaimState.PLANNED, "relies_on_estimate": ("m",), "node_class": "other"}, {"ami-2/m#h"}),
+        ({"state": ClaimState.PLANNED, "relies_on_estimate": ("m",), "node_class": "gone"}, set()),
+        ({"state": ClaimState.PLANNED, "instance_types": ("m", "n")}, set()),
+        ({"state": ClaimState.LAUNCHED, "relies_on_estimate": ("m", "n"), **LAUNCHED_AS}, {"ami-9/m#k"}),
+        ({"state": ClaimState.LAUNCHED, "relies_on_estimate": ("n",), **LAUNCHED_AS}, set()),
+        ({"state": ClaimState.REGISTERED, "relies_on_estimate": ("m",), **LAUNCHED_AS}, set()),
+        ({"state": ClaimState.FAILED, "relies_on_estimate": ("m",)}, set()),
+    ],
+)
+def test_what_claims_in_flight_try_out(fields: dict[str, Any], keys: set[str]) -> None:
+    assert exploring((node_claim(name="c", **fields),), SOLD) == keys
