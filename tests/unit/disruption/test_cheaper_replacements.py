@@ -504,6 +504,21 @@ def test_a_third_of_the_effort_chooses_nodes_in_equal_parts(monkeypatch: pytest.
     assert [effort for *_, effort in rehearsal.asked] == [pytest.approx(3.0 * 0.3 / 3)] * 3
 
 
+def test_when_ever_more_nodes_gain_no_more_no_larger_prefix_is_tried() -> None:
+    """Of 128 nodes the first 32 can go: neither 64 nor 96 gain more, and all of them are not tried."""
+    nodes = [going(f"n{place:03d}") for place in range(128)]
+    rehearsal = Rehearsal(stuck={node.name for node in nodes[32:]})
+    result = searched(nodes, rehearsal)
+    assert removed_by(result) == [node.name for node in nodes[:32]]
+    assert max(len(moving) for _, moving, _ in rehearsal.asked) == 96
+
+
+def test_a_prefix_that_gains_nothing_hides_no_larger_one_that_does() -> None:
+    nodes = [going(f"n{place:03d}") for place in range(128)]
+    rehearsal = Rehearsal(stuck={node.name for node in nodes[:100]})
+    assert removed_by(searched(nodes, rehearsal)) == [node.name for node in nodes[100:]]
+
+
 def test_of_a_budget_no_more_nodes_are_tried() -> None:
     assert removed_by(searched([going("a"), going("b"), going("c", 2.0)], allowed=2)) == ["a", "c"]
 

@@ -48,7 +48,8 @@ def test_of_many_candidates_ever_fewer_prefixes_are_tried() -> None:
     ("best", "tried", "expected"),
     [
         (8 * MOST_NODES, {4 * MOST_NODES, 8 * MOST_NODES, 16 * MOST_NODES}, [6 * MOST_NODES, 12 * MOST_NODES]),
-        (MOST_NODES, {1, MOST_NODES, 2 * MOST_NODES}, []),
+        (24, {1, 21, 24, 27}, []),
+        (24, {1, 20, 24, 28}, [22, 26]),
         (1, {1, 4 * MOST_NODES + 1}, [(4 * MOST_NODES + 2) // 2]),
         (8 * MOST_NODES, {8 * MOST_NODES}, []),
     ],

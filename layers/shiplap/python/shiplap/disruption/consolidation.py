@@ -242,8 +242,15 @@ any case, and yet its room is of use to others."""
 _SELECTION_SHARE = 0.3
 """The part of the cost search's effort for choosing nodes; the rest is for their replacements."""
 
-_REFINEMENTS = 4
+_REFINEMENTS = 9
 """How often sizes between the best prefix and its neighbours are tried."""
+
+_FINEST = 3
+"""Sizes of prefixes that differ by no more than this are as good as equal."""
+
+_IN_VAIN = 2
+"""After so many larger prefixes in a row that gain less than the best one, no larger one is tried: the more nodes go,
+the less room is left on those that stay, so each gains less than the one before."""
 
 _MOST_SEARCHED = 512
 """Prefixes of more nodes are compared by first fit alone: the search saves about the same part for all."""
@@ -327,10 +334,14 @@ class Consolidator:
         refinements = _REFINEMENTS if len(ordered) > SINGLES else 0
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if searched else 0.0
-        best = _Attempt()
+        best, in_vain = _Attempt(), 0
+        tried = {0}
         for candidates in attempts:
-            best = self._better(best, candidates, refused, effort_s)
-        tried = {0, *map(len, attempts)}
+            before, best = best, self._better(best, candidates, refused, effort_s)
+            tried.add(len(candidates))
+            in_vain = in_vain + 1 if best is before and len(best.proposals) and len(candidates) > SINGLES else 0
+            if in_vain == _IN_VAIN:
+                break
         for _ in range(refinements):
             between = _between(best.size, tried)
             tried.update(between)
@@ -548,10 +559,10 @@ def _rounded_gain(attempt: _Attempt) -> float:
 
 
 def _between(best: int, tried: Collection[int]) -> list[int]:
-    """Sizes half-way from the best one to the next that were tried, while a command of nodes lies between."""
+    """Sizes half-way from the best one to the next that were tried, while some lie between."""
     below = max((size for size in tried if size < best), default=best)
     above = min((size for size in tried if size > best), default=best)
-    return [(best + other) // 2 for other in (below, above) if abs(best - other) > MOST_NODES]
+    return [(best + other) // 2 for other in (below, above) if abs(best - other) > _FINEST]
 
 
 def _alone(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
