@@ -173,6 +173,12 @@ def test_instances_of_others_run_on_demand_and_are_not_ours(fields: dict[str, An
     assert account.described().others == ((InstanceUse("m5.large", "a", 1),) if counts else ())
 
 
+def test_what_runs_in_a_capacity_reservation_has_no_zone_as_zonal_ones_do_not_pay_for_it() -> None:
+    account = _Account()
+    account.pages = [[[INSTANCE | {"CapacityReservationId": "cr-1"}, INSTANCE]]]
+    assert account.described().others == (InstanceUse("m5.large", "", 1), InstanceUse("m5.large", "a", 1))
+
+
 def test_all_instances_of_all_launches_and_pages_count() -> None:
     account, elsewhere = _Account(), INSTANCE | {"Placement": {"AvailabilityZone": "b"}}
     account.pages = [[[elsewhere, INSTANCE], [INSTANCE]], [], [[INSTANCE]]]

@@ -43,6 +43,9 @@ COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
 KNOWN = AccountCommitments("eu-west-1", NOW)
 RUNS = {"instance_id": "i-1", "instance_type": "m5.large", "zone": "a", "capacity_type": "on-demand"}
 ONE = (InstanceUse("m5.large", "a", 1),)
+ANYWHERE = (InstanceUse("m5.large", "", 1),)
+BLOCK = {labels.RESERVATION_TYPE: "capacity-block"}
+LENT = {labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "true"}
 
 
 def settings(commitments: CommitmentSettings | None = COUNTED) -> ClusterSettings:
@@ -69,7 +72,12 @@ def only(key: str, *values: str, operator: str = "In") -> tuple[RequirementSpec,
     [
         pytest.param(RUNS, ONE, id="runs on demand"),
         pytest.param(RUNS | {"capacity_type": "spot"}, (), id="runs on spot"),
-        pytest.param(RUNS | {"capacity_type": "reserved"}, (), id="runs in a reservation"),
+        pytest.param(
+            RUNS | {"capacity_type": "reserved"}, ANYWHERE, id="runs in a reservation, where no zonal ones pay"
+        ),
+        pytest.param(RUNS | {"capacity_type": "reserved", "labels": BLOCK}, (), id="runs in a capacity block"),
+        pytest.param(RUNS | {"capacity_type": "reserved", "labels": LENT}, (), id="runs in what others may take back"),
+        pytest.param(RUNS | {"labels": BLOCK}, ONE, id="on demand after all"),
         pytest.param(
             RUNS | {"requirements": only(labels.CAPACITY_TYPE, "spot", "on-demand")}, ONE, id="might have been on spot"
         ),
@@ -96,7 +104,7 @@ def test_a_launched_claim_counts_as_what_it_runs_as(fields: dict[str, Any], expe
         pytest.param({"requirements": only(labels.CAPACITY_TYPE, "on-demand")}, 1, id="on demand alone"),
         pytest.param({}, 0, id="nothing is said"),
         pytest.param({"requirements": only(labels.CAPACITY_TYPE, "on-demand", "spot")}, 0, id="or spot"),
-        pytest.param({"requirements": only(labels.CAPACITY_TYPE, "on-demand", "reserved")}, 0, id="or reserved"),
+        pytest.param({"requirements": only(labels.CAPACITY_TYPE, "on-demand", "spot", "reserved")}, 0, id="or any"),
         pytest.param({"requirements": only(labels.CAPACITY_TYPE, "spot", operator="NotIn")}, 0, id="not spot"),
         pytest.param({"requirements": only(labels.ARCH, "on-demand")}, 0, id="a line of another key"),
     ],
@@ -104,6 +112,17 @@ def test_a_launched_claim_counts_as_what_it_runs_as(fields: dict[str, Any], expe
 def test_a_planned_claim_counts_if_it_can_be_nothing_but_on_demand(fields: dict[str, Any], expected: int) -> None:
     planned = claim(ClaimState.PLANNED, instance_types=("m5.large", "c5.large"), labels={labels.ZONE: "a"}, **fields)
     assert planned_use([planned]) == ONE * expected
+
+
+@pytest.mark.parametrize("kinds", [("reserved",), ("on-demand", "reserved")])
+def test_a_planned_claim_for_a_reservation_counts_without_its_zone(kinds: tuple[str, ...]) -> None:
+    def planned(*lines: RequirementSpec) -> NodeClaim:
+        wanted = (*only(labels.CAPACITY_TYPE, *kinds), *lines)
+        return claim(ClaimState.PLANNED, instance_types=("m5.large",), labels={labels.ZONE: "a"}, requirements=wanted)
+
+    assert planned_use([planned()]) == ANYWHERE
+    assert planned_use([planned(*only(labels.RESERVATION_TYPE, "default"))]) == ANYWHERE
+    assert planned_use([planned(*only(labels.RESERVATION_TYPE, "capacity-block"))]) == ()
 
 
 def test_a_planned_claim_without_a_type_or_a_zone() -> None:
@@ -140,6 +159,14 @@ def test_a_node_whose_claim_is_not_known_counts_by_its_labels(
 ) -> None:
     node = typed_node(instance_type="m5.large", zone="a", capacity_type=capacity_type, labels=own)
     assert running_use([node], []) == ONE * expected
+
+
+@pytest.mark.parametrize(("marks", "expected"), [({}, ANYWHERE), (BLOCK, ()), (LENT, ())])
+def test_a_node_in_a_reservation_counts_unless_it_is_paid_in_advance(
+    marks: dict[str, str], expected: tuple[InstanceUse, ...]
+) -> None:
+    node = typed_node(instance_type="m5.large", zone="a", capacity_type="reserved", labels=OWN | marks)
+    assert running_use([node], []) == expected
 
 
 def test_a_node_and_its_claim_count_once_and_another_claim_beside_them() -> None:

@@ -141,7 +141,9 @@ class AwsCommitments:
             for instance in (it for page in pages for lot in page["Reservations"] for it in lot["Instances"]):
                 ours = tags.read(instance.get("Tags", [])).get(tags.INSTALL) == self._install
                 if not ours and not instance.get("InstanceLifecycle"):
-                    zone = instance["Placement"]["AvailabilityZone"]
+                    # Zonal Reserved Instances do not pay for what runs in a capacity reservation.
+                    reserved = instance.get("CapacityReservationId")
+                    zone = "" if reserved else instance["Placement"]["AvailabilityZone"]
                     uses.append(InstanceUse(instance["InstanceType"], zone, 1))
         return merged(uses)
 

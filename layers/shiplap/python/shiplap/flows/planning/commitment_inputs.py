@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -104,18 +104,37 @@ def planned_use(claims: Iterable[NodeClaim]) -> tuple[InstanceUse, ...]:
 
 def _use_of_node(node: Node) -> InstanceUse:
     marks = node.metadata.labels
-    on_demand = marks.get(labels.CAPACITY_TYPE) == labels.ON_DEMAND and marks.get(labels.OS, "linux") == "linux"
-    return InstanceUse(marks.get(labels.INSTANCE_TYPE, ""), marks.get(labels.ZONE, ""), int(on_demand))
+    kind = marks.get(labels.CAPACITY_TYPE)
+    billed = kind == labels.ON_DEMAND or (kind == labels.RESERVED and _is_plain_reservation(marks))
+    zone = marks.get(labels.ZONE, "") if kind == labels.ON_DEMAND else _NO_ZONE
+    return InstanceUse(
+        marks.get(labels.INSTANCE_TYPE, ""), zone, int(billed and marks.get(labels.OS, "linux") == "linux")
+    )
+
+
+_NO_ZONE = ""
+"""The zone of an instance in a capacity reservation: Savings Plans and regional Reserved Instances pay for it, as they do
+for any on-demand instance, and zonal ones do not."""
 
 
 def _use_of_claim(claim: NodeClaim) -> InstanceUse:
     known, plan = claim.known_instance, claim.plan
-    kinds = _allowed(claim, labels.CAPACITY_TYPE)
-    may_be_other = not kinds or bool({labels.SPOT, labels.RESERVED} & kinds)
-    on_demand = known.capacity_type == labels.ON_DEMAND or (not known.capacity_type and not may_be_other)
+    kinds = frozenset((known.capacity_type,)) if known.capacity_type else _allowed(claim, labels.CAPACITY_TYPE)
+    billed = bool(kinds) and kinds <= {labels.ON_DEMAND, labels.RESERVED}
+    if labels.RESERVED in kinds:
+        marks = {
+            key: "".join(_allowed(claim, key)) for key in (labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+        }
+        billed = billed and _is_plain_reservation({**marks, **plan.labels})
     name = known.type or next(iter(plan.instance_types), "")
-    counts = on_demand and bool(name) and _may_be_linux(claim)
-    return InstanceUse(name, known.zone or plan.labels.get(labels.ZONE, ""), int(counts))
+    zone = _NO_ZONE if labels.RESERVED in kinds else known.zone or plan.labels.get(labels.ZONE, "")
+    return InstanceUse(name, zone, int(billed and bool(name) and _may_be_linux(claim)))
+
+
+def _is_plain_reservation(marks: Mapping[str, str]) -> bool:
+    """Whether what these labels name is billed as on-demand capacity: capacity blocks are paid in advance."""
+    is_block = marks.get(labels.RESERVATION_TYPE) == "capacity-block"
+    return not is_block and marks.get(labels.RESERVATION_INTERRUPTIBLE) != "true"
 
 
 def _may_be_linux(claim: NodeClaim) -> bool:
