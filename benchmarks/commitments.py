@@ -242,44 +242,50 @@ class Account:
             self.schedule(cluster)
 
 
+_UNITS = {"cpu": 1000, "memory": 2**30, "pods": 1}
+
+
 def program(world: World, types: Sequence[InstanceType], listed: Mapping[str, int], hour: int) -> Hour:
-    """The linear program of an hour."""
+    """The linear program of an hour. Pods are on nodes of their own pool, as the taint and their selectors want it."""
     solver = highspy.Highs()
     solver.silent()
     pods = [each for cluster in world.clusters for item in cluster for each in item.pods(hour)]
-    steady = [each for each in pods if each.spec.tolerations]
-    held: dict[str, list[Any]] = {name: [] for name in RESOURCES}
-    held_steadily: dict[str, list[Any]] = {name: [] for name in RESOURCES}
+    held: dict[tuple[bool, str], list[Any]] = {(steady, name): [] for steady in (False, True) for name in RESOURCES}
     taken: dict[str, list[Any]] = {name: [] for name in amounts(world.counted)}
     for item in types:
         prices = {
             kind: min((o.price for o in item.offerings if o.capacity_type == kind and o.available), default=math.inf)
             for kind in (SPOT, ON_DEMAND)
         }
-        kinds = {kind: solver.addVariable(lb=0, obj=price) for kind, price in prices.items() if price < math.inf}
+        nodes = {
+            (steady, kind): solver.addVariable(lb=0, obj=price)
+            for kind, price in prices.items()
+            for steady in (False, True)
+            if price < math.inf and not (steady and kind == SPOT)
+        }
         for name in RESOURCES:
-            amount = item.allocatable[name] / (2**30 if name == "memory" else 1000 if name == "cpu" else 1)
-            held[name] += [amount * nodes for nodes in kinds.values()]
-            held_steadily[name] += [amount * kinds[ON_DEMAND]] if ON_DEMAND in kinds else []
+            amount = item.allocatable[name] / _UNITS[name]
+            for (steady, _), bought in nodes.items():
+                held[steady, name].append(amount * bought)
         covered = []
         for room in world.counted.regional:
-            if room.scope == family_of(item.name) and ON_DEMAND in kinds:
+            if room.scope == family_of(item.name) and prices[ON_DEMAND] < math.inf:
                 covered.append(solver.addVariable(lb=0, obj=-prices[ON_DEMAND] + 1e-6))
                 taken[room.scope].append(quarters_of(item.name) * covered[-1])
         for plan in world.counted.savings_plans:
-            if ON_DEMAND in kinds and (rate := plan.rate(item.name, listed[item.name])):
+            if prices[ON_DEMAND] < math.inf and (rate := plan.rate(item.name, listed[item.name])):
                 covered.append(solver.addVariable(lb=0, obj=-prices[ON_DEMAND] + 1e-6))
                 taken[plan.id].append(rate / MICROS * covered[-1])
         if covered:
-            solver.addConstr(sum(covered) <= kinds[ON_DEMAND])
+            solver.addConstr(sum(covered) <= nodes[False, ON_DEMAND] + nodes[True, ON_DEMAND])
     whole = amounts(world.counted)
     scaled = {name: MICROS if name in {plan.id for plan in world.counted.savings_plans} else 1 for name in whole}
     for name, some in taken.items():
         solver.addConstr(sum(some) <= whole[name] / scaled[name])
-    for some_pods, some in ((pods, held), (steady, held_steadily)):
-        for name in RESOURCES:
-            asked = sum(pod_requests(each).get(name, 1 if name == "pods" else 0) for each in some_pods)
-            solver.addConstr(sum(some[name]) >= asked / (2**30 if name == "memory" else 1000 if name == "cpu" else 1))
+    for (steady, name), some in held.items():
+        own = (each for each in pods if bool(each.spec.tolerations) == steady)
+        asked = sum(pod_requests(each).get(name, 1 if name == "pods" else 0) for each in own)
+        solver.addConstr(sum(some) >= asked / _UNITS[name])
     solver.run()
     used = {name: float(sum(map(solver.val, some))) * scaled[name] for name, some in taken.items()}
     return Hour(world.committed + solver.getObjectiveValue(), used)
