@@ -310,7 +310,12 @@ def main() -> int:
     parser.add_argument("--every-hours", type=int, default=2)
     parser.add_argument("--interleavings", type=int, default=2000, help="seeds of interleaved decisions")
     chosen = parser.parse_args()
-    types = tuple(item for item in real_types() if family_of(item.name) in FAMILIES and ".metal" not in item.name)
+    # All types have been seen: what the planner holds back of an estimate's memory is not what is measured here.
+    types = tuple(
+        replace(item, verified=True)
+        for item in real_types()
+        if family_of(item.name) in FAMILIES and ".metal" not in item.name
+    )
     listed = {
         item.name: round(min(o.price for o in item.offerings if o.capacity_type == ON_DEMAND) * MICROS)
         for item in types

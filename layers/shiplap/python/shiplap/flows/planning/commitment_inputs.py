@@ -113,8 +113,8 @@ def _use_of_node(node: Node) -> InstanceUse:
 
 
 _NO_ZONE = ""
-"""The zone of an instance in a capacity reservation: zonal Reserved Instances do not pay for it. Regional ones and Savings
-Plans do, as for any on-demand one."""
+"""The zone of an instance in a capacity reservation. Zonal Reserved Instances do not pay for it; all other commitments
+do, as for any on-demand one."""
 
 
 def _use_of_claim(claim: NodeClaim) -> InstanceUse:
