@@ -28,6 +28,7 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import CLAIM_FORM, COMMAND_FORM
 from shiplap_lab.virtual_time.versions import NEW_FIELDS, as_previous_version, message_of_previous_version
+from tests.formats.previous_release import PreviousDisruptionCommand, PreviousNodeClaim
 from tests.node_claims import node_claim, with_fields
 
 STORED: dict[type[msgspec.Struct], set[str]] = {
@@ -91,8 +92,9 @@ def test_no_field_is_required_that_was_not_always(stored: type[msgspec.Struct]) 
 def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_before() -> None:
     for kind, names in NEW_FIELDS.items():
         assert not STORED[kind] & set(names)
-    claim = node_claim(cluster="demo", name="a", node_pool="p", node_class="c", token="t", cordoned="why", subnet="s")
-    assert as_previous_version(claim) == with_fields(claim, cordoned="", subnet="")
+    new = {"requested_from": "spot", "most_hourly": 0.5}
+    claim = node_claim(cluster="demo", name="a", node_pool="p", node_class="c", token="t", **new)
+    assert as_previous_version(claim) == with_fields(claim, requested_from="", most_hourly=0.0)
     command = DisruptionCommand(
         cluster="demo",
         name="x",
@@ -102,7 +104,18 @@ def test_what_is_new_has_a_default_and_is_lost_in_the_hands_of_the_version_befor
         nodes=("n",),
         detail="words",
     )
-    assert as_previous_version(command) == msgspec.structs.replace(command, detail="")
+    assert as_previous_version(command) == command
+
+
+@pytest.mark.parametrize(
+    ("stored", "previous"), [(NodeClaim, PreviousNodeClaim), (DisruptionCommand, PreviousDisruptionCommand)]
+)
+def test_what_the_simulation_takes_for_new_is_what_the_previous_release_does_not_know(
+    stored: type[NodeClaim | DisruptionCommand], previous: type[msgspec.Struct]
+) -> None:
+    now, then = ({field.encode_name for field in msgspec.structs.fields(kind)} for kind in (FORMS[stored], previous))
+    assert set(NEW_FIELDS[stored]) == now - then
+    assert then <= now
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,15 @@ from shiplap.ports import read_claim, read_command, written_claim, written_comma
 
 NEW_FIELDS: dict[type[NodeClaim | DisruptionCommand], tuple[str, ...]] = {
     NodeClaim: (
-        "answered_at",
-        "change_at",
-        "cordoned",
-        "event_id",
-        "first_event_at",
+        "most_hourly",
+        "object_name",
+        "object_uid",
+        "preferred_spot",
         "requested_from",
         "schema",
-        "security_groups",
-        "subnet",
+        "zone_id",
     ),
-    DisruptionCommand: ("detail", "receiving", "schema"),
+    DisruptionCommand: ("schema",),
 }
 """Fields of stored records that the previous version does not know."""
 
