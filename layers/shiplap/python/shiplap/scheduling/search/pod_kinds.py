@@ -165,8 +165,13 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     suited, suit_class = _suit_classes(suits)
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
 
+    rows_at: dict[bytes, Ints] = {}
+
     def reduced(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
-        rows = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
+        at = price.tobytes()
+        if at not in rows_at:  # zones mostly have the same prices
+            rows_at[at] = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
+        rows = rows_at[at]
         return ReducedProblem(
             sizes=sizes[first],
             demand=np.bincount(kinds, some, len(first)).astype(np.float64),
