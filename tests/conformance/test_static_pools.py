@@ -11,7 +11,7 @@ from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from tests.conformance.catalogues import fake_type
-from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool
+from tests.conformance.given import daemon_set, given, in_flight, node, pod, pods, pool, rule
 from tests.conformance.test_price_rules import ON_DEMAND_ONLY, priced
 from tests.conformance.test_reserved_capacity import held, sold
 
@@ -117,3 +117,10 @@ def test_what_a_static_pool_lacks_is_no_replacement_for_a_node_that_is_removed()
     assert len(plan.claims) == 2
     (claim,) = Simulator(plan.snapshot, ()).without(("old",)).claims
     assert (claim.node_pool, [entry.name for entry in claim.pods]) == ("dynamic", ["moving"])
+
+
+def test_a_static_node_has_the_labels_of_its_own_pool_whatever_another_pool_launches() -> None:
+    dynamic = pool("dynamic", rule("team", "In", "blue"))
+    plan = given(pod("a", cpu="100m"), pools=[dynamic, static(1, labels={"team": "red"})], types=TYPES)
+    told = {claim.node_pool: (claim.labels["karpenter.sh/nodepool"], claim.labels["team"]) for claim in plan.claims}
+    assert told == {"dynamic": ("dynamic", "blue"), "static": ("static", "red")}

@@ -303,10 +303,7 @@ def _pack_once(
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
     packer = Packer(
-        compiled.templates,
-        compiled.nodes,
-        compiled.axis,
-        compiled.base_counts,
+        compiled,
         best_effort=best_effort,
         strictly_reserved=strict,
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],

@@ -21,6 +21,7 @@ from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
 from shiplap.scheduling.supply.charges import limits_of_pools
+from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
 from shiplap.scheduling.supply.limits import NODES, price_limits
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Everything a packing needs; a packing changes none of it. `taken` are claim names that exist.
 
+    `groups` are the groups of claims that packings of it have met, so that none is made twice.
+
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
     """
 
@@ -51,6 +54,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     static: StaticPlan | None = None
     buffers: tuple[Buffer, ...] = ()
     virtual: tuple[PodClass, ...] = ()
+    groups: ClaimGroups = msgspec.field(default_factory=ClaimGroups)
 
 
 def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> CompiledSnapshot:

@@ -23,8 +23,9 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import Axis, Bools, Ints
+from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.packing.bulk_stage import BulkStage
+from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.planned_claims import launch_prices
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
@@ -38,7 +39,7 @@ from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
 from shiplap.scheduling.topology.followers import followers_last
-from shiplap.scheduling.topology.topology_counts import BaseCounts, TopologyCounts
+from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
 """Failed attempts of one class with its preferences, and with required constraints alone."""
@@ -114,10 +115,7 @@ class Packer:
 
     def __init__(
         self,
-        templates: Sequence[NodeClaimTemplate],
-        nodes: ExistingNodes,
-        axis: Axis,
-        base_counts: BaseCounts,
+        compiled: CompiledSnapshot,
         *,
         best_effort: bool,
         strictly_reserved: bool = False,
@@ -130,6 +128,7 @@ class Packer:
         The classes `last` are placed after all others. `thrifty` claims never grow: each is opened for the type that is
         cheapest for the first pod, and takes what that holds. `evenly`: claims with the fewest pods are filled first.
         """
+        templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
         self._thrifty, self._evenly = thrifty, evenly
         self._last = last
         self._by_priority = True
@@ -139,11 +138,11 @@ class Packer:
         self._baseline_hourly = np.inf
         self.nodes = nodes.copy()
         self.axis = axis
-        self.open = OpenClaims(len(axis))
+        self.open = OpenClaims(len(axis), compiled.groups)
         self.openings = Openings(templates, self.open, best_effort=best_effort)
         self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis)
-        self._counts = TopologyCounts(base_counts, self.open)
+        self._counts = TopologyCounts(compiled.base_counts, self.open)
         self._domains = Domains(self._counts, self.openings, self._attempts, self.nodes)
         self._even_spread = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
 

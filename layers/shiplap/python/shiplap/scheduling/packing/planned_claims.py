@@ -110,7 +110,10 @@ class ClaimWriter:
         self._stems: dict[str, str] = {}
         self._forms: dict[tuple[int, bytes], _ClaimForm | None] = {}
         self._loaded: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]]] = {}
-        """The form and the requests, daemons included, by the group and the load; many claims have the same."""
+        """The form and the requests, daemons included, by the group and the load; many claims have the same.
+
+        Groups of static pools have numbers of their own, so groups are told apart by identity.
+        """
 
     def prepare(self, claims: Sequence[OpenClaim], used: Ints) -> None:
         """Work out the forms of claims with loads of `used` [claims, resources], for all that have one at once."""
@@ -126,7 +129,7 @@ class ClaimWriter:
                 form = self._form(group, holds)
                 if form is not None:
                     amounts = zip(names, (load + form.daemons).tolist(), strict=True)
-                    self._loaded[group.index, load.tobytes()] = form, _kubelet_resources(amounts)
+                    self._loaded[id(group), load.tobytes()] = form, _kubelet_resources(amounts)
 
     def write(
         self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
@@ -135,7 +138,7 @@ class ClaimWriter:
 
         None when no list short enough keeps minValues.
         """
-        loaded = self._loaded.get((claim.group.index, used.tobytes()))
+        loaded = self._loaded.get((id(claim.group), used.tobytes()))
         if loaded is None:
             return None
         form, requests = loaded
@@ -192,7 +195,7 @@ class ClaimWriter:
 
     def _form(self, group: ClaimGroup, holds: Bools) -> _ClaimForm | None:
         """The form of claims of a group that these of its rows [rows] hold."""
-        key = (group.index, holds.tobytes())
+        key = (id(group), holds.tobytes())
         if key not in self._forms:
             types = _choose_types(group, np.flatnonzero(holds), self._max_types)
             self._forms[key] = None if types is None else self._fill_in(group, types)

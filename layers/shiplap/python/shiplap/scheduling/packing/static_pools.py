@@ -28,6 +28,7 @@ from shiplap.scheduling.model.scheduling_plan import StaticPool
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
 from shiplap.scheduling.supply.charges import limits_of_pools
+from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon
 from shiplap.scheduling.supply.limits import NODES, price_limits
 from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
@@ -131,7 +132,7 @@ class _StaticClaimOpener:
     """Opens claims that hold nothing but daemons."""
 
     def __init__(self, templates: Sequence[NodeClaimTemplate], axis: Axis, *, strict: bool) -> None:
-        self.open = OpenClaims(len(axis))
+        self.open = OpenClaims(len(axis), ClaimGroups())
         self.openings = Openings(templates, self.open, best_effort=False)
         self._strict = strict
         nothing = Requirements()

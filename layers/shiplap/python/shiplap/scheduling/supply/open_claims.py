@@ -76,8 +76,8 @@ class OpenClaims:
     `changes` counts alterations, so that answers about all claims can be remembered while there is none.
     """
 
-    def __init__(self, columns: int) -> None:
-        self.groups = ClaimGroups()
+    def __init__(self, columns: int, groups: ClaimGroups) -> None:
+        self.groups = groups
         self.claims: list[OpenClaim] = []
         self.changes = 0
         self._used: Ints = np.zeros((64, columns), np.int64)

@@ -196,5 +196,6 @@ class ReachableDomains:
                 if isinstance(group, RefusalKind) or group.minimums:
                     yield _Entry(attempt, None, _NO_TYPES, -1)
                     continue
-                types = np.unique(template.table.row_type[group.rows[group.holding(attempt.requests)]])
+                kinds = template.table.row_type[group.rows[group.holding(attempt.requests)]]
+                types = np.flatnonzero(np.bincount(kinds))
                 yield _Entry(attempt, group, types, self._types.setdefault(types.tobytes(), len(self._types)))
