@@ -61,6 +61,20 @@ def test_nodes_are_counted_by_pool_and_tier_and_weighed_against_list_prices() ->
     assert stage.meter.seen["HourlyListPrice"] == [(pytest.approx(0.3), (("cluster", CLUSTER),))]
 
 
+@pytest.mark.parametrize("state", list(ClaimState))
+def test_instances_are_counted_from_their_launch_to_their_end(state: ClaimState) -> None:
+    stage = Stage()
+    cluster_metrics.measure_nodes(CLUSTER, [claim("a", state=state)], stage.context)
+    over = (ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.FAILED, ClaimState.GONE)
+    assert ("Nodes" in stage.meter.counts) is (state not in over)
+
+
+def test_a_claim_without_an_instance_is_no_node() -> None:
+    stage = Stage()
+    cluster_metrics.measure_nodes(CLUSTER, [msgspec.structs.replace(claim("a"), instance=None)], stage.context)
+    assert stage.meter.counts == {}
+
+
 def test_without_a_catalogue_nodes_count_at_the_price_they_were_bought_for() -> None:
     stage = Stage()
     stage.faults.on("before", "catalog.load", StoreError("gone"))

@@ -21,10 +21,12 @@ from shiplap.flows.lifecycle.registration import (
     publish_missed,
     update_node,
 )
+from shiplap.flows.messages import Timer
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
+from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
 from tests.integration.flows.stage import Stage
 from tests.kubernetes_objects import node_object, typed_pod
@@ -345,3 +347,45 @@ def test_the_longest_waiting_nominations_are_taken_back_first_and_only_so_many(s
     early = serving(stage, "z", ago_s=WITHDRAWN_S + 60, name="early", node_name="m")
     found = withdrawn(stage, [late, early], *(nominated(name) for name in names), nominated("z", "m"))
     assert found == [*names[:-1], "z"]
+
+
+@pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.FAILED, ClaimState.GONE])
+def test_a_claim_whose_launch_is_not_written_down_or_that_is_over_is_left_as_it_is(
+    stage: Stage, state: ClaimState
+) -> None:
+    stage.state.adopt(node_claim(cluster=stage.name, name="c", state=state, changed_at=stage.clock.now() - 3600))
+    before = stage.state.claim(stage.name, "c")
+    stage.faults.clear()
+    stage.attend(Timer(stage.name, "c", "join"))
+    assert stage.state.claim(stage.name, "c") == before
+    assert stage.timers.reminders == []
+    assert not any(point.startswith(("before compute", "before state.advance")) for point in stage.faults.points)
+
+
+@pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING])
+def test_a_node_that_is_there_before_its_launch_is_written_down_is_looked_at_again_soon(
+    stage: Stage, state: ClaimState
+) -> None:
+    stage.state.adopt(node_claim(cluster=stage.name, name="c", state=state))
+    item = node_object("n", providerID="aws:///a/i-1")
+    item["metadata"]["labels"] = {labels.NODE_CLAIM: "c", labels.NODE_POOL: "default"}
+    stage.server.create("nodes", item)
+    stage.compute.add(
+        Instance(
+            id="i-1",
+            instance_type="m5.large",
+            zone="a",
+            capacity_type="on-demand",
+            ami="ami-1",
+            state="running",
+            launched_at=stage.clock.now(),
+            cluster=stage.name,
+            install="shiplap",
+            claim="c",
+        )
+    )
+    stage.attend()
+    assert [(reminder.claim, reminder.step) for reminder in stage.timers.reminders] == [("c", "join")]
+    found = stage.state.claim(stage.name, "c")
+    assert found is not None
+    assert (found.state, found.deadline_at) == (state, 0.0)
