@@ -128,10 +128,12 @@ def done(stage: Disrupted) -> list[DisruptionReport]:
     return reports
 
 
-def test_a_command_ends_once_and_says_what_it_saved() -> None:
+def test_a_command_ends_once_and_says_what_it_saved(caplog: pytest.LogCaptureFixture) -> None:
     stage, first = begun()
     saved = command_of(stage).savings_hourly
-    reports = done(stage)
+    with caplog.at_level("INFO"):
+        reports = done(stage)
+    assert {item.levelname for item in caplog.records if "command is" in item.getMessage()} == {"INFO"}
     assert [report.done for report in reports if report.done] == [first.begun]
     assert stage.meter.counts["CommandsDone"] == stage.meter.counts["CommandsRemoving"] == 1
     assert stage.meter.counts["SavingsHourly"] == pytest.approx(saved)
@@ -171,9 +173,10 @@ def undone(stage: Disrupted) -> DisruptionReport:
     return stage.disrupt()
 
 
-def test_a_command_that_is_given_up_opens_its_node_and_says_why() -> None:
+def test_a_command_that_is_given_up_opens_its_node_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     stage, first = begun()
     report = undone(stage)
+    assert [item.levelname for item in caplog.records if "command is Undone" in item.getMessage()] == ["WARNING"]
     assert (report.undone, report.done) == (first.begun, ())
     assert stage.tainted() == []
     assert ClaimState.DISRUPTING not in states(stage).values()

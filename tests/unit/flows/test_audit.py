@@ -104,6 +104,12 @@ def test_a_pod_that_no_claim_rule_claims_is_left_alone() -> None:
     assert unscheduled_pod_in(line, (ClaimRule(namespaces=("other",)),)) is None
 
 
+def test_a_record_without_its_time_is_of_the_moment_at_which_it_was_logged() -> None:
+    found = read(text(record(stageTimestamp=None)))
+    assert found is not None
+    assert found.at == audit_log.AT_MS / 1000
+
+
 def test_a_record_that_lost_its_objects_names_the_pod() -> None:
     assert read(text(left_out())) == UnscheduledPod(PodReference("shop", "web-7f9c-x2x"), AT, "audit-of-web-7f9c-x2x")
 

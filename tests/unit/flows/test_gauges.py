@@ -174,6 +174,7 @@ def test_every_set_of_dimensions_is_a_document_of_its_own(capsys: pytest.Capture
     assert [(item.get("cluster"), item.get("Nodes")) for item in documents] == [(None, None), ("a", [2]), ("b", [3])]
     assert {item["install"] for item in documents} == {"platform"}
     assert "service" not in documents[0]
+    assert documents[0]["NodesLaunched"] == [1.0], "counted once"
     assert [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents] == [[["install"]]] * 3
 
 
