@@ -9,7 +9,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.errors import ObjectConflict, ObjectNotFound
+from shiplap.errors import (
+    AwsError,
+    AwsThrottled,
+    ClusterDenied,
+    ClusterError,
+    ClusterUnreachable,
+    ObjectConflict,
+    ObjectNotFound,
+    ShiplapError,
+    StoreError,
+    StoreThrottled,
+)
 from shiplap.flows.lifecycle.lifecycle import _is_of_a_node_pool
 from shiplap.flows.lifecycle.pod_placement import MOST_WITHDRAWN, WITHDRAWN_S, withdraw
 from shiplap.flows.lifecycle.registration import (
@@ -389,3 +400,26 @@ def test_a_node_that_is_there_before_its_launch_is_written_down_is_looked_at_aga
     found = stage.state.claim(stage.name, "c")
     assert found is not None
     assert (found.state, found.deadline_at) == (state, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "visits"),
+    [
+        (ClusterUnreachable("timed out"), 1),
+        (ClusterDenied("no", status=403), 1),
+        (StoreThrottled("slow down"), 1),
+        (AwsThrottled("slow down"), 1),
+        (ClusterError("odd", status=500), 3),
+        (StoreError("odd"), 3),
+        (AwsError("odd", code="Odd"), 3),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_every_visit_would_meet_ends_them_all_and_the_rest_is_of_one_claim(
+    stage: Stage, error: ShiplapError, visits: int
+) -> None:
+    stage.faults.clear()
+    stage.faults.on("before", "state.claim", error)
+    with pytest.raises(type(error)):
+        stage.attend(*(Timer(stage.name, name, "join") for name in "abc"))
+    assert stage.faults.points.count("before state.claim") == visits
