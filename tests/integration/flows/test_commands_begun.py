@@ -219,6 +219,19 @@ def test_a_step_that_fails_is_taken_by_the_next_minute(error: Exception) -> None
     assert stage.tainted() == list(command.nodes)
 
 
+def test_a_node_that_is_gone_by_now_does_not_hold_its_command_up() -> None:
+    stage, _ = begun()
+    command = command_of(stage)
+    for _ in range(3):
+        stage.around()
+    stage.server.delete("pods", "web-000", grace_s=0)
+    stage.server.delete("nodes", command.nodes[0])
+    report = stage.disrupt()
+    claim = stage.state.claim(stage.name, command.targets[0])
+    assert claim is not None
+    assert (claim.state, report.undone) == (ClaimState.DRAINING, ())
+
+
 def test_a_command_of_a_newer_release_is_left_to_it() -> None:
     stage, _ = begun()
     command = command_of(stage)

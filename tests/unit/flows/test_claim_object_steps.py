@@ -15,13 +15,19 @@ from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.live_settings import NO_NODE_POOL
-from shiplap.flows.schedule.standalone_launches import delete_futile, not_begun, with_objects
+from shiplap.flows.schedule.standalone_launches import (
+    delete_futile,
+    delete_unplanned,
+    not_begun,
+    with_objects,
+)
 from shiplap.flows.shown_claims import show_claims, take_steps
 from shiplap.flows.sweep.manifest_statuses import _disruption_of
 from shiplap.manifests.custom_resources import NodePoolTemplate
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL, ClaimDisruption, ClaimObjectChanges
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.stage import Stage
 from tests.kubernetes_objects import node_object
@@ -364,3 +370,28 @@ def test_when_the_objects_of_claims_are_looked_at(
     show_claims(names, settings, stage.context)
     assert ("before cluster.node_claim_object" in stage.faults.points) is looks
     assert (stage.faults.points != []) is looks
+
+
+@pytest.mark.parametrize(
+    ("not_ready", "age_s", "planned", "deleted"),
+    [
+        ("no subnet", 299.0, (), False),
+        ("no subnet", 300.0, (), True),
+        ("", 1.0, (), True),
+        ("", 1.0, ("mine",), False),
+        ("no subnet", 300.0, ("mine",), False),
+    ],
+    ids=["waits for its class", "has waited", "no type", "planned", "planned at last"],
+)
+def test_a_nodeclaim_that_cannot_be_launched_is_deleted_once_its_class_has_had_its_time(
+    stage: Stage, not_ready: str, age_s: float, planned: tuple[str, ...], deleted: bool
+) -> None:
+    """Five minutes, as upstream gives a launch."""
+    now = stage.clock.now()
+    stored(stage, "mine")
+    item = replace(wanted("mine", "uid-mine"), claim="mine", created_at=now - age_s)
+    catalog = NodeClassCatalog("default", not_ready=not_ready)
+    snapshot = Snapshot(cluster=stage.name, now=now, view=ClusterView(), catalogs=(catalog,), standalone_claims=(item,))
+    delete_unplanned(snapshot, planned, stage.context)
+    assert ("NodeClaimsRefused" in stage.meter.counts) is deleted
+    assert (stage.server.list("nodeclaims").items == []) is deleted

@@ -234,3 +234,15 @@ def test_a_snapshot_is_kept_in_a_thread_that_holds_up_no_end(monkeypatch: pytest
     assert [item["daemon"] for item in started.made] == [True]
     assert watch.watch(CLUSTER, stage.context, deadline=now, pause=lambda _: None) == 0
     assert len(started.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "name"), [(StoreError("down"), "StoreError"), (ZeroDivisionError("a bug"), "UnexpectedErrors")]
+)
+def test_a_watch_that_is_given_up_is_counted_by_what_ended_it(error: Exception, name: str) -> None:
+    stage = Stage()
+    kept = watch._Watch(CLUSTER, stage.context, 0.0, lambda _: None, None, manifests=False, buffers=False)
+    kept._report_given_up(error)
+    assert stage.meter.counts == {"WatchesGivenUp": 1, name: 1}
+    assert kept.given_up
+    assert kept.established.is_set(), "the next one need not wait for it"
