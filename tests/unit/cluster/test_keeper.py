@@ -8,6 +8,8 @@ import pytest
 
 from shiplap.cluster.snapshot_keeper import REFRESH_S, RELIST_S, SAVE_S, SUCCESSOR_S, PodMemory, SnapshotKeeper
 from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
+from shiplap.flows.planning.decision_inputs import OLDEST_S
+from shiplap.flows.watch.entry import LONGEST_S
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
 from shiplap.kubernetes.objects import Node
 from shiplap.ports import WatchEvent
@@ -365,3 +367,10 @@ def test_the_snapshot_says_since_when_it_is_kept_and_listed() -> None:
     assert (header.cluster, header.kept_since, header.listed_at, header.taken_at) == (BLUE, began, began + 5, began + 5)
     assert header.complete
     assert kept.store.documents[BLUE][1] == began
+
+
+def test_a_snapshot_is_refreshed_before_it_is_too_old_and_a_successor_looked_for_before_the_function_ends() -> None:
+    assert SAVE_S < 60.0, "API servers remember changes for a little over a minute"
+    assert SAVE_S < REFRESH_S < OLDEST_S
+    assert SUCCESSOR_S < LONGEST_S
+    assert REFRESH_S < RELIST_S
