@@ -9,10 +9,12 @@ from shiplap.disruption.commands import Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.record import DisruptionRecord, decided_again, is_disruption, read
 from shiplap.errors import StoreError
-from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.kubernetes.labels import EXCLUDE_BALANCERS
+from shiplap.manifests.nodeclaim import FINAL, ClaimState
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
 from tests.integration.flows.disrupted import Disrupted
+from tests.integration.flows.leaving import warning
 
 PENDING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 NIGHT_S, DAY_S = 12 * 3600, 24 * 3600
@@ -165,6 +167,127 @@ def test_a_wake_undoes_what_has_not_begun_to_leave() -> None:
     assert stage.nodes == before
     assert stage.tainted() == []
     assert stage.meter.counts["NodesSpared"] >= 1
+
+
+class Draining(Sleepy):
+    """A night in which all nodes have just been closed and begin to be emptied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until(self.opens_at + 60)
+        self.before = sorted(item["metadata"]["name"] for item in self.server.list("nodes").items)
+        while ClaimState.DRAINING not in {claim.state for claim in self.claims()}:
+            self.disrupt()
+            self.clock.advance(20)
+        self.attend()
+        self.faults.clear()
+
+    def wake(self) -> None:
+        self.sleep.wake(self.name, int(self.clock.now()), 0)
+
+    def around(self) -> None:
+        """As ever; pods that were evicted are made anew and bound at once."""
+        super().around()
+        self.controllers()
+        self.bind()
+        self.run_pods()
+
+    def closed(self) -> list[str]:
+        """Nodes that keep new pods off, or that load balancers have let go of."""
+        items = self.server.list("nodes").items
+        let_go = [item["metadata"]["name"] for item in items if EXCLUDE_BALANCERS in item["metadata"]["labels"]]
+        return sorted({*self.tainted(), *let_go})
+
+    def is_as_before(self) -> bool:
+        """Whether all nodes are in service, no others have come, and no command is under way."""
+        states = {claim.state for claim in self.claims() if claim.state not in FINAL}
+        nodes = sorted(item["metadata"]["name"] for item in self.server.list("nodes").items)
+        still = states == {ClaimState.INITIALIZED} and nodes == self.before
+        return still and not self.closed() and not self.state.commands(self.name)
+
+
+def test_a_wake_ends_a_drain_that_has_begun() -> None:
+    stage = Draining()
+    assert stage.closed() == stage.before
+    stage.wake()
+    stage.attend()  # before the sweep: else pods that were evicted get a node of their own first
+    stage.around()
+
+    assert stage.closed() == []
+    assert stage.meter.counts["NodesAwakeAgain"] == len(stage.before)
+    stage.minutes(2)
+    assert stage.is_as_before()
+    assert stage.pending() == 0
+    assert stage.reasons == set()
+    stage.minutes(10)
+    assert stage.is_as_before()
+
+
+@pytest.mark.parametrize("function", ["lifecycle", "disrupt"])
+def test_a_wake_ends_a_drain_wherever_functions_die(function: str) -> None:
+    for point in range(200):
+        stage = Draining()
+        stage.wake()
+        if function == "disrupt":
+            stage.attend()
+        stage.faults.clear()
+        stage.faults.crash_at(point)
+        died = stage.dies(stage.disrupt if function == "disrupt" else stage.attend)
+        stage.faults.clear()
+        stage.around()
+        stage.minutes(4)
+        assert stage.is_as_before(), point
+        assert stage.pending() == 0, point
+        if not died:
+            return
+    raise AssertionError("the invocation has no end")
+
+
+def test_nodes_come_back_one_by_one_and_others_have_gone() -> None:
+    stage = Draining()
+    going = [claim for claim in stage.claims() if claim.state is ClaimState.DRAINING]
+    ended = going[0]
+    stage.compute.lose(ended.instance_id)
+    stage.cloud_controller()
+    stage.attend()
+    stage.wake()
+    stage.around()
+    stage.minutes(4)
+    assert Reason.ASLEEP not in {command.reason for command in stage.state.commands(stage.name)}
+    assert stage.pending() == 0
+
+
+@pytest.mark.parametrize("what", ["off", "unread", "window"])
+def test_a_drain_ends_when_nothing_sleeps_any_more(what: str) -> None:
+    stage = Draining()
+    if what == "off":
+        stage.settings = msgspec.structs.replace(stage.settings, sleep=None)
+    elif what == "unread":
+
+        def broken(*_: object) -> None:
+            raise StoreError("it is not there")
+
+        stage.sleep.read = broken  # type: ignore[assignment,method-assign]
+    else:
+        stage.clock.advance(NIGHT_S)
+    stage.attend()
+    stage.around()
+    stage.minutes(3)
+    assert stage.is_as_before()
+    assert stage.meter.counts["NodesAwakeAgain"] == len(stage.before)
+
+
+def test_a_node_that_spot_takes_back_is_not_called_back() -> None:
+    stage = Draining()
+    (claim, *_) = [claim for claim in stage.claims() if claim.state is ClaimState.DRAINING]
+    sooner = stage.state.advance(claim, ClaimState.DRAINING, deadline_at=stage.clock.now() + 60)
+    stage.interrupt(warning(stage, claim.instance_id))
+    stage.wake()
+    stage.attend()
+    after = stage.state.claim(stage.name, claim.name)
+    assert after is not None
+    assert (after.state, after.failure) == (ClaimState.DRAINING, "SpotInterruption")
+    assert after.deadline_at == sooner.deadline_at
 
 
 def test_no_more_nodes_leave_in_one_night_than_shiplap_yaml_allows() -> None:

@@ -134,6 +134,32 @@ def test_a_command_that_removes(known: dict[str, NodeClaim], step: CommandStep) 
     assert next_step(REMOVING, known, 1e9) == step
 
 
+SLEEPING: dict[str, tuple[dict[str, NodeClaim], CommandStep]] = {
+    "both leave": (claims(old_a=S.DRAINING, old_b=S.TERMINATING), CommandStep(CommandState.REMOVING)),
+    "one is back": (
+        claims(old_a=S.INITIALIZED, old_b=S.DRAINING),
+        CommandStep(CommandState.REMOVING, why="awake again", spared=("old-a",)),
+    ),
+    "one is back, the other has gone": (
+        claims(old_a=S.GONE, old_b=S.INITIALIZED),
+        CommandStep(CommandState.DONE, why="awake again", spared=("old-b",)),
+    ),
+    "both are back": (
+        claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED),
+        CommandStep(CommandState.UNDONE, why="awake again"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("known", "step"), SLEEPING.values(), ids=SLEEPING.keys())
+def test_a_command_of_sleep_gives_up_nodes_that_are_in_service_again(
+    known: dict[str, NodeClaim], step: CommandStep
+) -> None:
+    asleep = replace(REMOVING, reason=Reason.ASLEEP, replacements=())
+    assert next_step(asleep, known, 1e9) == step
+    assert next_step(REMOVING, known, 1e9).spared == ()
+
+
 def test_without_replacements_nothing_is_waited_for() -> None:
     deletion = replace(COMMAND, replacements=())
     begun = next_step(deletion, claims(old_a=S.INITIALIZED, old_b=S.INITIALIZED), 1001.0)

@@ -188,6 +188,12 @@ def _remove(command: DisruptionCommand, claims: Mapping[str, NodeClaim]) -> Comm
     left = [name for name in command.targets if not _is_over(claims.get(name))]
     if not left:
         return CommandStep(CommandState.DONE)
+    if command.reason is Reason.ASLEEP:  # a drain for sleep ends when all is awake
+        back = tuple(name for name in left if claims[name].state is ClaimState.INITIALIZED)
+        if back:
+            is_all = len(back) == len(command.targets)
+            to = CommandState.UNDONE if is_all else CommandState.DONE if len(back) == len(left) else command.state
+            return CommandStep(to, why="awake again", spared=() if is_all else back)
     return CommandStep(CommandState.REMOVING, _moves_to(left, claims, ClaimState.DRAINING, but=GOING_FOR_GOOD))
 
 

@@ -67,7 +67,8 @@ TRANSITIONS: dict[ClaimState, frozenset[ClaimState]] = {
     ClaimState.INITIALIZED: _ENDING,
     # A disruption command that is given up returns its nodes to service.
     ClaimState.DISRUPTING: frozenset({ClaimState.INITIALIZED}) | _ENDING,
-    ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.GONE}),
+    # A node that leaves for sleep stays if all is awake again before it has been ended.
+    ClaimState.DRAINING: frozenset({ClaimState.INITIALIZED, ClaimState.TERMINATING, ClaimState.GONE}),
     ClaimState.TERMINATING: frozenset({ClaimState.GONE, ClaimState.FAILED}),
 }
 """Which states may follow each; a claim may stay in its state while something else of it is written."""

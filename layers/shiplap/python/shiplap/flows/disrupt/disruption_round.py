@@ -178,7 +178,7 @@ class _Round:
             self._move(self._claims[name], to, command, now)
         if step.to is not CommandState.UNDONE:
             self._cordon_targets(command)
-        if step.to is command.state:
+        if step.to is command.state and not step.spared:
             return command
         less = fields_without(command, step.spared, self._claims) if step.spared else CommandChanges()
         changes: CommandChanges = {**less, "changed_at": now, "failure": step.why}

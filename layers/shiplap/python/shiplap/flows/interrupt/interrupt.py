@@ -22,6 +22,7 @@ from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.settings import ClusterSettings, Settings
+from shiplap.sleep.sleep_settings import ASLEEP
 
 _LOG = logging.getLogger(__name__)
 
@@ -197,8 +198,10 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowCo
         context.meter.count("NodesInterrupted")
         if notice.kind is NoticeKind.SPOT:
             record_interruption(claim, context)
-    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at):
-        claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=deadline_at)
+    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at or claim.failure == ASLEEP):
+        # A node that leaves for sleep may be called back, one that AWS takes may not.
+        earlier = min(deadline_at, claim.deadline_at or deadline_at)
+        claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=earlier)
         known = False
     if not known:
         _publish_interruption(claim, notice, context)

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from math import ceil, inf
+from typing import TYPE_CHECKING
 
 from shiplap.errors import ClusterError
 from shiplap.flows.claim_updates import DRAIN, facts
@@ -36,6 +37,11 @@ from shiplap.scheduling.model.planned_pods import (
     owner_kind,
     protected_until,
 )
+from shiplap.settings import ClusterSettings
+from shiplap.sleep.sleep_settings import ASLEEP
+
+if TYPE_CHECKING:
+    from shiplap.sleep.sleep_state import SleepState
 
 HEAD_START_S = 10.0
 """How long pods of a leaving node are left alone at first, so that a decision about them is made, in seconds."""
@@ -118,7 +124,8 @@ MOST_EVICTIONS = 100
 
 _SHORT_S = 180.0
 _MINUTE_S = 60.0
-_RELEASED = {labels.EXCLUDE_BALANCERS: "shiplap"}
+_BY_SHIPLAP = "shiplap"
+_RELEASED = {labels.EXCLUDE_BALANCERS: _BY_SHIPLAP}
 _FORBIDDEN = (429, 500)
 """A PodDisruptionBudget forbids an eviction now; several of them cover the pod, so that none ever will."""
 _MOVED_ON = (404, 409)
@@ -127,8 +134,9 @@ _MOVED_ON = (404, 409)
 class Drains:
     """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
 
-    def __init__(self, cluster: str, context: FlowContext) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: str, context: FlowContext, settings: ClusterSettings | None = None) -> None:
+        """`settings` of the cluster say what sleeps; without them a drain for sleep goes on whatever is awake."""
+        self._cluster, self._settings = cluster, settings
         self._context = context
         self._evictions_left = MOST_EVICTIONS
 
@@ -168,6 +176,33 @@ class Drains:
         under_way = sum(claim.state is ClaimState.DRAINING for claim in self._claims)
         return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
 
+    def awake_again(self, claim: NodeClaim, node: Node) -> str:
+        """Why a node that leaves for sleep stays after all, or nothing: nothing sleeps any more, or a pod does not.
+
+        What cannot be read keeps nodes. A node whose pods have gone leaves as long as anything sleeps.
+        """
+        from shiplap.sleep.sleeping_pods import SleepingPods  # noqa: PLC0415 - only nodes that sleep need it
+
+        state, settings = self._sleep, self._settings
+        if settings is None:
+            return ""
+        if state is None or claim.plan.node_pool not in state.armed:
+            return "nothing may sleep here any more"
+        sleepers = SleepingPods(state, settings.manifests.node_pools)
+        if not sleepers.any:
+            return "nothing sleeps any more"
+        now = self._context.clock.now()
+        pods = (pod for pod in self._context.cluster.pods_on(node.metadata.name) if must_leave(pod, now))
+        staying = (pod for pod in pods if not pod.metadata.deletion_timestamp)
+        return next((why for pod in staying if (why := sleepers.awake_because(pod))), "")
+
+    @cached_property
+    def _sleep(self) -> SleepState | None:
+        from shiplap.flows.planning.sleep_inputs import read_sleep  # noqa: PLC0415 - as above
+        from shiplap.instances.readiness.joins import JoinHistory  # noqa: PLC0415 - as above
+
+        return read_sleep(self._settings, self._context, JoinHistory()) if self._settings is not None else None
+
     def granted(self, claim: NodeClaim, pods: Sequence[Pod]) -> Sequence[Pod]:
         """As many of the pods as may be evicted for a claim in this invocation: all of them under a deadline."""
         if claim.deadline_at:
@@ -190,7 +225,8 @@ def drain(
         again: whether to set the timer of the next round.
 
     Returns:
-        The claim as Terminating once its instance is to be ended, or None while pods are left.
+        The claim as Terminating once its instance is to be ended, or None while pods are left, and for a node that
+        stays because what slept is awake.
 
     Raises:
         ConditionFailed: somebody else advanced the claim.
@@ -199,6 +235,9 @@ def drain(
     now = context.clock.now()
     if node is None or (not is_ready(node) and has_vanished(claim, context)):
         return give_up(claim, claim.failure, context)
+    if claim.failure == ASLEEP and (why := drains.awake_again(claim, node)):
+        _return_to_service(claim, node, why, context)
+        return None
     closed = is_cordoned(node)
     release_from_balancers(node, context)
     pods = context.cluster.pods_on(node.metadata.name)
@@ -272,6 +311,15 @@ def release_from_balancers(node: Node, context: FlowContext) -> None:
     """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
     if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
         update_node(node, _RELEASED, {}, _with_disrupted, context)
+
+
+def _return_to_service(claim: NodeClaim, node: Node, why: str, context: FlowContext) -> None:
+    """Open a node again, and then write that it is in service: a function that dies in between does both once more."""
+    if is_cordoned(node) or node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == _BY_SHIPLAP:
+        update_node(node, {labels.EXCLUDE_BALANCERS: None}, {}, _without_disrupted, context)
+    context.state.advance(claim, ClaimState.INITIALIZED, failure="", deadline_at=0.0, changed_at=context.clock.now())
+    context.meter.count("NodesAwakeAgain")
+    _LOG.info("node stays, it was leaving for sleep: %s", why, extra=facts(claim))
 
 
 def _with_disrupted(node: Node) -> list[Taint]:
