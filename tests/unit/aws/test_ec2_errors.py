@@ -246,7 +246,15 @@ def test_launches_tell_bad_manifests_from_other_refusals() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("InstanceId"), TypeError("no list"), ValueError("no number"), AttributeError("no text")]
+    "error",
+    [
+        KeyError("InstanceId"),
+        IndexError("no first one"),
+        TypeError("no list"),
+        ValueError("no number"),
+        AttributeError("no text"),
+        RuntimeError("nested too deep"),
+    ],
 )
 def test_an_answer_that_cannot_be_read_is_an_error_of_aws(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     @readable

@@ -13,7 +13,7 @@ from shiplap.aws import tags
 from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.launch_dry_run import _instance, dry_run_launch
 from shiplap.aws.ec2.launch_templates import LaunchTemplates
-from shiplap.aws.ec2.request_pace import paced
+from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, paced
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
@@ -358,6 +358,27 @@ def fleet(*launched: int, errors: tuple[str, ...] = ()) -> dict[str, Any]:
 )
 def test_tokens_of_instances_that_were_not_launched_are_given_back(answer: Any, after: list[tuple[Any, ...]]) -> None:
     assert told("create_fleet", answer, **FIVE) == [("wait", "create_fleet", 5), *after]
+
+
+def test_requests_that_change_something_are_paced_at_half_of_what_ec2_allows() -> None:
+    """By the default limits of the EC2 API: tokens of the bucket, and those that it gets in a second."""
+    half = {
+        "create_fleet": (20, 2),
+        "create_launch_template": (25, 2.5),
+        "create_tags": (50, 5),
+        "delete_launch_template": (10, 1),
+        "terminate_instances": (50, 2.5),
+    }
+    assert {name: (limit.burst, limit.per_second) for name, limit in LIMITS.items()} == half
+    assert {name: (limit.burst, limit.per_second) for name, limit in INSTANCE_LIMITS.items()} == {
+        "create_fleet": (1000, 2),
+        "terminate_instances": (1000, 20),
+    }
+
+
+@pytest.mark.parametrize("method", ["create_tags", "create_launch_template", "delete_launch_template"])
+def test_each_of_them_waits_for_its_token(method: str) -> None:
+    assert told(method, {}) == [("wait", method, 0)]
 
 
 def test_what_launches_nothing_waits_for_its_own_token_alone() -> None:
