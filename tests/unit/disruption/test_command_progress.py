@@ -172,3 +172,14 @@ def test_an_ended_command_is_kept_for_a_while_after_its_last_change() -> None:
         assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) == 2000.0 + FORGET_AFTER_S
     for state in (CommandState.WAITING, CommandState.REMOVING):
         assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) is None
+
+
+def test_a_command_begins_waiting_and_has_not_been_written() -> None:
+    assert (COMMAND.state, COMMAND.version, COMMAND.failure, COMMAND.newer) == (CommandState.WAITING, 0, "", False)
+    bare = DisruptionCommand(
+        cluster="c", name="n", reason=Reason.EMPTY, method=Method.EMPTINESS, targets=("t",), nodes=("node",)
+    )
+    assert (bare.savings_hourly, bare.created_at, bare.changed_at) == (0.0, 0.0, 0.0)
+    assert bare.busy == {"t", "node"}
+    assert replace(COMMAND, schema=COMMAND.schema + 1).newer
+    assert COMMAND.busy == {"old-a", "old-b", "node-a", "node-b", "new"}
