@@ -615,3 +615,19 @@ def test_each_balanced_pool_of_a_command_is_weighed_by_its_own_part() -> None:
 
     assert removed_by(result(9.9)) == ["a", "b"]
     assert "NodePool q" in result(10.1).refused["b"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "goes"), [(("a", "Balanced"), False), (("Balanced", "a"), False), (("a", "a"), True)]
+)
+def test_a_pool_that_does_not_balance_speaks_for_no_other(policies: tuple[str, str], goes: bool) -> None:
+    """Nodes of two pools go together; one that must be balanced would be disturbed for next to nothing."""
+    known = {"a": "WhenEmptyOrUnderutilized"}
+    nodes = [
+        with_cost(going(name, 1.0, pool_name=of_pool), 5.0, known.get(policy, policy))
+        for name, of_pool, policy in zip("ab", "pq", policies, strict=True)
+    ]
+    chosen = DisruptionSettings(move_cost=0.0)
+    totals = {name: PoolTotals(100.0, 10.0) for name in "pq"}
+    search = Consolidator(joint([]), sold(t=0.2), totals, chosen, MoveCosts(chosen, {}, NOW))
+    assert (removed_by(search.search(nodes, {"p": 1, "q": 1})) == ["a", "b"]) is goes
