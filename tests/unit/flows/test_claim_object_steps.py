@@ -16,6 +16,7 @@ from shiplap.disruption.progress import DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.schedule.standalone_launches import (
+    delete_ended,
     delete_futile,
     delete_unplanned,
     not_begun,
@@ -395,3 +396,12 @@ def test_a_nodeclaim_that_cannot_be_launched_is_deleted_once_its_class_has_had_i
     delete_unplanned(snapshot, planned, stage.context)
     assert ("NodeClaimsRefused" in stage.meter.counts) is deleted
     assert (stage.server.list("nodeclaims").items == []) is deleted
+
+
+def test_nodeclaims_whose_claims_have_ended_are_deleted_each(stage: Stage) -> None:
+    for name in ("a", "b", "c"):
+        stored(stage, name)
+    stage.faults.on("before", "cluster.publish", ObjectNotFound("gone"))
+    delete_ended(stage.name, [wanted(name, f"uid-{name}") for name in ("a", "b")], stage.context)
+    assert [item["metadata"]["name"] for item in stage.server.list("nodeclaims").items] == ["a", "c"]
+    assert stage.meter.counts["NodeClaimsRefused"] == 2

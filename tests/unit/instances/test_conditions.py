@@ -66,6 +66,11 @@ def test_the_first_problem_of_a_condition_counts() -> None:
 
 
 def test_when_aws_could_not_be_asked() -> None:
+    known = {item.type for item in nodeclass_status.conditions(())}
+    unknown = nodeclass_status.unknown_conditions("RequestLimitExceeded", "slow down")
+    assert {item.type for item in unknown} == known
+    assert {(item.reason, item.message) for item in unknown} == {("RequestLimitExceeded", "slow down")}
+    assert known >= {*nodeclass_status.DEPENDENCIES, nodeclass_status.VALIDATION, nodeclass_status.READY}
     assert {item.status for item in nodeclass_status.unknown_conditions("RequestLimitExceeded", "slow down")} == {
         "Unknown"
     }
