@@ -230,6 +230,33 @@ def test_the_account_has_no_ceilings_of_pools() -> None:
     assert not list(ceiling_problems([Ceiling(monthly=1, mode=CeilingMode.STOP)], of_account=True))
 
 
+STOP_AT_100 = Ceiling(monthly=100, mode=CeilingMode.STOP)
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "said"),
+    [
+        (Ceiling(monthly=200, mode=CeilingMode.CHEAPEST), "is never reached: the ceiling of mode stop at $100.00"),
+        (Ceiling(monthly=101, mode=CeilingMode.PRIORITY, above_priority=1), "write less than $100.00 here"),
+        (Ceiling(monthly=50, mode=CeilingMode.STOP), "there are two ceilings of mode stop here"),
+        (Ceiling(monthly=100, mode=CeilingMode.CHEAPEST), ""),
+        (Ceiling(monthly=200), ""),
+        (Ceiling(hourly=200, mode=CeilingMode.CHEAPEST), ""),
+        (Ceiling(monthly=200, mode=CeilingMode.CHEAPEST, node_pool="batch"), ""),
+    ],
+)
+def test_ceilings_that_contradict_each_other_are_told_of(ceiling: Ceiling, said: str) -> None:
+    problems = [*ceiling_problems([STOP_AT_100, ceiling], of_account=False)]
+    assert [where for where, _ in problems] == ([(1, "monthly")] if said else [])
+    assert all(said in reason for _, reason in problems)
+
+
+def test_several_warnings_and_priorities_are_steps() -> None:
+    steps = [Ceiling(monthly=amount) for amount in (10, 20)]
+    steps += [Ceiling(monthly=10 + place, mode=CeilingMode.PRIORITY, above_priority=place) for place in (1, 2)]
+    assert not list(ceiling_problems([*steps, STOP_AT_100], of_account=False))
+
+
 def test_amounts_are_read_as_dollars() -> None:
     assert [dollars(amount) for amount in (0, 1, 1_234_567_891)] == ["$0.00", "$0.01", "$1,234.57"]
     assert Ceiling(monthly=1.5).limit_micros == 1_500_000

@@ -147,16 +147,16 @@ def _read_dated(found: re.Match[str]) -> SleepWindow:
     start, end = _minute(found["start"]), _minute(found["end"])
     minutes = (last - first).days * _DAY_MINUTES + end - start
     if minutes <= 0:
-        raise ValueError("it ends before it begins")
+        raise ValueError("it ends before it begins: write the earlier moment first")
     if minutes * 60 > LONGEST_S:
-        raise ValueError("it is longer than 7 days")
+        raise ValueError("it is longer than 7 days, the longest sleep: let it end earlier")
     return SleepWindow(found["zone"], start, minutes, on=first)
 
 
 def _minute(text: str) -> int:
     hour, minute = map(int, text.split(":"))
     if minute > 59 or hour * 60 + minute > _DAY_MINUTES:
-        raise ValueError(f"{text} is not a time of day")
+        raise ValueError(f"{text} is not a time of day, from 00:00 to 24:00")
     return hour * 60 + minute
 
 

@@ -78,6 +78,24 @@ def ceiling_problems(ceilings: Sequence[Ceiling], *, of_account: bool) -> Iterat
     for index, ceiling in enumerate(ceilings):
         for field, reason in _problems_of(ceiling, of_account=of_account):
             yield (index, field), reason
+        for other, stop in enumerate(ceilings):
+            if reason := _contradiction(ceiling, stop, is_later=index > other):
+                yield (index, "hourly" if ceiling.period == HOURLY_PERIOD else "monthly"), reason
+
+
+def _contradiction(ceiling: Ceiling, other: Ceiling, *, is_later: bool) -> str:
+    """Why another ceiling of the same scope and period leaves this one without effect, or nothing."""
+    scopes = {(item.period, item.node_pool, item.namespace) for item in (ceiling, other)}
+    if ceiling is other or len(scopes) > 1 or ceiling.mode is CeilingMode.WARN:
+        return ""
+    if ceiling.mode is other.mode and ceiling.above_priority == other.above_priority and is_later:
+        return f"there are two ceilings of mode {ceiling.mode} here: write the lower one only"
+    if other.mode is not CeilingMode.STOP or ceiling.mode is CeilingMode.STOP:
+        return ""
+    if ceiling.limit_micros <= other.limit_micros:
+        return ""
+    stop = dollars(other.limit_micros)
+    return f"is never reached: the ceiling of mode stop at {stop} comes first; write less than {stop} here"
 
 
 def _problems_of(ceiling: Ceiling, *, of_account: bool) -> Iterator[tuple[str, str]]:
