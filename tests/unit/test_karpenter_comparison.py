@@ -22,6 +22,7 @@ from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdic
 from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, drawn, fixed
 
 from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.scheduling import planner
 
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
 KIND, ARCH = "karpenter.sh/capacity-type", "kubernetes.io/arch"
@@ -307,3 +308,12 @@ def test_there_is_a_reason_where_there_is_no_go(
 
 def test_the_release_is_the_one_whose_files_other_tests_read() -> None:
     assert go_modules.KARPENTER_CORE[0] == f"sigs.k8s.io/karpenter@{karpenter_scheduler.version()}"
+
+
+def test_few_pods_are_placed_in_more_ways_which_sometimes_find_a_cheaper_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 pods with spreads and DaemonSets; the judge launches what the plan says."""
+    batch = drawn(42, 77)[41]
+    cheaper = ours(batch, 0.0).verdict
+    monkeypatch.setattr(planner, "_MORE_WAYS", ())
+    assert cheaper.hourly < ours(batch, 0.0).verdict.hourly
+    assert (cheaper.placed, cheaper.violations) == (16, ())
