@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shiplap.kubernetes.objects import Pod
+from shiplap.scheduling import planner
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.bulk_stage import BulkStage
+from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan
 from shiplap.scheduling.supply.openings import Openings
 from tests.checker import violations
@@ -213,3 +215,17 @@ def test_what_limits_leave_open_is_remembered_only_while_it_is_certain(snapshot:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Openings, "condition", lambda _: object())
         assert plan(snapshot) == remembering
+
+
+@settings(SETTINGS, max_examples=30)
+@given(workloads())
+def test_a_way_that_is_given_up_because_it_is_too_dear_would_not_have_been_chosen(snapshot: Snapshot) -> None:
+    giving_up = plan(snapshot)
+    begun = planner._pack_once
+
+    def to_the_end(*arguments: Any, most_hourly: float = 0.0, **chosen: Any) -> Packing:
+        return begun(*arguments, **chosen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "_pack_once", to_the_end)
+        assert plan(snapshot) == giving_up

@@ -264,7 +264,7 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
         return packing  # one problem, which was filled in several ways
     best, most = packing, packing.hourly() * (1 - _CLEARLY) - _CENTS
     for way in (*_WAYS, *_MORE_WAYS) if _pods(plannable) <= _FEW_PODS else _WAYS:
-        other = _pack_once(snapshot, compiled, sorted(plannable, key=way.first), way=way)
+        other = _pack_once(snapshot, compiled, sorted(plannable, key=way.first), way=way, most_hourly=most)
         hourly = other.hourly()
         if not other.unplaced and hourly < most and _pods_by_level(other) == _pods_by_level(packing):
             best, most = other, hourly - _CENTS
@@ -325,6 +325,7 @@ def _pack_once(
     *,
     bulk: Effort | None = None,
     way: _Way | None = None,
+    most_hourly: float = np.inf,
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
     strict = snapshot.settings.reserved_policy == "Strict"
@@ -335,6 +336,7 @@ def _pack_once(
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
         thrifty=way is not None and way.thrifty,
         evenly=way is not None and way.evenly,
+        most_hourly=most_hourly,
     )
     return packer.run(ordered, bulk=bulk)
 

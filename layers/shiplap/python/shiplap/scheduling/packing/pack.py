@@ -122,14 +122,17 @@ class Packer:
         last: Sequence[PodClass] = (),
         thrifty: bool = False,
         evenly: bool = False,
+        most_hourly: float = np.inf,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
         The classes `last` are placed after all others. `thrifty` claims never grow: each is opened for the type that is
         cheapest for the first pod, and takes what that holds. `evenly`: claims with the fewest pods are filled first.
+        Once the claims cost `most_hourly` or more, in USD, the pods that are left stay out: the plan is of no use.
         """
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
         self._thrifty, self._evenly = thrifty, evenly
+        self._most_hourly, self._least_hourly = most_hourly, 0.0
         self._last = last
         self._by_priority = True
         self._attempt_budget = AttemptBudget(0)
@@ -197,6 +200,8 @@ class Packer:
         return left
 
     def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
+        if self._least_hourly >= self._most_hourly:
+            return pods
         previous_level = -1
         attempts = self._attempts.of(pod_class)
         for attempt in attempts:
@@ -439,6 +444,7 @@ class Packer:
             pods = pods[each:]
         limits.charge(charge, claims)
         self.openings.opened(template, group, claims, holding)
+        self._least_hourly += claims * float(np.min(group.price[group.holding(attempt.requests)]))
         return pods
 
     def _place_promised(self, classes: Sequence[PodClass]) -> set[int]:
