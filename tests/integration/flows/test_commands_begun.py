@@ -182,6 +182,7 @@ def test_a_command_that_is_given_up_opens_its_node_and_says_why(caplog: pytest.L
     assert ClaimState.DISRUPTING not in states(stage).values()
     assert stage.meter.counts["CommandsUndone"] == 1
     assert "TaintsLeftOver" not in stage.meter.counts, "the same step opens it"
+    assert "SavingsHourly" not in stage.meter.counts
     (kept,) = stage.state.contents()[1]
     assert kept.state is CommandState.UNDONE
     assert kept.failure != ""

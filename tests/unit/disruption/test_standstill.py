@@ -14,7 +14,7 @@ from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.disruption.standstill import LONGEST_S, UNSTARTED_S, LastDecision, unchanged_until
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference
+from shiplap.kubernetes.objects import Event, EventSource, NodeCondition, ObjectReference, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from tests.conformance.catalogues import Z1, fake_type
 from tests.conformance.disruptions import pool
@@ -82,6 +82,21 @@ def test_another_version_of_a_pod_or_a_claim_is_another_pod_or_claim(pods: str, 
     first = last(versioned(snapshot, pods="7", claims=3))
     assert last(versioned(snapshot, pods="7", claims=3)) is first
     assert last(versioned(snapshot, pods=pods, claims=claims)) is not first
+
+
+def test_a_pod_without_a_version_is_compared_as_a_whole() -> None:
+    snapshot, last = cluster().disruption_snapshot(), LastDecision()
+    view = snapshot.scheduling.view
+    bare = [replace(item, metadata=replace(item.metadata, resource_version="")) for item in view.pods]
+    changed = [replace(item, metadata=replace(item.metadata, labels={"new": "label"})) for item in bare]
+
+    def seen(pods: list[Pod]) -> DisruptionSnapshot:
+        listed = replace(view, pods=tuple(pods))
+        return replace(snapshot, scheduling=replace(snapshot.scheduling, view=listed))
+
+    first = last(seen(bare))
+    assert last(seen(bare)) is first
+    assert last(seen(changed)) is not first
 
 
 def test_a_decision_that_commands_something_is_made_again() -> None:
