@@ -214,6 +214,8 @@ def _way(before: ClaimState, after: ClaimState) -> list[ClaimState]:
         if way[-1] is after:
             return way[1:] or [after]
         for state in sorted(TRANSITIONS.get(way[-1], frozenset()) - passed):
+            if (way[-1], state) == (ClaimState.DRAINING, ClaimState.INITIALIZED) and before is not ClaimState.DRAINING:
+                continue  # only what was seen to leave has come back
             passed.add(state)
             ways.append([*way, state])
     return [after]
