@@ -44,7 +44,9 @@ class Week:
         assert not self._outcome.violations, self._outcome.violations
         until = start + WEEK_H * 3600
         self.dollars = sum(
-            self._run.price(item) * max(0.0, min(self._run.judge.ended_at(item.id), until) - item.launched_at) / 3600
+            self._run.price(item)
+            * max(0.0, min(self._run.judge.dollars.accounts[item.id].ended_at, until) - item.launched_at)
+            / 3600
             for item in self._run.instances.values()
         )
 

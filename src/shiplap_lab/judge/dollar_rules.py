@@ -61,7 +61,7 @@ class DollarJudge:
         self.ceilings: Mapping[str, Sequence[Json]] = {}
         self.overshoots: list[tuple[str, float, float]] = []
         self._now, self._price, self._former, self._month = now, price, price, _month_start(now())
-        self._accounts: dict[str, Account] = {}
+        self.accounts: dict[str, Account] = {}
         # By cluster and claim: its number, the priority of its pods, and USD per hour that it may replace.
         self._planned: dict[tuple[str, str], tuple[int, int, float]] = {}
         self._lives: dict[tuple[str, str], list[float]] = {}
@@ -70,11 +70,11 @@ class DollarJudge:
     def started(self, machine: LaunchedMachine) -> None:
         """A machine is there."""
         price = self.cost(machine)
-        self._accounts[machine.id] = Account(machine, price, price, price, machine.launched_at)
+        self.accounts[machine.id] = Account(machine, price, price, price, machine.launched_at)
 
     def ended(self, machine: LaunchedMachine) -> None:
         """A machine is not charged any more. Twenty lives of a NodePool say how long others are reserved."""
-        account, pool = self._accounts[machine.id], (machine.cluster, machine.node_pool)
+        account, pool = self.accounts[machine.id], (machine.cluster, machine.node_pool)
         account.ended_at = self._now()
         lives = self._lives.setdefault(pool, [])
         lives.append(account.ended_at - machine.launched_at)
@@ -84,7 +84,7 @@ class DollarJudge:
     def repriced(self, price: PriceOf) -> None:
         """EC2 charges other prices from now on."""
         now, self._former, self._price = self._now(), self._price, price
-        for item in self._accounts.values():
+        for item in self.accounts.values():
             item.usd, item.since, item.price = item.charged(now), now, self.cost(item.machine)
             item.least = min(item.least, item.price)
 
@@ -98,7 +98,7 @@ class DollarJudge:
 
     def claimed(self, claim: ClaimItem) -> None:
         """The claim of a machine is written."""
-        account = self._accounts.get(claim.instance_id)
+        account = self.accounts.get(claim.instance_id)
         if account is not None:
             account.number, *_ = self._planned.get((claim.cluster, claim.name), (inf,))
             account.failure = claim.failure
@@ -115,7 +115,7 @@ class DollarJudge:
 
     def charged(self, machine: LaunchedMachine, hourly: float | None = None) -> float:
         """USD of a machine until now; if a claim has booked a wrong price, with that price."""
-        account, now = self._accounts[machine.id], self._now()
+        account, now = self.accounts[machine.id], self._now()
         wrong = 0.0 if hourly is None or self.may_cost(machine, hourly) else hourly - account.at_launch
         return account.charged(now) + wrong * account.hours(0.0, now)
 
@@ -127,7 +127,7 @@ class DollarJudge:
         only mode stop bounds them.
         """
         number, priority, lost = self._planned.get((claim.cluster, claim.name), (inf, 0, inf))
-        exempt = priority >= CRITICAL or lost >= self._accounts[machine.id].least
+        exempt = priority >= CRITICAL or lost >= self.accounts[machine.id].least
         for of, ceiling in self._bounding(claim.cluster, claim.node_pool):
             mode, whole = ceiling.get("mode"), exempt or "hourly" in ceiling
             kept = 0 if whole else ceiling.get("recoveryPercent", 10)
@@ -159,7 +159,7 @@ class DollarJudge:
                 self.overshoots.append((_name(of, ceiling), over, dearer))
             if over > dearer + late + _EXACT_USD:
                 yield f"{_name(of, ceiling)}: {over:.4f} above it, {dearer:.4f} by prices, {late:.4f} not reserved"
-        for item in self._accounts.values():
+        for item in self.accounts.values():
             item.usd_before = item.charged(end)
 
     def _unreserved(self, account: Account, hours: float, end: float) -> float:
@@ -190,7 +190,7 @@ class DollarJudge:
                     yield of, item
 
     def _of(self, cluster: str, pool: str) -> list[Account]:
-        known = self._accounts.values()
+        known = self.accounts.values()
         return [
             item for item in known if cluster in ("", item.machine.cluster) and pool in ("", item.machine.node_pool)
         ]
