@@ -80,7 +80,7 @@ LISTED = {
 ROUGHLY_LISTED = {
     "m5zn.large": 0.1652,
     "i4i.large": 0.172,
-    "im4gn.large": 0.18188,
+    "im4gn.large": 0.1819,
     "is4gen.large": 0.28815,
     "i3.large": 0.156,
     "c5n.large": 0.108,
