@@ -4,10 +4,10 @@ and no node that turns out too small for the second time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from math import inf
-from typing import Any
+from typing import Protocol
 
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, amounts, share
@@ -24,13 +24,23 @@ _STATED = frozenset({"cpu", "pods"})  # EC2 states the CPUs, and the kubelet is 
 ClaimKey = tuple[str, str]  # cluster and name
 
 
+class Surroundings(Protocol):
+    """What the Judge of the Region knows of clusters and EC2, see there."""
+
+    def now(self) -> float: ...
+    def found(self, promise: Promise, detail: str) -> None: ...
+    def pods_of(self, claim: ClaimItem) -> Collection[str]: ...
+    def has_ended(self, machine: str) -> bool: ...
+    def allocatable(self, claim: ClaimItem) -> Mapping[str, Decimal] | None: ...
+    def was_in_service(self, claim: ClaimItem, at: float) -> bool: ...
+
+
 class DecisionJudge:
-    """Judges the decisions of one install.
+    """Judges the decisions of one install."""
 
-    `around` is the Judge of the Region: `now`, `found`, and what it knows of pods, Nodes and instances are used.
-    """
-
-    def __init__(self, around: Any, pools: Mapping[ClaimKey, Json], *, most_nodes_per_pod: int, steered: bool) -> None:
+    def __init__(
+        self, around: Surroundings, pools: Mapping[ClaimKey, Json], *, most_nodes_per_pod: int, steered: bool
+    ) -> None:
         self._around, self._pools = around, pools
         self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
         self._measured: set[str] = set()
@@ -197,16 +207,10 @@ class DecisionJudge:
         going = {name for known in open_commands if known.cluster == command.cluster for name in known.targets}
         begun_at = command.created_at
         for (cluster, name), pool in sorted(item for item in self._pools.items() if item[0][0] == command.cluster):
-            nodes = [
-                claim
-                for claim in self._of_pool.get((cluster, name), {}).values()
-                if claim.state != "Terminating" and self._around.was_in_service(claim, begun_at)
-            ]
-            leaving = [
-                claim.name
-                for claim in nodes
-                if claim.name in going or self._leaves_since.get((cluster, claim.name), begun_at) < begun_at
-            ]
+            nodes = [claim for claim in self._of_pool.get((cluster, name), {}).values() if claim.state != "Terminating"]
+            nodes = [claim for claim in nodes if self._around.was_in_service(claim, begun_at)]
+            since = {claim.name: self._leaves_since.get((cluster, claim.name), begun_at) for claim in nodes}
+            leaving = [name for name, left_at in since.items() if name in going or left_at < begun_at]
             most = _allowed(pool, command.reason, len(nodes))
             if set(leaving) & set(command.targets) and len(leaving) > most:
                 have = f"{len(leaving)} nodes of {name} leave, {most} of {len(nodes)} may"

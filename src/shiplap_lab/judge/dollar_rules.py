@@ -190,10 +190,8 @@ class DollarJudge:
                     yield of, item
 
     def _of(self, cluster: str, pool: str) -> list[Account]:
-        known = self.accounts.values()
-        return [
-            item for item in known if cluster in ("", item.machine.cluster) and pool in ("", item.machine.node_pool)
-        ]
+        known = (item for item in self.accounts.values() if cluster in ("", item.machine.cluster))
+        return [item for item in known if pool in ("", item.machine.node_pool)]
 
 
 def _name(cluster: str, ceiling: Json) -> str:
