@@ -21,6 +21,7 @@ import yaml
 
 from shiplap.aws import session
 from shiplap.aws.bucket import BucketRecorder
+from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
@@ -30,6 +31,7 @@ from shiplap.errors import ClusterDenied, ClusterUnreachable, InvalidInput, Reso
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.sleep.sleep_state import SleepNotes
 from shiplap_cli.inputs.cluster_events import (
     ClusterEvent,
     ObjectChanged,
@@ -70,6 +72,14 @@ CLAIM = node_claim(
 NOON = 1_767_268_800.0
 RECORD = "prod/2026-01-01/120030-41-3fb2c1d0aa51"
 INSTALL = DeployedInstall("bucket", {"StateTable": "state"})
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no table `state` here; what is read of claims is given to each test."""
+    monkeypatch.setattr(DynamoSleep, "read", lambda *_: SleepNotes())
+
+
 NODES_ONLY = PolicyRule(("list", "watch"), ("nodes",), ("",))
 
 

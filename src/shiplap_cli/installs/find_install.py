@@ -14,7 +14,7 @@ from shiplap.commitments.account_commitments import AccountCommitments
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.ports import CapacityStore, StateStore
+from shiplap.ports import CapacityStore, JoinLog, SleepStore, StateStore
 from shiplap_cli.hints import with_hint
 from shiplap_cli.options import Options
 
@@ -86,6 +86,20 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return DynamoState(client("dynamodb"), self.output("StateTable"))
+
+    def sleep_notes(self) -> SleepStore:
+        """What is remembered of its clusters' sleep. Raises InvalidInput: the name of table `state` is not known."""
+        from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return DynamoSleep(client("dynamodb"), self.output("StateTable"))
+
+    def joins(self) -> JoinLog:
+        """How its nodes have joined. Raises InvalidInput: the name of table `state` is not known."""
+        from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
+        from shiplap.aws.session import client  # noqa: PLC0415 - as above
+
+        return DynamoJoins(client("dynamodb"), self.output("StateTable"))
 
     def capacity(self) -> CapacityStore:
         """Its learned capacity. Raises InvalidInput: the table's name is not known."""

@@ -272,8 +272,6 @@ def _find_cluster(which: InstallOptions) -> tuple[DeployedInstall, str]:
 
 def _read_install(install: DeployedInstall, cluster: str, now: float, notes: list[str]) -> InstalledCluster:
     from shiplap.aws.bucket import BucketMemory  # noqa: PLC0415 - files need no AWS
-    from shiplap.aws.dynamodb.join_log import DynamoJoins  # noqa: PLC0415 - as above
-    from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - as above
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     state, memory = install.state(), BucketMemory(client("s3"), install.bucket)
@@ -289,10 +287,10 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
             notes, f"commands of {cluster}", "nodes may go twice", lambda: state.commands(cluster), _NO_COMMANDS
         )
         busy = busy.union(*(command.busy for command in under_way))
-    joins = DynamoJoins(client("dynamodb"), install.output("StateTable"))
+    joins = install.joins()
     notes_of_sleep = SleepNotes()
     if mine is not None and mine.sleep is not None:
-        sleep = DynamoSleep(client("dynamodb"), install.output("StateTable"))
+        sleep = install.sleep_notes()
         notes_of_sleep = read_or_note(notes, "notes of sleep", _AWAKE, lambda: sleep.read(cluster), SleepNotes())
     return InstalledCluster(
         cluster=cluster,

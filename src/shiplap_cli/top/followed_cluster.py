@@ -17,7 +17,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.claim_nodes import pair
 from shiplap_cli.inputs.cluster_events import ClusterEvent, ObjectChanged, ObjectsListed, SourceProblem
 from shiplap_cli.inputs.cluster_inputs import region_of, regions_of
-from shiplap_cli.top.followed_install import ClaimsRead, DecisionsRead, SourceRead, SpendingRead, claim_steps
+from shiplap_cli.top.followed_install import ClaimsRead, DecisionsRead, LinesRead, SourceRead, claim_steps
 
 _KEPT = 200
 """Decisions that are kept; older ones are forgotten."""
@@ -42,7 +42,7 @@ class FollowedCluster:
         self._stale: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._listed: set[str] = set()
-        self._spending = ""
+        self._lines: dict[str, tuple[str, ...]] = {}
         self._claims: tuple[NodeClaim, ...] | None = None
         self._decisions: tuple[Headline, ...] = ()
         self._paired: dict[str, NodeClaim] = {}
@@ -72,8 +72,8 @@ class FollowedCluster:
                 self._claims = claims
             case DecisionsRead(lines):
                 self._add_decisions(lines)
-            case SpendingRead(words):
-                self._spending = words
+            case LinesRead(kind, lines):
+                self._lines[kind] = lines
             case SourceProblem(kind, reason):
                 if reason:
                     self._troubles[kind] = reason
@@ -110,7 +110,7 @@ class FollowedCluster:
         return ClusterPicture(
             cluster=self._cluster,
             taken_at=now,
-            spending=self._spending,
+            install_lines=tuple(line for kind in sorted(self._lines) for line in self._lines[kind]),
             nodes=tuple(drawn[name] for name in sorted(drawn)),
             pending=coming.pending,
             missing=(*(self._troubles[kind] for kind in sorted(self._troubles)), *self._assumed()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
 from threading import Event, Thread
 
 import msgspec
@@ -16,15 +16,19 @@ import msgspec
 from shiplap.disruption.record import Headline, headline
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.flows.planning.dollars import view_of_spending
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FlightRecords, StateStore
-from shiplap.spending.ceiling_use import cluster_spending
-from shiplap.spending.ceilings import dollars
+from shiplap.settings import ClusterSettings
+from shiplap.sleep.sleep_state import SleepNotes, sleep_state
+from shiplap.spending.ceiling_use import ClusterSpending, cluster_spending
+from shiplap.spending.ceilings import CeilingUse, dollars
 from shiplap.spending.forecast import forecast_micros
 from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.render.sleep_lines import sleep_lines
 
 EVERY_S = 5.0
 BACK_S = 24 * 3600.0
@@ -48,13 +52,14 @@ class DecisionsRead(msgspec.Struct, frozen=True):
     lines: tuple[Headline, ...]
 
 
-class SpendingRead(msgspec.Struct, frozen=True):
-    """What the cluster spends this month, in words; empty without ceilings in dollars."""
+class LinesRead(msgspec.Struct, frozen=True):
+    """What the install says in words: of `spending` or of `sleep`; nothing where it has no such settings."""
 
-    words: str
+    kind: str
+    lines: tuple[str, ...]
 
 
-SourceRead = ClaimsRead | DecisionsRead | SpendingRead
+SourceRead = ClaimsRead | DecisionsRead | LinesRead
 
 LocatedInstall = Callable[[], tuple[DeployedInstall, str]]
 """An install and the cluster's name in it, looked for when it is first called."""
@@ -104,52 +109,100 @@ def decisions_source(read: Callable[[], Sequence[Headline]]) -> PolledSource:
     return PolledSource("decisions", "recorded decisions are not seen", lambda: DecisionsRead(tuple(read())))
 
 
-def spending_source(read: Callable[[], str]) -> PolledSource:
-    """What a cluster spends."""
-    return PolledSource("spending", "what is spent is not seen", lambda: SpendingRead(read()))
+def lines_source(kind: str, unseen: str, read: Callable[[], Sequence[str]]) -> PolledSource:
+    """What the install says of `spending` or `sleep`; `unseen` is shown while it cannot be read."""
+    return PolledSource(kind, unseen, lambda: LinesRead(kind, tuple(read())))
 
 
-def spending_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], str]:
-    """Reads from table `state` what a cluster has spent this month, if its ledger is kept."""
+def spending_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
+    """Reads from table `state` what a cluster has spent this month, if its ledger is kept.
 
-    @cache
-    def state() -> tuple[StateStore, str]:
-        install, cluster = located()
-        return install.state(), cluster
+    The ceilings are those that the functions had when they were first looked up.
+    """
+    resources = _Resources(located)
 
-    def read() -> str:
-        table, cluster = state()
+    def read() -> Sequence[str]:
         try:
-            ledger = table.read(cluster, clock()).ledger
-            return spending_words(ledger, table.ledger_claims(cluster), clock()) if ledger is not None else ""
+            state = resources.state.read(resources.cluster, clock())
+            if state.ledger is None:
+                return ()
+            claims = resources.state.ledger_claims(resources.cluster)
         except (AwsError, StoreError):  # whoever reads the claims from the same table says so
-            return ""
+            return ()
+        spending = cluster_spending(claims, state.ledger, clock())
+        try:
+            ceilings = view_of_spending(resources.settings, state, spending).ceilings
+        except (AwsError, InvalidInput) as error:
+            return (spending_words(state.ledger, spending), f"ceilings are not seen: {with_hint(error)}")
+        return (spending_words(state.ledger, spending), *_nearest_ceiling(ceilings))
 
     return read
 
 
-def spending_words(ledger: SpendingLedger, claims: Sequence[NodeClaim], now: float) -> str:
+def spending_words(ledger: SpendingLedger, spending: ClusterSpending) -> str:
     """What was spent this month, is reserved, and is forecast for all of it."""
-    spending = cluster_spending(claims, ledger, now)
     spent = sum(spending.spent.values())
     forecast = spent + forecast_micros(ledger.hours, spending.month_left_s // HOUR_S)
     reserved = dollars(spending.total - spent)
     return f"this month {dollars(spent)} spent, {reserved} reserved, forecast {dollars(forecast)}"
 
 
+def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
+    """The ceiling of which the largest share is used."""
+    for ceiling in sorted(ceilings, key=lambda item: (-item.used / item.limit, item.title))[:1]:
+        yield f"{ceiling.used / ceiling.limit:.0%} of {ceiling.title}, mode {ceiling.mode}"
+
+
+def sleep_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
+    """Reads what sleeps in a cluster from table `state`, where it has slept or has been rehearsed or woken.
+
+    The windows are those that the functions had when they were first looked up. Where NodePools are read from the
+    cluster, nothing is said: their annotations are not known here.
+    """
+    resources = _Resources(located)
+
+    def read() -> Sequence[str]:
+        notes = resources.install.sleep_notes().read(resources.cluster)
+        if notes == SleepNotes() or resources.settings.sleep is None or resources.settings.live_manifests:
+            return ()
+        joins = resources.install.joins().read(resources.cluster)
+        pools = resources.settings.manifests.node_pools
+        return tuple(sleep_lines(sleep_state(resources.settings.sleep, pools, joins, notes, clock())))
+
+    return read
+
+
+class _Resources:
+    """An install, a cluster's name in it and its settings, each looked up once, when it is first asked for."""
+
+    def __init__(self, located: LocatedInstall) -> None:
+        self._located = cache(located)
+
+    @property
+    def install(self) -> DeployedInstall:
+        return self._located()[0]
+
+    @property
+    def cluster(self) -> str:
+        return self._located()[1]
+
+    @cached_property
+    def state(self) -> StateStore:
+        return self.install.state()
+
+    @cached_property
+    def settings(self) -> ClusterSettings:
+        """Raises AwsError, InvalidInput: the settings of the functions are not known."""
+        from shiplap_cli.installs.installed import cluster_settings_of  # noqa: PLC0415 - only where it is on
+
+        return cluster_settings_of(self.install, self.cluster)
+
+
 def claim_reader(located: LocatedInstall) -> Callable[[], Sequence[NodeClaim]]:
     """Reads the claims of a cluster from table `state`."""
 
-    @cache
-    def state() -> tuple[StateStore, str]:
-        install, cluster = located()
-        return install.state(), cluster
-
-    def read() -> Sequence[NodeClaim]:
-        table, cluster = state()
-        return table.claims(cluster)
-
-    return read
+    resources = _Resources(located)
+    return lambda: resources.state.claims(resources.cluster)
 
 
 def decision_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[Headline]]:

@@ -96,8 +96,8 @@ def _head(picture: ClusterPicture, width: int) -> Iterator[Text]:
     line.append(waiting, "bold yellow" if pending else "dim")
     yield cut(line, width)
     yield cut(_money(picture), width)
-    if picture.spending:
-        yield cut(Text(plain(picture.spending), "dim"), width)
+    for text in picture.install_lines:
+        yield cut(Text(plain(text), "dim"), width)
     half = max((width - 26) // 2, 4)
     used, whole = picture.used, picture.allocatable
     bars = Text("cpu ")

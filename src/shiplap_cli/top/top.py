@@ -38,8 +38,9 @@ from shiplap_cli.top.followed_install import (
     claims_source,
     decision_reader,
     decisions_source,
+    lines_source,
+    sleep_reader,
     spending_reader,
-    spending_source,
 )
 from shiplap_cli.top.frame import Scene, frame, page_of
 from shiplap_cli.top.stream import StreamLine, changes_between, extended
@@ -126,7 +127,8 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
         for polled in (
             claims_source(claim_reader(located)),
             decisions_source(decision_reader(located, time.time)),
-            spending_source(spending_reader(located, time.time)),
+            lines_source("spending", "what is spent is not seen", spending_reader(located, time.time)),
+            lines_source("sleep", "what sleeps is not seen", sleep_reader(located, time.time)),
         ):
             polled.poll_once(seen.put)
             polled.keep_polling(seen.put, ended)

@@ -64,10 +64,7 @@ def wake(
         if refused := _refusal(cluster_settings_of(install, name), name, now, given=bool(until)):
             fail(refused)
             return 1
-        from shiplap.aws.dynamodb.sleep_notes import DynamoSleep  # noqa: PLC0415 - so that --help does not wait for botocore
-        from shiplap.aws.session import client  # noqa: PLC0415 - as above
-
-        DynamoSleep(client("dynamodb"), install.output("StateTable")).wake(name, now, awake_until)
+        install.sleep_notes().wake(name, now, awake_until)
     except (AwsError, StoreError) as error:
         raise InvalidInput(f"stack {stack}", f"nothing was woken: {with_hint(error)}") from error
     document = WakeDocument(name, rfc3339(now), rfc3339(awake_until) if until else "")

@@ -116,7 +116,7 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     `bound_hourly` is what no packing of the pods on nodes with a pool could undercut, USD per hour, if it is known.
     `missing` says in words what could not be seen, a line each. `limits` are words about the use of each pool's
-    limits, by pool. `spending` are words about this month's dollars, empty without ceilings.
+    limits, by pool. `install_lines` are what the install says of this month's dollars and of sleep, where it has any.
     """
 
     cluster: str
@@ -126,7 +126,7 @@ class ClusterPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     pending: tuple[PendingPicture, ...] = ()
     bound_hourly: float | None = None
     missing: tuple[str, ...] = ()
-    spending: str = ""
+    install_lines: tuple[str, ...] = ()
 
     @property
     def hourly(self) -> float:
