@@ -89,6 +89,11 @@ COMMANDS = {
         "simulate",
         "A scenario in virtual time, with faults and invariants.",
     ),
+    "spending": (
+        "shiplap_cli.spending.spending_report",
+        "spending",
+        "What a cluster costs this month, by pool and namespace.",
+    ),
     "status": (
         "shiplap_cli.commands.status",
         "status",

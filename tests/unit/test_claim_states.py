@@ -73,9 +73,9 @@ def test_nothing_follows_the_final_states() -> None:
     assert all(allowed(state) == set() for state in FINAL)
 
 
-def test_only_a_disruption_that_is_given_up_walks_back() -> None:
+def test_only_a_disruption_that_is_given_up_and_a_drain_that_a_wake_ends_walk_back() -> None:
     back = {(start, to) for i, start in enumerate(ORDER) for to in ORDER[:i] if to in allowed(start)}
-    assert back == {(S.DISRUPTING, S.INITIALIZED)}
+    assert back == {(S.DISRUPTING, S.INITIALIZED), (S.DRAINING, S.INITIALIZED)}
 
 
 def test_a_move_raises_the_version_and_changes_what_it_is_told() -> None:

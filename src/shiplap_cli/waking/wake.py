@@ -49,8 +49,8 @@ def wake(
     """Ends the sleep of a cluster now: it wins over every window and takes effect within a minute.
 
     It writes one item into the install's table `state`. The last wake counts; `--until 0s` lets the cluster sleep on.
-    Nodes whose drain has begun still leave. Exit code 0 when it was written, 1 when nothing of the cluster may sleep or
-    no window is open, 2 for bad input and when AWS could not be asked.
+    Nodes that drain for sleep go on in service, but for those that are being ended. Exit code 0 when it was written, 1
+    when nothing of the cluster may sleep or no window is open, 2 for bad input and when AWS could not be asked.
 
     Example: shiplap wake
 

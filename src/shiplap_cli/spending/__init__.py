@@ -1,0 +1,1 @@
+"""What a cluster costs this month, from the ledger of its install."""

@@ -1,0 +1,105 @@
+"""`shiplap spending`: what a cluster costs by NodePool and namespace, beside its ceilings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shiplap.errors import AwsError, StoreError
+from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.settings import ClusterSettings
+from shiplap.spending.ceilings import Ceiling, CeilingMode
+from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
+from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.main import run
+from shiplap_cli.spending import spending_report as command
+from shiplap_lab.fakes.state import FakeState
+from tests.node_claims import node_claim
+
+NOW = 1_795_910_400.0  # 2026-11-29
+NOVEMBER = MonthOfSpending(
+    "2026-11", 300_000_000, by_pool={"general": 250_000_000, "": 50_000_000}, by_namespace={"a": 90_000_000, "b": 1}
+)
+OCTOBER = MonthOfSpending("2026-10", 412_500_000)
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> FakeState:
+    """Of cluster prod, which has two ceilings and a node of $0.50 an hour that came ten hours ago."""
+    found = FakeState()
+    known = {"cluster": "prod", "instance_id": "i-1", "hourly": 0.5, "state": ClaimState.INITIALIZED}
+    found.adopt(node_claim(name="a", node_pool="general", created_at=NOW - 10 * HOUR_S, **known))
+    ceilings = (Ceiling(monthly=600.0), Ceiling(hourly=1.0, mode=CeilingMode.STOP))
+    settings = ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings)
+    monkeypatch.setattr(command, "find_install", lambda **_: DeployedInstall("b"))
+    monkeypatch.setattr(command, "sole_cluster", lambda _: "prod")
+    monkeypatch.setattr(command, "cluster_settings_of", lambda *_: settings)
+    monkeypatch.setattr(DeployedInstall, "state", lambda _: found)
+    monkeypatch.setattr(command.time, "time", lambda: NOW)
+    return found
+
+
+def posted(state: FakeState, month: MonthOfSpending, before: MonthOfSpending, until: float = NOW) -> None:
+    state.post_ledger("prod", SpendingLedger(1, int(until), month, before, hours=(500_000,) * 30))
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["spending", *arguments, "-o", "json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_by_node_pool_and_namespace_beside_ceilings(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:
+    posted(state, NOVEMBER, OCTOBER, NOW - HOUR_S)
+    assert said(capsys) == {
+        "cluster": "prod",
+        "month": "2026-11",
+        "spent": 300.5,
+        "reserved": 24.0,
+        "forecast": 324.5,
+        "lastMonth": 412.5,
+        "postedUntil": "2026-11-28T23:00:00Z",
+        "nodePools": {"general": 250.5, "(others)": 50.0},
+        "namespaces": {"(others)": 209.999999, "a": 90.0, "b": 0.000001},
+        "ceilings": [
+            {"title": "cluster prod, $600.00 per month", "mode": "warn", "limit": 600.0, "used": 324.5},
+            {"title": "cluster prod, $1.00 per hour", "mode": "stop", "limit": 1.0, "used": 0.5},
+        ],
+    }
+
+
+def test_a_page_of_80_columns(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:
+    posted(state, NOVEMBER, OCTOBER)
+    assert run(["spending"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines]
+    assert ["general", "250.00", "83%"] in rows
+    assert ["a", "90.00", "30%"] in rows
+    assert ["cluster", "prod,", "$1.00", "per", "hour", "$0.50", "50%", "stop"] in rows
+
+
+def test_a_month_that_has_just_begun_has_the_posted_one_before_it(
+    state: FakeState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    posted(state, OCTOBER, MonthOfSpending("2026-09", 7), NOW - HOUR_S)
+    found = said(capsys, "prod")
+    assert (found["spent"], found["lastMonth"], found["namespaces"]) == (0.5, 412.5, {"(others)": 0.0})
+
+
+def test_without_a_ledger(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spending"]) == 1
+    assert "prod keeps no ledger yet: write `ceilings` in shiplap.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [AwsError("not authorized"), StoreError("not authorized")])
+def test_what_cannot_be_asked(
+    state: FakeState, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def refused(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "cluster_settings_of", refused)
+    assert run(["spending"]) == 2
+    assert "what is spent is not known: not authorized" in capsys.readouterr().err
