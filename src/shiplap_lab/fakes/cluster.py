@@ -284,8 +284,7 @@ class FakeCluster:
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
         """Have a pod deleted. Raises TooManyRequests while a PDB forbids it, ObjectNotFound, ObjectConflict."""
         with self._faults.effect("cluster.evict"):
-            metadata = pod.metadata
-            self.server.evict(metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+            self._end(pod, grace_s, forced=False)
 
     def bind(self, pod: Pod, node: str) -> None:
         """Assign a pod to a node. Raises ObjectNotFound, ObjectConflict."""
@@ -296,8 +295,14 @@ class FakeCluster:
     def delete_pod(self, pod: Pod, grace_s: int) -> None:
         """Delete a pod whatever its budgets say. Raises ObjectNotFound, ObjectConflict."""
         with self._faults.effect("cluster.delete_pod"):
-            metadata = pod.metadata
+            self._end(pod, grace_s, forced=True)
+
+    def _end(self, pod: Pod, grace_s: int | None, *, forced: bool) -> None:
+        metadata = pod.metadata
+        if forced:
             self.server.delete("pods", metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
+        else:
+            self.server.evict(metadata.name, metadata.namespace, grace_s=grace_s, uid=metadata.uid)
 
     def delete_node(self, node: Node) -> None:
         """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shiplap.disruption.progress import DisruptionCommand
-from shiplap.errors import ObjectNotFound, StoreError, TooManyRequests
+from shiplap.errors import StoreError, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -162,32 +162,16 @@ class CheckedCluster(FakeCluster):
         self.on_delete: list[Callable[[RawObject, bool], object]] = []
         self._injector = faults
 
-    def evict(self, pod: Pod, grace_s: int | None = None) -> None:
-        """As the fake."""
-        before = self._stored(pod)
+    def _end(self, pod: Pod, grace_s: int | None, *, forced: bool) -> None:
+        """As the fake. The pod is looked at in that moment: others may have had it deleted before the request came."""
         try:
-            super().evict(pod, grace_s)
+            before = self.server.get("pods", pod.metadata.name, pod.metadata.namespace)
+            super()._end(pod, grace_s, forced=forced)
         except TooManyRequests:
             self._injector.effects["pdb-zero"] += bool(self._injector.active_of("pdb-zero"))
             raise
-        self._deleted(before, forced=False)
-
-    def delete_pod(self, pod: Pod, grace_s: int) -> None:
-        """As the fake."""
-        before = self._stored(pod)
-        super().delete_pod(pod, grace_s)
-        self._deleted(before, forced=True)
-
-    def _stored(self, pod: Pod) -> RawObject | None:
-        try:
-            return self.server.get("pods", pod.metadata.name, pod.metadata.namespace)
-        except ObjectNotFound:
-            return None  # the deletion says so
-
-    def _deleted(self, before: RawObject | None, *, forced: bool) -> None:
         for listener in self.on_delete:
-            if before is not None:
-                listener(before, forced)
+            listener(before, forced)
 
 
 class RoutingBus:
