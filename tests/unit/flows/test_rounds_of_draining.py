@@ -64,7 +64,7 @@ def add_pod(stage: Stage, name: str = "web", **spec: Any) -> None:
 
 def one_round(stage: Stage, claim: NodeClaim, node: Node | None, *, again: bool = True) -> NodeClaim | None:
     stage.timers.reminders.clear()
-    return drain(claim, node, Drains(stage.name, stage.context), stage.context, again=again)
+    return drain(claim, node, Drains(stage.settings, stage.context), stage.context, again=again)
 
 
 def evicted(stage: Stage) -> list[str]:
@@ -162,7 +162,7 @@ def test_an_eviction_that_is_taken_is_counted(stage: Stage) -> None:
 
 def delays(stage: Stage, claim: NodeClaim, *pods: Pod, soon: bool = False) -> list[int]:
     stage.timers.reminders.clear()
-    _set_timer(claim, pods, Drains(stage.name, stage.context), stage.context, soon=soon)
+    _set_timer(claim, pods, Drains(stage.settings, stage.context), stage.context, soon=soon)
     assert all((item.claim, item.step) == ("c", "drain") for item in stage.timers.reminders)
     return [item.delay_s for item in stage.timers.reminders]
 
@@ -190,7 +190,7 @@ def test_the_round_after_the_head_start_comes_by_itself(stage: Stage, ago_s: flo
 
 def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stage) -> None:
     claim = leaving(stage)
-    assert delays(stage, claim, soon=True) == [int(Drains(stage.name, stage.context).round_s)]
+    assert delays(stage, claim, soon=True) == [int(Drains(stage.settings, stage.context).round_s)]
     assert delays(stage, claim, pod(stage), soon=True) == []
 
 
@@ -215,7 +215,7 @@ def test_a_round_comes_when_a_pod_can_wait_no_longer(stage: Stage) -> None:
 @pytest.mark.parametrize(("in_s", "expected"), [(3.2, [4]), (100.0, None), (100_000.0, [])])
 def test_a_short_deadline_is_kept_by_rounds_of_its_own(stage: Stage, in_s: float, expected: list[int] | None) -> None:
     claim = leaving(stage, in_s=in_s)
-    usual = int(Drains(stage.name, stage.context).round_s)
+    usual = int(Drains(stage.settings, stage.context).round_s)
     assert delays(stage, claim) == ([usual] if expected is None else expected)
 
 

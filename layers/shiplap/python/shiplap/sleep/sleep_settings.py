@@ -10,9 +10,6 @@ from shiplap.sleep.sleep_windows import parse_window
 
 Where = tuple[str | int, ...]
 
-ASLEEP = "Asleep"
-"""Why a node leaves for sleep, in commands and claims."""
-
 
 class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """A window and what sleeps in it: these NodePools, all armed ones without a name, or the pods of namespaces.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from shiplap.disruption.commands import Reason
 from shiplap.errors import ConditionFailed, UnknownCluster
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import CORDON, DRAIN, ENDED, facts, grace_ends_at, pool_of
@@ -22,7 +23,6 @@ from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Meter, OfferingFailure, StateStore
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.sleep.sleep_settings import ASLEEP
 
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ def _drain(claim: NodeClaim, notice: Notice, deadline_at: float, context: FlowCo
         context.meter.count("NodesInterrupted")
         if notice.kind is NoticeKind.SPOT:
             record_interruption(claim, context)
-    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at or claim.failure == ASLEEP):
+    elif deadline_at and (not claim.deadline_at or deadline_at < claim.deadline_at or claim.failure == Reason.ASLEEP):
         # A node that leaves for sleep may be called back, one that AWS takes may not.
         earlier = min(deadline_at, claim.deadline_at or deadline_at)
         claim = context.state.advance(claim, ClaimState.DRAINING, failure=notice.kind, deadline_at=earlier)

@@ -19,6 +19,7 @@ from functools import cached_property
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from shiplap.disruption.commands import Reason
 from shiplap.errors import ClusterError
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
@@ -38,7 +39,6 @@ from shiplap.scheduling.model.planned_pods import (
     protected_until,
 )
 from shiplap.settings import ClusterSettings
-from shiplap.sleep.sleep_settings import ASLEEP
 
 if TYPE_CHECKING:
     from shiplap.sleep.sleep_state import SleepState
@@ -134,15 +134,13 @@ _MOVED_ON = (404, 409)
 class Drains:
     """What the rounds of one invocation share: what is known of all claims, and how much may still be evicted."""
 
-    def __init__(self, cluster: str, context: FlowContext, settings: ClusterSettings | None = None) -> None:
-        """`settings` of the cluster say what sleeps; without them a drain for sleep goes on whatever is awake."""
-        self._cluster, self._settings = cluster, settings
-        self._context = context
+    def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
+        self._settings, self._context = settings, context
         self._evictions_left = MOST_EVICTIONS
 
     @cached_property
     def _claims(self) -> tuple[NodeClaim, ...]:
-        return self._context.state.read(self._cluster, self._context.clock.now()).claims
+        return self._context.state.read(self._settings.name, self._context.clock.now()).claims
 
     @cached_property
     def promised(self) -> frozenset[str]:
@@ -183,12 +181,10 @@ class Drains:
         """
         from shiplap.sleep.sleeping_pods import SleepingPods  # noqa: PLC0415 - only nodes that sleep need it
 
-        state, settings = self._sleep, self._settings
-        if settings is None:
-            return ""
+        state = self._sleep
         if state is None or claim.plan.node_pool not in state.armed:
             return "nothing may sleep here any more"
-        sleepers = SleepingPods(state, settings.manifests.node_pools)
+        sleepers = SleepingPods(state, self._settings.manifests.node_pools)
         if not sleepers.any:
             return "nothing sleeps any more"
         now = self._context.clock.now()
@@ -201,7 +197,7 @@ class Drains:
         from shiplap.flows.planning.sleep_inputs import read_sleep  # noqa: PLC0415 - as above
         from shiplap.instances.readiness.joins import JoinHistory  # noqa: PLC0415 - as above
 
-        return read_sleep(self._settings, self._context, JoinHistory()) if self._settings is not None else None
+        return read_sleep(self._settings, self._context, JoinHistory())
 
     def granted(self, claim: NodeClaim, pods: Sequence[Pod]) -> Sequence[Pod]:
         """As many of the pods as may be evicted for a claim in this invocation: all of them under a deadline."""
@@ -235,7 +231,7 @@ def drain(
     now = context.clock.now()
     if node is None or (not is_ready(node) and has_vanished(claim, context)):
         return give_up(claim, claim.failure, context)
-    if claim.failure == ASLEEP and (why := drains.awake_again(claim, node)):
+    if claim.failure == Reason.ASLEEP and (why := drains.awake_again(claim, node)):
         _return_to_service(claim, node, why, context)
         return None
     closed = is_cordoned(node)

@@ -146,7 +146,7 @@ class _Visits:
         self._terminating: list[NodeClaim] = []
         self._nodes: dict[str, Node] = {}
         self._listed = False
-        self._drains = Drains(settings.name, context, settings)
+        self._drains = Drains(settings, context)
         self._inventory = Inventory(settings.name, context)
         self._steering = Steering(settings.placement, context)
 
