@@ -14,13 +14,12 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.flows.planning.dollars import view_of_spending
+from shiplap.flows.planning.dollars import read_spending, view_of_spending
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.shiplap_annotations import MICROS
-from shiplap.spending.ceiling_use import ClusterSpending, cluster_spending
+from shiplap.spending.ceiling_use import ClusterSpending
 from shiplap.spending.ceilings import CeilingUse
-from shiplap.spending.forecast import forecast_micros
-from shiplap.spending.ledger import HOUR_S, SpendingLedger
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.installs.find_install import STACK, Dev, Stack, find_install, sole_cluster
 from shiplap_cli.installs.installed import cluster_settings_of
@@ -91,7 +90,7 @@ def spending(
         if state.ledger is None:
             fail(f"cluster {name} keeps no ledger yet: write `ceilings` in shiplap.yaml, and wait for the next hour")
             return 1
-        found = cluster_spending(table.ledger_claims(name), state.ledger, now)
+        found = read_spending(settings, state, table, now)
     except (AwsError, StoreError) as error:
         raise InvalidInput(f"stack {stack}", f"what is spent is not known: {with_hint(error)}") from error
     document = spending_document(name, state.ledger, found, view_of_spending(settings, state, found).ceilings)
@@ -103,7 +102,6 @@ def spending_document(
     cluster: str, ledger: SpendingLedger, found: ClusterSpending, ceilings: tuple[CeilingUse, ...]
 ) -> SpendingDocument:
     """The document of a ledger, of what has been spent since, and of ceilings."""
-    spent = sum(found.spent.values())
     posted = ledger.this_month if ledger.this_month.month == found.month else None
     namespaces = dict(found.by_namespace)
     namespaces[OTHERS] = (posted.spent if posted is not None else 0) - sum(namespaces.values())
@@ -111,9 +109,9 @@ def spending_document(
     return SpendingDocument(
         cluster,
         found.month,
-        spent / MICROS,
-        sum(found.reserved.values()) / MICROS,
-        (spent + forecast_micros(ledger.hours, found.month_left_s // HOUR_S)) / MICROS,
+        found.total_spent / MICROS,
+        (found.total - found.total_spent) / MICROS,
+        found.forecast(ledger) / MICROS,
         before.spent / MICROS,
         rfc3339(ledger.posted_until),
         _by_amount({pool or OTHERS: amount for pool, amount in found.spent.items()}),

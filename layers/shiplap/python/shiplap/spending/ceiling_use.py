@@ -16,6 +16,7 @@ from shiplap.spending.ceilings import (
     CeilingUse,
     SpendingView,
 )
+from shiplap.spending.forecast import forecast_micros
 from shiplap.spending.ledger import (
     HOUR_S,
     SpendingLedger,
@@ -61,9 +62,18 @@ class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     is_new: bool = False
 
     @property
+    def total_spent(self) -> int:
+        """Spent this month by all NodePools."""
+        return sum(self.spent.values())
+
+    @property
     def total(self) -> int:
         """Spent and reserved."""
-        return sum(self.spent.values()) + sum(self.reserved.values())
+        return self.total_spent + sum(self.reserved.values())
+
+    def forecast(self, ledger: SpendingLedger) -> int:
+        """What the whole month will cost, by the cluster's ledger."""
+        return self.total_spent + forecast_micros(ledger.hours, self.month_left_s // HOUR_S)
 
     def total_of(self, node_pool: str) -> int:
         """Spent and reserved by a NodePool."""
