@@ -23,8 +23,7 @@ from shiplap.settings import ClusterSettings
 from shiplap.sleep.sleep_state import SleepNotes, sleep_state
 from shiplap.spending.ceiling_use import ClusterSpending, cluster_spending
 from shiplap.spending.ceilings import CeilingUse, dollars
-from shiplap.spending.forecast import forecast_micros
-from shiplap.spending.ledger import HOUR_S, SpendingLedger
+from shiplap.spending.ledger import SpendingLedger
 from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs.find_install import DeployedInstall
@@ -114,12 +113,11 @@ def lines_source(kind: str, unseen: str, read: Callable[[], Sequence[str]]) -> P
     return PolledSource(kind, unseen, lambda: LinesRead(kind, tuple(read())))
 
 
-def spending_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
+def spending_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
     """Reads from table `state` what a cluster has spent this month, if its ledger is kept.
 
     The ceilings are those that the functions had when they were first looked up.
     """
-    resources = _Resources(located)
 
     def read() -> Sequence[str]:
         try:
@@ -141,10 +139,8 @@ def spending_reader(located: LocatedInstall, clock: Callable[[], float]) -> Call
 
 def spending_words(ledger: SpendingLedger, spending: ClusterSpending) -> str:
     """What was spent this month, is reserved, and is forecast for all of it."""
-    spent = sum(spending.spent.values())
-    forecast = spent + forecast_micros(ledger.hours, spending.month_left_s // HOUR_S)
-    reserved = dollars(spending.total - spent)
-    return f"this month {dollars(spent)} spent, {reserved} reserved, forecast {dollars(forecast)}"
+    spent, forecast = dollars(spending.total_spent), dollars(spending.forecast(ledger))
+    return f"this month {spent} spent, {dollars(spending.total - spending.total_spent)} reserved, forecast {forecast}"
 
 
 def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
@@ -153,13 +149,12 @@ def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
         yield f"{ceiling.used / ceiling.limit:.0%} of {ceiling.title}, mode {ceiling.mode}"
 
 
-def sleep_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
+def sleep_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:
     """Reads what sleeps in a cluster from table `state`, where it has slept or has been rehearsed or woken.
 
     The windows are those that the functions had when they were first looked up. Where NodePools are read from the
     cluster, nothing is said: their annotations are not known here.
     """
-    resources = _Resources(located)
 
     def read() -> Sequence[str]:
         notes = resources.install.sleep_notes().read(resources.cluster)
@@ -172,46 +167,50 @@ def sleep_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callabl
     return read
 
 
-class _Resources:
-    """An install, a cluster's name in it and its settings, each looked up once, when it is first asked for."""
+class FollowedResources:
+    """An install, a cluster's name in it and its settings, each looked up when it is first asked for.
+
+    All raise AwsError and InvalidInput, as whatever looks the install up does.
+    """
 
     def __init__(self, located: LocatedInstall) -> None:
-        self._located = cache(located)
+        self._located = located
 
     @property
     def install(self) -> DeployedInstall:
+        """The install."""
         return self._located()[0]
 
     @property
     def cluster(self) -> str:
+        """The cluster's name."""
         return self._located()[1]
 
     @cached_property
     def state(self) -> StateStore:
+        """Table `state`."""
         return self.install.state()
 
     @cached_property
     def settings(self) -> ClusterSettings:
-        """Raises AwsError, InvalidInput: the settings of the functions are not known."""
+        """Those of the functions in service."""
         from shiplap_cli.installs.installed import cluster_settings_of  # noqa: PLC0415 - only where it is on
 
         return cluster_settings_of(self.install, self.cluster)
 
 
-def claim_reader(located: LocatedInstall) -> Callable[[], Sequence[NodeClaim]]:
+def claim_reader(resources: FollowedResources) -> Callable[[], Sequence[NodeClaim]]:
     """Reads the claims of a cluster from table `state`."""
 
-    resources = _Resources(located)
     return lambda: resources.state.claims(resources.cluster)
 
 
-def decision_reader(located: LocatedInstall, clock: Callable[[], float]) -> Callable[[], Sequence[Headline]]:
+def decision_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[Headline]]:
     """Reads the new decisions of a cluster from the install's bucket."""
 
     @cache
     def records() -> RecordedDecisions:
-        install, cluster = located()
-        return RecordedDecisions(install.records(), cluster, clock)
+        return RecordedDecisions(resources.install.records(), resources.cluster, clock)
 
     return lambda: records().fresh()
 

@@ -33,6 +33,7 @@ from shiplap_cli.top import keyboard
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import (
     BACK_S,
+    FollowedResources,
     SourceRead,
     claim_reader,
     claims_source,
@@ -123,12 +124,12 @@ def _live_source(which: InstallOptions, kubeconfig: Path | None, context: str, e
     seen: Queue[ClusterEvent | SourceRead] = Queue()
     if which.given:
         named = msgspec.structs.replace(which, cluster=access.context) if which.dev and not asked else which
-        located = install_finder(named)
+        resources = FollowedResources(install_finder(named))
         for polled in (
-            claims_source(claim_reader(located)),
-            decisions_source(decision_reader(located, time.time)),
-            lines_source("spending", "what is spent is not seen", spending_reader(located, time.time)),
-            lines_source("sleep", "what sleeps is not seen", sleep_reader(located, time.time)),
+            claims_source(claim_reader(resources)),
+            decisions_source(decision_reader(resources, time.time)),
+            lines_source("spending", "what is spent is not seen", spending_reader(resources, time.time)),
+            lines_source("sleep", "what sleeps is not seen", sleep_reader(resources, time.time)),
         ):
             polled.poll_once(seen.put)
             polled.keep_polling(seen.put, ended)

@@ -22,6 +22,7 @@ from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import (
     ClaimsRead,
     DecisionsRead,
+    FollowedResources,
     RecordedDecisions,
     claim_steps,
     decision_reader,
@@ -114,7 +115,7 @@ def test_an_install_that_is_not_there_is_bad_input() -> None:
         raise InvalidInput("--stack", "there is none")
 
     with pytest.raises(InvalidInput, match="there is none"):
-        decisions_source(decision_reader(none, Clock())).poll_once([].append)
+        decisions_source(decision_reader(FollowedResources(none), Clock())).poll_once([].append)
 
 
 CLAIM = node_claim(cluster="prod", name="flex-1", node_pool="flex", node_class="default", changed_at=NOON)

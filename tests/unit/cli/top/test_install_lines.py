@@ -22,7 +22,7 @@ from shiplap.spending.ledger import HOUR_S, MonthOfSpending, SpendingLedger
 from shiplap_cli.inputs.cluster_events import SourceProblem
 from shiplap_cli.installs import installed
 from shiplap_cli.top.followed_cluster import FollowedCluster
-from shiplap_cli.top.followed_install import LinesRead, lines_source, sleep_reader, spending_reader
+from shiplap_cli.top.followed_install import FollowedResources, LinesRead, lines_source, sleep_reader, spending_reader
 from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.view import View
 from shiplap_lab.fakes.faults import Faults
@@ -58,7 +58,7 @@ def spent() -> FakeState:
 
 def reading(state: FakeState) -> list[str]:
     install: Any = SimpleNamespace(state=lambda: state)
-    return list(spending_reader(lambda: (install, "prod"), lambda: NOW)())
+    return list(spending_reader(FollowedResources(lambda: (install, "prod")), lambda: NOW)())
 
 
 def test_what_is_spent_reserved_and_forecast(settings: list[ClusterSettings | AwsError]) -> None:
@@ -117,7 +117,7 @@ class TestSleep:
 
     def reading(self, store: FakeSleep) -> list[str]:
         install: Any = SimpleNamespace(sleep_notes=lambda: store, joins=FakeJoins)
-        return list(sleep_reader(lambda: (install, "prod"), lambda: NOW)())
+        return list(sleep_reader(FollowedResources(lambda: (install, "prod")), lambda: NOW)())
 
     def asleep(self, **fields: Any) -> ClusterSettings:
         return ClusterSettings(
