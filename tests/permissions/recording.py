@@ -191,7 +191,8 @@ def _logging_as_it_was() -> Iterator[None]:
     """Powertools leaves marks on the logger, and takes those of an install before it for its own."""
     logger = logging.getLogger("shiplap")
     before = logger.__dict__ | {"handlers": logger.handlers[:]}
-    logger.__dict__.pop("init", None)
+    for mark in ("init", "powertools_handler"):
+        logger.__dict__.pop(mark, None)
     logger.handlers = []
     logger.setLevel(logging.NOTSET)
     try:
