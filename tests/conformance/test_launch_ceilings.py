@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.commitments.account_commitments import SavingsPlan
+from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -17,6 +19,7 @@ from shiplap.spending.ceilings import (
     CEILING_REACHED,
     CRITICAL_PRIORITY,
     HOURLY_PERIOD,
+    MONTHLY_PERIOD,
     CeilingMode,
     CeilingScope,
     CeilingUse,
@@ -171,3 +174,82 @@ def test_a_replacement_draws_on_the_recovery_reserve() -> None:
         spending=view(5.0, 4.0, recovery_percent=50),
     )
     assert verdict.removed == {"a"}
+
+
+BULK = (typed("small", 1.0), typed("big", 3.0, "16"))
+"""Four pods of 3 CPUs are cheaper on one big node than on four small ones."""
+
+
+def on(made: Plan) -> dict[str, int]:
+    """How many pods get a node of each type."""
+    found: dict[str, int] = {}
+    for claim in made.node_claims:
+        found[claim.launch.instance_type] = found.get(claim.launch.instance_type, 0) + len(claim.pods)
+    return found
+
+
+def test_smaller_nodes_take_the_place_of_one_that_a_ceiling_refuses() -> None:
+    assert on(decided(*pods(4, cpu="3"), spending=view(3.0), types=BULK)) == {"big": 4}
+    made = decided(*pods(4, cpu="3"), spending=view(2.5), types=BULK)
+    assert on(made) == {"small": 2}
+    assert [entry.message for entry in made.unschedulable] == [
+        f"{CEILING_REACHED} cluster test, $2.50 per hour: $2.00 in use, a node takes $3.00"
+    ] * 2
+    assert made.stats.pods == 4
+    assert made.hourly == 2.0
+
+
+def test_what_is_left_beside_admitted_nodes_goes_to_smaller_ones() -> None:
+    made = decided(*pods(12, cpu="3"), spending=view(8.5), types=BULK)
+    assert on(made) == {"big": 7, "small": 2}
+    assert len(made.unschedulable) == 3
+
+
+def test_a_plan_of_smaller_nodes_is_replayed_exactly() -> None:
+    snapshot = snapshot_of(pods(4, cpu="3"), types=BULK, spending=view(2.5))
+    record = SchedulingRecord(snapshot, plan(snapshot))
+    assert plan(decode(encode(record)).snapshot) == record.plan
+
+
+def test_a_pod_that_needs_the_refused_node_waits() -> None:
+    made = decided(pod("large", cpu="12"), *pods(2, cpu="1"), spending=view(1.5), types=BULK)
+    assert served(made) == {entry.metadata.name for entry in pods(2, cpu="1")}
+    assert [entry.pod.name for entry in made.unschedulable] == ["large"]
+    assert "a node takes $3.00" in made.unschedulable[0].message
+
+
+def test_critical_pods_leave_to_others_what_is_not_kept_for_them() -> None:
+    """They would share a big node; apart, one draws on the reserve and the others on the rest."""
+    waiting = [pod("dns", cpu="3", priority=CRITICAL_PRIORITY), *pods(3, cpu="3")]
+    made = decided(*waiting, spending=view(2.8, recovery_percent=25), types=BULK)
+    assert on(made) == {"small": 2}
+    assert "dns" in served(made)
+    assert "in use, $0.70 kept for replacements" in made.unschedulable[0].message
+
+
+def test_a_month_has_room_for_a_smaller_node() -> None:
+    spending = replace(view(30.0, period=MONTHLY_PERIOD), month_left_s=12 * 3600)
+    assert on(decided(*pods(4, cpu="3"), spending=spending, types=BULK)) == {"small": 2}
+
+
+def test_a_node_of_another_pool_takes_the_place_of_one_that_its_ceiling_refuses() -> None:
+    spending = view(1.0, 1.0, scope=CeilingScope.NODE_POOL, name="first")
+    made = decided(*pods(2, cpu="3"), spending=spending, pools=(pool("first", weight=10), pool("second")))
+    assert {claim.node_pool for claim in made.node_claims} == {"second"}
+    assert not made.unschedulable
+
+
+def test_a_cheaper_type_is_sought_where_one_zone_is_dear() -> None:
+    """What is cheap enough in one zone may be launched in the other."""
+    zones = (("on-demand", Z1), ("on-demand", Z2))
+    uneven, even = (typed(name, price, offerings=zones) for name, price in (("small", 0.9), ("even", 0.95)))
+    dear = tuple(replace(item, price=1.6) if item.zone == Z2 else item for item in uneven.offerings)
+    types = (replace(uneven, offerings=dear), even, BULK[1])
+    assert on(decided(*pods(4, cpu="3"), spending=view(1.5), types=types)) == {"even": 1}
+
+
+def test_smaller_nodes_count_on_what_others_leave_of_commitments() -> None:
+    room = CommitmentRoom(savings_plans=(SavingsPlan("plan", DOLLAR // 2, 2e9, rate_ppm=DOLLAR // 2),))
+    made = decided(*pods(4, cpu="3"), spending=view(2.5), types=BULK, commitments=room)
+    assert on(made) == {"small": 2}
+    assert sum(claim.covered or 0.0 for claim in made.node_claims) == 1.0

@@ -24,7 +24,7 @@ from shiplap.flows.sweep import ledger_posting, sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
-from shiplap.scheduling.packing import launch_ceilings
+from shiplap.scheduling import launch_ceilings
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.spending.account_counters import AccountSpending, CountedSpending
 from shiplap.spending.ceiling_use import cluster_spending, spending_view

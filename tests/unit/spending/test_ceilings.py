@@ -47,7 +47,7 @@ def test_launches_pass_up_to_the_ceiling_and_no_further() -> None:
     decided = admit(view, [launch("a"), launch("b"), launch("c")])
     assert [admitted.name for admitted in decided.admitted] == ["a", "b"]
     assert decided.refused == {"c": f"{CEILING_REACHED} cluster prod, $3.00 per hour: $3.00 in use, a node takes $1.00"}
-    assert decided.after[0].used == 3 * DOLLAR
+    assert decided.after.ceilings[0].used == 3 * DOLLAR
 
 
 def test_more_important_pods_come_first() -> None:
@@ -86,7 +86,7 @@ def test_what_was_lost_may_be_launched_again() -> None:
 def test_warn_refuses_nothing() -> None:
     view = SpendingView((hourly(1, used=5, mode=CeilingMode.WARN),))
     assert names(view, [launch()]) == ["a"]
-    assert admit(view, [launch()]).after[0].is_reached
+    assert admit(view, [launch()]).after.ceilings[0].is_reached
 
 
 def test_priority_lets_only_more_important_pods_pass() -> None:
@@ -172,7 +172,7 @@ def test_no_launch_takes_a_stopped_ceiling_above_its_limit(
     decided = admit(view, launches)
     assert {item.name for item in decided.admitted} | decided.refused.keys() == {item.name for item in launches}
     pools = {item.name: item.node_pool for item in launches}
-    for ceiling, after in zip(ceilings, decided.after, strict=True):
+    for ceiling, after in zip(ceilings, decided.after.ceilings, strict=True):
         taken = sum(
             view.charge(ceiling, pools[item.name], item.most_micros)
             for item in decided.admitted

@@ -40,7 +40,7 @@ from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
-from shiplap.scheduling.packing.launch_ceilings import wanted_launches
+from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.sleep.sleep_state import SleepState
 from shiplap.spending.ceilings import SpendingView, admit
 
@@ -114,7 +114,7 @@ class DisruptionDecider:
             if verdicts.refused:
                 self.blocked |= dict.fromkeys(command.nodes, next(iter(verdicts.refused.values())))
                 continue
-            view = replace(view, ceilings=verdicts.after)
+            view = verdicts.after
             kept.append(command)
         return kept
 

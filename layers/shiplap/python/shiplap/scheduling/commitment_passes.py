@@ -19,13 +19,12 @@ from msgspec.structs import replace
 
 from shiplap.commitments.account_commitments import MICROS, InstanceUse, merged
 from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, Coverage
-from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
-from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.planned_claims import plan_of
+from shiplap.scheduling.packing.held_claims import holding, still_held, together
 from shiplap.scheduling.supply.instance_arrays import is_linux
 
 LEAST_WEIGHT = 0.01
@@ -68,7 +67,7 @@ def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: Decide
     plan = decide(_at(snapshot, room, LEAST_WEIGHT))
     kept = _kept(plan, room, types)
     if not kept.missed:
-        return _together(plan, kept.claims)
+        return together(plan, kept.claims)
     listed = _marked(decide(replace(snapshot, commitments=None)), room, types)
     plans = [listed, *_in_passes(snapshot, room, types, decide)]
     return min(plans, key=lambda some: round(bill(some, room, types), 6))
@@ -84,7 +83,7 @@ def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: 
         for weight in _weights(going, part, types, decide):
             kept = _kept(decide(_at(going, left, weight)), left, types)
             claims += kept.claims
-            going, left = _with(going, kept.claims, types), kept.room
+            going, left = holding(going, kept.claims), kept.room
             if left.is_empty:
                 break
         rooms.append(left)
@@ -95,10 +94,10 @@ def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: 
             if not kept.claims:
                 return
             claims += kept.claims
-            going, left = _with(going, kept.claims, types), kept.room
+            going, left = holding(going, kept.claims), kept.room
         plan = decide(replace(going, commitments=None))
-        if _holds(plan, claims):
-            yield _marked(_together(plan, claims), room, types)
+        if still_held(plan, claims):
+            yield _marked(together(plan, claims), room, types)
         if left.is_empty:
             return
 
@@ -121,6 +120,15 @@ def _joined(rooms: Sequence[CommitmentRoom]) -> CommitmentRoom:
         tuple(item for room in rooms for item in room.regional),
         tuple(plan for room in rooms for plan in room.savings_plans),
     )
+
+
+def room_behind(room: CommitmentRoom, claims: Sequence[PlannedClaim]) -> CommitmentRoom:
+    """What is left of the room once these claims of a plan have taken what pays for them."""
+    ledger = CommitmentLedger(room)
+    for claim in claims:
+        if claim.covered is not msgspec.UNSET:
+            ledger.take(*_offering(claim))
+    return ledger.room
 
 
 def bill(plan: Plan, room: CommitmentRoom, types: _Types) -> float:
@@ -272,51 +280,3 @@ def _like(item: InstanceType, claim: PlannedClaim, cover: Coverage, ledger: Comm
 
 _AS_CHEAP = 1.1
 """A type that takes up to so much more of commitments may be launched where the planned one has no capacity."""
-
-
-def _with(snapshot: Snapshot, claims: Sequence[PlannedClaim], types: _Types) -> Snapshot:
-    """The snapshot with claims that hold their pods and have no room for others, whose estimates nobody else tries."""
-    held = tuple(
-        NodeClaim(
-            cluster=snapshot.cluster,
-            name=claim.name,
-            plan=replace(plan_of(claim), allocatable=claim.requests),
-            state=ClaimState.LAUNCHED,
-            instance=LaunchedInstance(
-                id="", type=claim.launch.instance_type, zone=_zone(claim), capacity_type=labels.ON_DEMAND
-            ),
-            created_at=snapshot.now,
-            changed_at=snapshot.now,
-        )
-        for claim in claims
-    )
-    piloted = {
-        pilot_key(item.ami, item.name, item.kubelet_hash)
-        for claim in claims
-        for name, item in types.of(claim).items()
-        if name in claim.relies_on_estimate
-    }
-    return replace(snapshot, claims=(*snapshot.claims, *held), piloted=snapshot.piloted | piloted)
-
-
-def _zone(claim: PlannedClaim) -> str:
-    """The zone of a claim that may be in one alone."""
-    return claim.labels.get(labels.ZONE, "")
-
-
-def _holds(plan: Plan, claims: Sequence[PlannedClaim]) -> bool:
-    """Whether the pods of kept claims have stayed there, alone."""
-    placed = {place.name: place.pods for place in plan.existing_nodes}
-    return all(sorted(placed.get(claim.name, ())) == sorted(claim.pods) for claim in claims)
-
-
-def _together(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
-    """The last plan with the claims that were kept before it, or that are narrowed of its own."""
-    kept = {claim.name for claim in claims}
-    everything = [*claims, *(claim for claim in plan.node_claims if claim.name not in kept)]
-    return replace(
-        plan,
-        node_claims=tuple(sorted(everything, key=lambda claim: claim.name)),
-        existing_nodes=tuple(place for place in plan.existing_nodes if place.name not in kept),
-        hourly=round(sum(claim.launch.price for claim in everything), 6),
-    )

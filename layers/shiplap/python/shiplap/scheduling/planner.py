@@ -100,7 +100,7 @@ def plan(snapshot: Snapshot) -> Plan:
         snapshot, asleep = awake_part(snapshot)
         decided = _regardless_of_ceilings(snapshot)
         if snapshot.spending is not None:
-            from shiplap.scheduling.packing.launch_ceilings import within_ceilings  # noqa: PLC0415 - few installs have them
+            from shiplap.scheduling.launch_ceilings import within_ceilings  # noqa: PLC0415 - few installs have them
 
             decided = within_ceilings(snapshot, snapshot.spending, decided, _regardless_of_ceilings)
     if asleep != NOTHING_ASLEEP:

@@ -122,6 +122,16 @@ def _problems_of(ceiling: Ceiling, *, of_account: bool) -> Iterator[tuple[str, s
         yield "hourly", "a namespace has monthly ceilings only"
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """How ceilings regard a launch: by the priority of its pods, and whether it may draw on what is kept for recovery.
+
+    Such an exempt launch is refused by no mode but stop.
+    """
+
+    priority: int = 0
+    is_exempt: bool = False
+
+
 class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """A ceiling at one moment, in millionths of a dollar: its limit and what is used of it.
 
@@ -154,6 +164,16 @@ class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether nothing fits below it any more that replaces nothing."""
         return self.used >= self.line
 
+    def line_for(self, standing: Standing) -> int | None:
+        """Up to where a launch may go, whichever offering it takes; None for anywhere."""
+        if self.mode is CeilingMode.WARN:
+            return None
+        if standing.is_exempt:
+            return self.limit if self.mode is CeilingMode.STOP else None
+        if self.mode is CeilingMode.PRIORITY and standing.priority > self.above_priority:
+            return None
+        return self.line
+
     def bounds(self, node_pool: str) -> bool:
         """Whether nodes of this NodePool count."""
         if self.scope is CeilingScope.NODE_POOL:
@@ -182,12 +202,33 @@ class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
             return hourly_micros
         return -(-hourly_micros * self.reserved_s(node_pool) // HOUR_S)
 
+    def dearest(self, node_pool: str, standing: Standing) -> int | None:
+        """The most that one more launch of a NodePool may cost, in millionths of a dollar per hour; None for anything.
+
+        A ceiling of mode cheapest that is reached takes no part: which offering is the cheapest depends on the launch.
+        """
+        rooms = [self._dearest_below(item, node_pool, standing) for item in self.ceilings if item.bounds(node_pool)]
+        bound = min((room for room in rooms if room is not None), default=None)
+        if standing.is_exempt or bound is None or not self.lost_micros:
+            return bound
+        recovery = self.dearest(node_pool, Standing(standing.priority, is_exempt=True))
+        return max(bound, self.lost_micros if recovery is None else min(self.lost_micros, recovery))
+
+    def _dearest_below(self, ceiling: CeilingUse, node_pool: str, standing: Standing) -> int | None:
+        line = ceiling.line_for(standing)
+        if line is None or (ceiling.mode is CeilingMode.CHEAPEST and line <= ceiling.used):
+            return None
+        room, seconds = max(line - ceiling.used, 0), self.reserved_s(node_pool)
+        if ceiling.period == HOURLY_PERIOD:
+            return room
+        return room * HOUR_S // seconds if seconds else None
+
 
 class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A planned node as ceilings see it.
 
     `prices` are what it may cost, in millionths of a dollar per hour, by instance type: each with the dearest offering
-    of the capacity type it is planned for. `priority` is the highest of its pods'. `replaces`: its pods lose their
+    of the capacity type it is planned for. `priority` is the lowest of its pods'. `replaces`: its pods lose their
     node, or a node in service goes for it. `cheapest` is empty if it takes the cheapest offering there is for its pods,
     else which one that would be. `fixed`: its launch list must not be narrowed.
     """
@@ -201,9 +242,9 @@ class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     fixed: bool = False
 
     @property
-    def is_exempt(self) -> bool:
-        """Whether it may draw on what is kept for recovery, and is refused by no mode but stop."""
-        return self.replaces or self.priority >= CRITICAL_PRIORITY
+    def standing(self) -> Standing:
+        """How ceilings regard it."""
+        return Standing(self.priority, self.replaces or self.priority >= CRITICAL_PRIORITY)
 
 
 class AdmittedLaunch(msgspec.Struct, frozen=True):
@@ -217,13 +258,13 @@ class AdmittedLaunch(msgspec.Struct, frozen=True):
 class LaunchVerdicts(msgspec.Struct, frozen=True):
     """Which launches pass, in the order they were looked at, and why others are refused, by name.
 
-    `after` are the ceilings with what was admitted. `slack` is how much more of each ceiling could be in use for the
+    `after` is the view with what was admitted. `slack` is how much more of each ceiling could be in use for the
     same answer: None where no launch depends on it.
     """
 
     admitted: tuple[AdmittedLaunch, ...]
     refused: dict[str, str]
-    after: tuple[CeilingUse, ...]
+    after: SpendingView
     slack: tuple[int | None, ...]
 
 
@@ -233,7 +274,7 @@ def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdict
 
 
 def _order(launch: WantedLaunch) -> tuple[bool, int, int, str]:
-    return not launch.is_exempt, -launch.priority, min(launch.prices.values(), default=0), launch.name
+    return not launch.standing.is_exempt, -launch.priority, min(launch.prices.values(), default=0), launch.name
 
 
 class _Admitting:
@@ -249,7 +290,7 @@ class _Admitting:
         for launch in launches:
             wanted = launch
             cheapest = min(launch.prices.values(), default=0)
-            if not launch.is_exempt and 0 < cheapest <= lost:
+            if not launch.standing.is_exempt and 0 < cheapest <= lost:
                 wanted, lost = replace(launch, replaces=True), lost - cheapest
             elif launch.replaces:
                 lost = max(lost - cheapest, 0)
@@ -258,8 +299,11 @@ class _Admitting:
                 admitted.append(passed)
             else:
                 refused[launch.name] = passed
-        after = (replace(ceiling, used=used) for ceiling, used in zip(self._view.ceilings, self._used, strict=True))
-        return LaunchVerdicts(tuple(admitted), refused, tuple(after), tuple(self._slack))
+        used = zip(self._view.ceilings, self._used, strict=True)
+        after = replace(
+            self._view, ceilings=tuple(replace(ceiling, used=sum_) for ceiling, sum_ in used), lost_micros=lost
+        )
+        return LaunchVerdicts(tuple(admitted), refused, after, tuple(self._slack))
 
     def _admitted(self, launch: WantedLaunch) -> AdmittedLaunch | str:
         """The launch, narrowed to what fits; or why it is refused."""
@@ -274,31 +318,21 @@ class _Admitting:
 
     def _refusal(self, place: int, launch: WantedLaunch, most: int) -> str:
         """Why a ceiling refuses the launch with types of at most this price; empty if it does not."""
-        ceiling, line = self._view.ceilings[place], self._line(place, launch)
+        ceiling = self._view.ceilings[place]
+        line = ceiling.line_for(launch.standing)
         if line is None or self._after(place, launch, most) <= line:
             return ""
-        if not launch.is_exempt and ceiling.mode is CeilingMode.PRIORITY and launch.priority > ceiling.above_priority:
-            return ""
         is_least = most == min(launch.prices.values(), default=0)
-        if not launch.is_exempt and ceiling.mode is CeilingMode.CHEAPEST and is_least and not launch.cheapest:
+        if ceiling.mode is CeilingMode.CHEAPEST and is_least and not launch.cheapest:
             return ""
         return self._reason(place, launch, most)
-
-    def _line(self, place: int, launch: WantedLaunch) -> int | None:
-        """Up to where the launch may go; None for anywhere."""
-        ceiling = self._view.ceilings[place]
-        if ceiling.mode is CeilingMode.WARN:
-            return None
-        if launch.is_exempt:
-            return ceiling.limit if ceiling.mode is CeilingMode.STOP else None
-        return ceiling.line
 
     def _after(self, place: int, launch: WantedLaunch, most: int) -> int:
         return self._used[place] + self._view.charge(self._view.ceilings[place], launch.node_pool, most)
 
     def _charge(self, bounding: Sequence[int], launch: WantedLaunch, most: int) -> None:
         for place in bounding:
-            line = self._line(place, launch)
+            line = self._view.ceilings[place].line_for(launch.standing)
             self._used[place] = self._after(place, launch, most)
             left = line - self._used[place] if line is not None else -1
             if left >= 0:  # else the mode lets it pass above the ceiling, whatever is in use
@@ -310,7 +344,7 @@ class _Admitting:
         charge = self._view.charge(ceiling, launch.node_pool, most)
         kept = (
             ""
-            if launch.is_exempt or not ceiling.recovery_percent
+            if launch.standing.is_exempt or not ceiling.recovery_percent
             else (f", {dollars(ceiling.limit - ceiling.line)} kept for replacements")
         )
         reason = (

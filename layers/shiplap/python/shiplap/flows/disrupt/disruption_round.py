@@ -49,7 +49,7 @@ from shiplap.ports import MemoryStore
 from shiplap.scheduling.model.claim_nodes import may_be_of, pair
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap.scheduling.packing.launch_ceilings import wanted_launches
+from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.settings import ClusterSettings
 from shiplap.spending.ceilings import CeilingMode, SpendingView
 

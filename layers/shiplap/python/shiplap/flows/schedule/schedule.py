@@ -54,7 +54,7 @@ from shiplap.ports import CLAIM_BYTES, DecisionState, Refusals, can_be_stored
 from shiplap.scheduling.model.scheduling_plan import BufferState, Plan, Unschedulable
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.awake_part import is_asleep
-from shiplap.scheduling.packing.launch_ceilings import wanted_launches
+from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.scheduling.planner import unreadable_pods
 from shiplap.scheduling.supply.templates import may_launch_without_pods
 from shiplap.settings import ClusterSettings

@@ -1,0 +1,240 @@
+"""A plan within ceilings in dollars: claims that no ceiling lets pass are left out, and their pods say which one.
+
+Pods of a claim that is left out are planned again, on nodes that cost no more than what is left of their ceilings: the
+claims that passed hold their pods meanwhile. A plan that has no ceilings in its snapshot never comes here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE, MICROS
+from shiplap.scheduling.commitment_passes import room_behind
+from shiplap.scheduling.model.scheduling_plan import (
+    BufferState,
+    LaunchChoice,
+    Placement,
+    Plan,
+    PlannedClaim,
+    StaticPool,
+    Unschedulable,
+)
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.packing.held_claims import holding, still_held, together
+from shiplap.scheduling.packing.launch_costs import LaunchCosts
+from shiplap.scheduling.supply.templates import usable_pools
+from shiplap.spending.ceilings import (
+    AdmittedLaunch,
+    CeilingMode,
+    LaunchVerdicts,
+    SpendingView,
+    Standing,
+    admit,
+)
+
+_MOST_PLANS = 8
+"""Plans of smaller nodes. Each has about half the room of the one before."""
+
+
+def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again: Callable[[Snapshot], Plan]) -> Plan:
+    """The plan without what ceilings refuse, with smaller or cheaper nodes for its pods where these fit.
+
+    `again` plans a snapshot regardless of ceilings.
+    """
+    launches = LaunchCosts(snapshot)
+    first = _bounded(decided, view, launches)
+    if not first.refused:
+        return first.plan
+    best = _SmallerNodes(snapshot, view, launches, again).search(first)
+    return _told(best, first, launches)
+
+
+class _Bounded(msgspec.Struct, frozen=True):
+    """The admitted part of a plan, what it leaves of the ceilings, and what is refused, with the reason by name."""
+
+    plan: Plan
+    after: SpendingView
+    refused: tuple[PlannedClaim, ...]
+    reasons: Mapping[str, str]
+
+    @property
+    def served(self) -> frozenset[str]:
+        """The pods that have a node in the plan, by `namespace/name`."""
+        parts: tuple[PlannedClaim | Placement, ...] = (*self.plan.node_claims, *self.plan.existing_nodes)
+        return frozenset(pod.key for part in parts for pod in part.pods)
+
+
+def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
+    verdicts = admit(view, launches.wanted(plan.node_claims))
+    refused = tuple(claim for claim in plan.node_claims if claim.name in verdicts.refused)
+    return _Bounded(_narrowed(plan, verdicts, launches), verdicts.after, refused, verdicts.refused)
+
+
+class _SmallerNodes:
+    """Looks for nodes that fit below ceilings, for pods whose nodes do not.
+
+    Pods that ceilings regard alike are planned together, those that may have most first: so important pods do not lose
+    a node because others would share it. A plan is taken if it serves more pods than the one before, and all of those;
+    so the search ends.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, view: SpendingView, launches: LaunchCosts, again: Callable[[Snapshot], Plan]
+    ) -> None:
+        self._snapshot, self._view, self._launches, self._again = snapshot, view, launches, again
+        self._pools = usable_pools(snapshot.manifests.node_pools)
+        self._plans_left = _MOST_PLANS
+        self._waiting: Mapping[str, PodReference] = {}
+
+    def search(self, first: _Bounded) -> _Bounded:
+        """The plan with all that could be found."""
+        self._waiting = {pod.key: pod for claim in first.refused for pod in claim.pods}
+        by_standing: dict[Standing, list[str]] = {}
+        for key, pod in self._waiting.items():
+            by_standing.setdefault(self._standing(pod), []).append(key)
+        best = first
+        for standing in sorted(by_standing, key=lambda item: (item.is_exempt, item.priority), reverse=True):
+            best = self._serve(best, standing, frozenset(by_standing[standing]))
+        return best
+
+    def _standing(self, pod: PodReference) -> Standing:
+        """That of the pod, with the least priority for which ceilings decide as for its own."""
+        known = self._launches.standing_of(pod)
+        steps = [item.above_priority + 1 for item in self._view.ceilings if item.mode is CeilingMode.PRIORITY]
+        passed = [step for step in steps if known.priority >= step]
+        return Standing(max(passed, default=min(steps, default=1) - 1), known.is_exempt)
+
+    def _serve(self, best: _Bounded, standing: Standing, keys: frozenset[str]) -> _Bounded:
+        while self._plans_left and (left := keys - best.served):
+            dearest = {pool.metadata.name: best.after.dearest(pool.metadata.name, standing) for pool in self._pools}
+            if not self._may_serve(left, dearest):
+                break
+            self._plans_left -= 1
+            tried = self._smaller(best, left, dearest)
+            if tried is None or not tried.served > best.served:
+                break
+            best = tried
+        return best
+
+    def _may_serve(self, keys: frozenset[str], dearest: Mapping[str, int | None]) -> bool:
+        pods = [self._waiting[key] for key in sorted(keys)]
+        return any(self._launches.may_hold(pods, pool, dearest[pool.metadata.name]) for pool in self._pools)
+
+    def _smaller(self, best: _Bounded, keys: frozenset[str], dearest: Mapping[str, int | None]) -> _Bounded | None:
+        """A plan for these pods beside what is admitted, on nodes no dearer than this; None if it moves what was."""
+        kept = best.plan.node_claims
+        made = self._again(self._beside(kept, self._waiting.keys() - best.served - keys, dearest))
+        if not still_held(made, kept):
+            return None
+        fresh = replace(made, node_claims=tuple(claim for claim in made.node_claims if claim.pods))
+        added = _bounded(fresh, best.after, self._launches)
+        whole = _bounded(together(added.plan, kept), self._view, self._launches)
+        return None if whole.refused else whole
+
+    def _beside(
+        self, kept: Sequence[PlannedClaim], without: Collection[str], dearest: Mapping[str, int | None]
+    ) -> Snapshot:
+        """The snapshot with claims that are kept, without these pods, and with a bound of what a new node may cost."""
+        snapshot = holding(self._snapshot, kept)
+        manifests = snapshot.manifests
+        bounded = tuple(_bounded_pool(pool, dearest.get(pool.metadata.name)) for pool in manifests.node_pools)
+        room = snapshot.commitments
+        return replace(
+            snapshot,
+            view=replace(snapshot.view, pods=tuple(pod for pod in snapshot.view.pods if pod.key not in without)),
+            manifests=replace(manifests, node_pools=bounded, capacity_buffers=()),
+            commitments=None if room is None else room_behind(room, kept),
+            standalone_claims=(),
+        )
+
+
+def _bounded_pool(pool: NodePool, most_micros: int | None) -> NodePool:
+    """The pool with an annotation that bounds the price of a node."""
+    written = pool.metadata.annotations
+    if most_micros is None:
+        return pool
+    if MAX_NODE_PRICE in written:
+        most_micros = min(most_micros, int(float(written[MAX_NODE_PRICE]) * MICROS))
+    price = {MAX_NODE_PRICE: f"{most_micros / MICROS:.6f}"}
+    return replace(pool, metadata=replace(pool.metadata, annotations={**written, **price}))
+
+
+def _told(best: _Bounded, first: _Bounded, launches: LaunchCosts) -> Plan:
+    """The best plan, with the reasons for which pods, static pools and buffers of the first one wait."""
+    reasons = first.reasons
+    if best is not first:
+        reasons = {**reasons, **admit(best.after, launches.wanted(first.refused)).refused}
+    served = best.served
+    wait = [Unschedulable(pod, reasons[claim.name]) for claim in first.refused for pod in claim.pods]
+    left = [entry for entry in (*first.plan.unschedulable, *wait) if entry.pod.key not in served]
+    return replace(
+        best.plan,
+        unschedulable=tuple(sorted(left, key=lambda entry: entry.pod)),
+        static_pools=tuple(_lacking(pool, first.refused, reasons) for pool in first.plan.static_pools),
+        buffers=_without(first.plan.buffers, first.refused, reasons),
+        stats=first.plan.stats,
+        unsettled=first.plan.unsettled or best.plan.unsettled,
+    )
+
+
+def _narrowed(decided: Plan, verdicts: LaunchVerdicts, launches: LaunchCosts) -> Plan:
+    """The plan with only what is admitted, each claim reduced to the types that fit below its ceilings."""
+    admitted = {launch.name: launch for launch in verdicts.admitted}
+    kept = tuple(
+        _reduced(claim, admitted[claim.name], launches) for claim in decided.node_claims if claim.name in admitted
+    )
+    return replace(decided, node_claims=kept, hourly=round(sum((claim.launch.price for claim in kept), 0.0), 6))
+
+
+def _reduced(claim: PlannedClaim, admitted: AdmittedLaunch, launches: LaunchCosts) -> PlannedClaim:
+    kept = tuple(name for name in claim.instance_types if name in admitted.instance_types)
+    if kept == claim.instance_types or not kept:
+        return claim
+    estimates = tuple(name for name in claim.relies_on_estimate if name in kept)
+    reduced = replace(claim, instance_types=kept, relies_on_estimate=estimates)
+    if claim.launch.instance_type in kept:
+        return reduced
+    offers = ((offering.price, name, offering) for name in kept for offering in launches.offerings(claim, name))
+    _, name, offering = min(offers, key=lambda offer: (offer[0], offer[1], offer[2].zone))
+    choice = LaunchChoice(name, offering.zone, offering.capacity_type, offering.price, offering.reservation_id)
+    return replace(reduced, launch=choice)
+
+
+def _lacking(pool: StaticPool, left_out: Sequence[PlannedClaim], refused: Mapping[str, str]) -> StaticPool:
+    mine = [claim for claim in left_out if claim.node_pool == pool.node_pool]
+    if not mine:
+        return pool
+    return replace(pool, missing=pool.missing + len(mine), reason=pool.reason or refused[mine[0].name])
+
+
+def _without(
+    buffers: Collection[BufferState], left_out: Sequence[PlannedClaim], refused: Mapping[str, str]
+) -> tuple[BufferState, ...]:
+    """Buffers less the virtual pods of these claims; a virtual pod is named after its buffer."""
+    lost: Counter[tuple[str, str]] = Counter()
+    reasons: dict[tuple[str, str], str] = {}
+    for claim in left_out:
+        for pod in claim.virtual_pods:
+            buffer = next((item for item in buffers if _is_of(pod, item)), None)
+            if buffer is not None:
+                lost[buffer.namespace, buffer.name] += 1
+                reasons.setdefault((buffer.namespace, buffer.name), refused[claim.name])
+    return tuple(
+        replace(
+            buffer,
+            new=buffer.new - lost[buffer.namespace, buffer.name],
+            missing=buffer.missing + lost[buffer.namespace, buffer.name],
+            reason=buffer.reason or reasons.get((buffer.namespace, buffer.name), ""),
+        )
+        for buffer in buffers
+    )
+
+
+def _is_of(pod: PodReference, buffer: BufferState) -> bool:
+    return pod.namespace == buffer.namespace and pod.name.rpartition("-")[0] == buffer.name

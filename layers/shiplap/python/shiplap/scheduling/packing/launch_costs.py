@@ -1,0 +1,185 @@
+"""What planned claims may cost, and whom they are for, as ceilings in dollars see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import CPU
+from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.model.scheduling_plan import PlannedClaim
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
+from shiplap.spending.ceilings import CRITICAL_PRIORITY, CeilingMode, Standing, WantedLaunch, dollars
+from shiplap.spending.ledger import micros_of, unknown_rate
+
+_CENTS = 1e-9
+
+_Types = Mapping[str, InstanceType]
+
+
+def wanted_launches(
+    snapshot: Snapshot, claims: Iterable[PlannedClaim], *, replaces: bool = False
+) -> list[WantedLaunch]:
+    """Planned claims as ceilings see them; none without ceilings.
+
+    With `replaces` they take the place of nodes in service, and their launch lists are decided.
+    """
+    if snapshot.spending is None:
+        return []
+    wanted = LaunchCosts(snapshot).wanted(claims)
+    return [replace(launch, replaces=True, fixed=True) for launch in wanted] if replaces else wanted
+
+
+class LaunchCosts:
+    """What planned claims may cost, and whom they are for."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._pools = {pool.metadata.name: pool for pool in snapshot.manifests.node_pools}
+        self._sold = {catalog.node_class: catalog.instance_types for catalog in snapshot.catalogs}
+        self._seen: dict[tuple[str, str], _Types] = {}
+        self._cheapest: dict[tuple[object, ...], tuple[float, str]] = {}
+        self._pods: dict[str, Pod] = {}
+        modes = {ceiling.mode for ceiling in snapshot.spending.ceilings} if snapshot.spending is not None else set()
+        self._asks_cheapest = CeilingMode.CHEAPEST in modes
+
+    def wanted(self, claims: Iterable[PlannedClaim]) -> list[WantedLaunch]:
+        """The claims as ceilings see them."""
+        claims = list(claims)
+        self._look_up(pod.key for claim in claims for pod in claim.pods)
+        return [self._wanted(claim) for claim in claims]
+
+    def standing_of(self, pod: PodReference) -> Standing:
+        """How ceilings regard a launch for a pod of a claim that was asked about."""
+        priority = self._priority(pod)
+        return Standing(priority, self._is_leaving(pod) or priority >= CRITICAL_PRIORITY)
+
+    def may_hold(self, pods: Iterable[PodReference], pool: NodePool, most_micros: int | None) -> bool:
+        """Whether a node of a NodePool at this price per hour could hold any of these pods, by its size."""
+        requests = [pod_requests(self._pods[pod.key]) for pod in pods]
+        common = set.intersection(*map(set, requests)) if requests else set()
+        smallest = {name: min(each[name] for each in requests) for name in common}
+        return any(
+            _has_room(smallest, item) and any(self._is_below(most_micros, item, offer) for offer in item.offerings)
+            for item in self._types(pool.spec.template.spec.node_class_ref.name, pool.metadata.name).values()
+        )
+
+    def _is_below(self, most_micros: int | None, item: InstanceType, offering: Offering) -> bool:
+        return offering.available and (most_micros is None or _micros(item, offering) <= most_micros)
+
+    def types_of(self, claim: PlannedClaim) -> _Types:
+        """What the claim's EC2NodeClass sells as its NodePool sees it, by name."""
+        return self._types(claim.node_class, claim.node_pool)
+
+    def _types(self, node_class: str, node_pool: str) -> _Types:
+        key = (node_class, node_pool)
+        if key not in self._seen:
+            sold = self._sold.get(node_class, ())
+            pool = self._pools.get(node_pool)
+            seen = sold if pool is None else as_seen_by(pool, sold, accepted_overlays(self._snapshot))
+            self._seen[key] = {instance_type.name: instance_type for instance_type in seen}
+        return self._seen[key]
+
+    def offerings(self, claim: PlannedClaim, instance_type: str) -> list[Offering]:
+        """What the claim may be launched as in this type, of the capacity type that it is planned for."""
+        known = self.types_of(claim).get(instance_type)
+        wanted = Requirements.of(claim.requirements)
+        return [
+            offering
+            for offering in (known.offerings if known is not None else ())
+            if offering.available and offering.capacity_type == claim.launch.capacity_type and _meets(offering, wanted)
+        ]
+
+    def _wanted(self, claim: PlannedClaim) -> WantedLaunch:
+        prices = {}
+        for name in claim.instance_types:
+            offered = self.offerings(claim, name)
+            if offered:
+                prices[name] = max(_micros(self.types_of(claim)[name], offering) for offering in offered)
+        if not prices:
+            prices = {claim.launch.instance_type: micros_of(claim.launch.price)}
+        pods = claim.pods
+        return WantedLaunch(
+            name=claim.name,
+            node_pool=claim.node_pool,
+            prices=prices,
+            priority=min(map(self._priority, pods), default=0),
+            replaces=bool(pods) and all(self._is_leaving(pod) for pod in pods),
+            cheapest=self._cheaper(claim) if self._asks_cheapest else "",
+            fixed=any(requirement.min_values for requirement in claim.requirements),
+        )
+
+    def _cheaper(self, claim: PlannedClaim) -> str:
+        """The cheapest offering for the claim's pods, available or not, if the claim would be dearer; else empty."""
+        key = (claim.node_class, claim.node_pool, claim.requirements, tuple(sorted(claim.requests.items())))
+        if key not in self._cheapest:
+            self._cheapest[key] = min(self._offers(claim), default=(claim.launch.price, ""))
+        price, name = self._cheapest[key]
+        return f"{name}, {dollars(micros_of(price))} per hour," if price < claim.launch.price - _CENTS else ""
+
+    def _offers(self, claim: PlannedClaim) -> Iterable[tuple[float, str]]:
+        wanted = Requirements.of(claim.requirements)
+        pool = self._pools.get(claim.node_pool)
+        free = Requirements(entry for key, entry in wanted.items() if key != labels.CAPACITY_TYPE)
+        if pool is not None:
+            free = free.and_(_capacity_types(pool))
+        for instance_type in self.types_of(claim).values():
+            if not _has_room(claim.requests, instance_type) or not _suits(instance_type, free):
+                continue
+            for offering in instance_type.offerings:
+                if offering.price > 0 and _meets(offering, free):
+                    yield offering.price, f"{instance_type.name} as {offering.capacity_type}"
+
+    def _look_up(self, keys: Iterable[str]) -> None:
+        missing = set(keys) - self._pods.keys()
+        if missing:
+            self._pods |= {pod.key: pod for pod in self._snapshot.view.pods if pod.key in missing}
+
+    def _priority(self, pod: PodReference) -> int:
+        known = self._pods.get(pod.key)
+        return known.spec.priority if known is not None else 0
+
+    def _is_leaving(self, pod: PodReference) -> bool:
+        """Whether a pod that is planned for has a node, which then is on its way out."""
+        known = self._pods.get(pod.key)
+        return known is not None and bool(known.spec.node_name)
+
+
+def _meets(offering: Offering, wanted: Requirements) -> bool:
+    facts = {
+        labels.ZONE: offering.zone,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.ZONE_ID: offering.zone_id,
+        **offering.reservation_labels,
+    }
+    return all(wanted[key].has(value) for key, value in facts.items() if value and key in wanted)
+
+
+def _capacity_types(pool: NodePool) -> tuple[Requirement, ...]:
+    entry = Requirements.of(pool.spec.template.spec.requirements).get(labels.CAPACITY_TYPE)
+    return () if entry is None else (entry,)
+
+
+def _micros(instance_type: InstanceType, offering: Offering) -> int:
+    if offering.price > 0:
+        return micros_of(offering.price)
+    return unknown_rate(0.0, instance_type.capacity.get(CPU, 0)).micros
+
+
+def _has_room(requests: Mapping[str, int], instance_type: InstanceType) -> bool:
+    allocatable = instance_type.allocatable
+    return all(allocatable.get(name, 0) >= amount for name, amount in requests.items())
+
+
+def _suits(instance_type: InstanceType, wanted: Requirements) -> bool:
+    """Whether the type's own labels satisfy what the claim wants of them, but for its name."""
+    own = (entry for entry in instance_type.requirements if entry.key != labels.INSTANCE_TYPE)
+    return all(entry.key not in wanted or wanted[entry.key].intersects(entry) for entry in own)
