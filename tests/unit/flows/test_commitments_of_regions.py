@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, WrittenPlan
-from shiplap.errors import StoreError
+from shiplap.errors import AwsError, StoreError
 from shiplap.flows.catalog import entry
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.settings import ClusterSettings, Settings
@@ -27,10 +27,12 @@ class _Install:
     """An install whose clusters have a store each, except those `without`; AWS shows the name of the Region."""
 
     def __init__(self, clusters: tuple[ClusterSettings, ...], without: tuple[str, ...]) -> None:
-        self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), None
+        self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), self
         self.stores = {item.name: FakeCommitments() for item in clusters if item.name not in without}
         self.asked: list[str] = []
         self.fetched: list[str] = []
+        self.refused: set[str] = set()
+        self.inspected: list[list[str]] = []
         self._catalogs: dict[str, FakeCatalog] = {}
 
     def context(self, cluster: ClusterSettings) -> Any:
@@ -45,7 +47,13 @@ class _Install:
 
     def catalog_source(self, region: str) -> Any:
         self.fetched.append(region)
-        return SimpleNamespace(fetch=lambda before: before)
+
+        def fetch(before: Catalog | None) -> Catalog | None:
+            if region in self.refused:
+                raise AwsError(f"no catalogue of {region}")
+            return before
+
+        return SimpleNamespace(fetch=fetch)
 
     def reporting(self, _: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -62,8 +70,8 @@ def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tupl
 
 @pytest.fixture(autouse=True)
 def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def inspect_all(clusters: Any, known: dict[str, Catalog], status: object) -> None:
-        assert status is None
+    def inspect_all(clusters: Any, known: dict[str, Catalog], status: Any) -> None:
+        status.inspected.append(sorted(known))
         assert {settings.region for settings, context in clusters if hasattr(context, "commitments")} == known.keys()
 
     monkeypatch.setattr(entry, "inspect_all", inspect_all)
@@ -105,8 +113,21 @@ def test_an_inspection_alone_asks_for_no_commitments() -> None:
     assert known.asked == known.fetched == []
 
 
-def test_commitments_that_cannot_be_stored_end_the_invocation() -> None:
-    known = install(("a", EU, SHARED))
+def test_commitments_that_cannot_be_stored_end_the_invocation_once_each_region_was_tried() -> None:
+    known = install(("a", EU, SHARED), ("b", US, SHARED))
     known.stores["a"].faults.on("before", "commitments.save", StoreError("not now"))
     with pytest.raises(StoreError, match="not now"):
         handle(known)
+    assert known.stored() == {"b": US}
+    assert known.fetched == [EU, US]
+    assert known.inspected == [[EU, US]]
+
+
+def test_a_region_whose_catalogue_cannot_be_fetched_keeps_no_other_from_being_refreshed() -> None:
+    known = install(("a", EU, SHARED), ("b", US, SHARED))
+    known.refused.add(EU)
+    with pytest.raises(AwsError, match="no catalogue of eu-west-1"):
+        handle(known)
+    assert known.stored() == {"a": EU, "b": US}
+    assert known.fetched == [EU, US]
+    assert known.inspected == [], "without a catalogue, clusters of that Region would be said to have no types"

@@ -4,31 +4,55 @@ whether the EC2NodeClasses of every cluster can be launched from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from shiplap.errors import AwsError, StoreError
 from shiplap.flows.catalog.refresh import inspect_all, refresh, refresh_commitments
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import stored_settings
+from shiplap.instances.catalog.ec2_catalog import Catalog
+
+_LOG = logging.getLogger(__name__)
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
     """How many types each region has.
 
-    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is.
+    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is. Each region is tried
+    before the first error ends the invocation.
     """
     with install.reporting(context.aws_request_id):
-        known = {}
+        known: dict[str, Catalog] = {}
+        failed: list[AwsError | StoreError] = []
         for region in sorted({cluster.region for cluster in install.settings.clusters}):
             store = install.catalog_store(region)
-            fresh = event.get("kind") != "inspect"
-            known[region] = refresh(install.catalog_source(region), store, install.meter) if fresh else store.load()
-            if fresh:
+            if event.get("kind") == "inspect":
+                known[region] = store.load()
+                continue
+            with _kept(failed, region):
+                known[region] = refresh(install.catalog_source(region), store, install.meter)
+            with _kept(failed, region):
                 _refresh_commitments(install, region)
         contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
         current = [(stored_settings(cluster, context), context) for cluster, context in contexts]
-        inspect_all(current, known, install.status)
+        if all(cluster.region in known for cluster, _ in current):
+            inspect_all(current, known, install.status)
+        if failed:
+            raise failed[0]
         return {region: len(catalog.types) for region, catalog in known.items()}
+
+
+@contextmanager
+def _kept(failed: list[AwsError | StoreError], region: str) -> Iterator[None]:
+    """Keep an error for later, so that it keeps nothing else from being refreshed."""
+    try:
+        yield
+    except (AwsError, StoreError) as error:
+        _LOG.warning("not refreshed: %s", error, extra={"region": region, "error": type(error).__name__})
+        failed.append(error)
 
 
 def _refresh_commitments(install: FunctionInstall, region: str) -> None:
