@@ -235,6 +235,23 @@ def test_pods_of_a_node_that_is_gone_belong_to_its_claim() -> None:
     assert region.told == []
 
 
+@pytest.mark.parametrize(("known_for_s", "broken"), [(2.0, False), (120.0, True)])
+def test_a_second_node_for_a_pod_is_fair_when_the_first_was_planned_without_a_new_daemon_set(
+    known_for_s: float, broken: bool
+) -> None:
+    region = Region()
+    region.claim("before", "Planned")
+    planned = {"owner": "one", "pods": [{"uid": "web", "name": "web"}], "instance_types": ["m6i.xlarge"]}
+
+    region.has("daemonsets", {"metadata": {"name": "agent"}})
+    region.now += known_for_s
+    region.claim("a", "Planned", created_at=region.now, **planned)
+    region.now += 3
+    region.claim("b", "Planned", created_at=region.now, **planned)
+
+    assert (Promise.ONE_DECISION in region.told) is broken
+
+
 def test_a_token_is_sent_for_one_request_only() -> None:
     region = Region()
     for name in ("a", "b"):

@@ -20,6 +20,7 @@ _LEAVING = ("Disrupting", "Draining", "Terminating")
 _ENDED = ("Gone", "Failed")
 _ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
 _STATED = frozenset({"cpu", "pods"})  # EC2 states the CPUs, and the kubelet is told how many pods it takes
+_DECISION_S = 60.0  # what a decision has seen may be so much older than what it writes
 
 ClaimKey = tuple[str, str]  # cluster and name
 
@@ -97,8 +98,8 @@ class DecisionJudge:
             self._command_of.update(((command.cluster, name), command.name) for name in command.replacements)
 
     def daemon_set_added(self, cluster: str) -> None:
-        """A DaemonSet takes some of each node from now on: nodes that were planned before may hold fewer pods."""
-        self._daemons_since[cluster] = self._around.now()
+        """A DaemonSet takes some of each node from now on: nodes of decisions without it may hold fewer pods."""
+        self._daemons_since[cluster] = self._around.now() + _DECISION_S
 
     def measure(self, claim: ClaimItem) -> None:
         """Compare what a claim's Node has, once it is known, with what was planned for it.
@@ -173,8 +174,7 @@ class DecisionJudge:
 
     def _is_on_leaving_node(self, cluster: str, uid: str) -> bool:
         """Whether a pod still runs on a node that is being emptied."""
-        leaving = (self._claims[key] for key in self._leaves_since if key[0] == cluster)
-        return any(uid in self._around.pods_of(claim) for claim in leaving)
+        return any(uid in self._around.pods_of(self._claims[key]) for key in self._leaves_since if key[0] == cluster)
 
     def _is_given_away(self, claim: ClaimItem) -> bool:
         """Whether pods are on its node that it was not launched for."""
