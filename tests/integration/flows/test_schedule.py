@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import zlib
 
 import msgspec
@@ -10,9 +11,11 @@ import pytest
 from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
 from shiplap.flows import claim_events
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from shiplap.flows.planning.decision_inputs import PricedSnapshot
 from shiplap.flows.schedule import schedule as schedule_flow
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.scheduling.model import scheduling_record as records
+from shiplap.scheduling.model.scheduling_plan import Plan
 from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
 
 
@@ -364,3 +367,19 @@ def test_a_claim_too_large_to_be_stored_keeps_no_other_from_it(monkeypatch: pyte
     assert (len(report.launched), report.unschedulable) == (1, 3)
     assert stage.meter.counts["ClaimsTooLarge"] == 1
     assert any("larger than" in item["message"] for item in stage.server.list("events").items)
+
+
+def test_the_garbage_collector_pauses_until_the_pods_are_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, paused = Stage(), list[bool]()
+    known = schedule_flow.plan_without_moves_under_way
+
+    def noting(priced: PricedSnapshot) -> tuple[PricedSnapshot, Plan]:
+        paused.append(not gc.isenabled())
+        return known(priced)
+
+    monkeypatch.setattr(schedule_flow, "plan_without_moves_under_way", noting)
+    stage.add_pods(1)
+    assert gc.isenabled()
+    stage.schedule()
+    assert paused == [True]
+    assert gc.isenabled()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from shiplap.cluster.client import KubernetesClient, _garbage_collection_paused
+from shiplap.cluster.client import KubernetesClient
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectNotFound, ResourceVersionGone
 from shiplap.kubernetes.objects import CustomObject, Node, Pod
 from shiplap.kubernetes.related_objects import ScalableName
@@ -304,15 +303,3 @@ def test_an_answer_that_is_none_of_an_api_server_is_an_error(client: KubernetesC
     talk.on("/api/v1/nodes", answer)
     with pytest.raises(ClusterError, match="not what an API server sends"):
         client.nodes()
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_garbage_is_collected_again_after_a_page_if_it_was_before(on: bool) -> None:
-    was_on = gc.isenabled()
-    try:
-        (gc.enable if on else gc.disable)()
-        with _garbage_collection_paused():
-            assert not gc.isenabled()
-        assert gc.isenabled() is on
-    finally:
-        (gc.enable if was_on else gc.disable)()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -13,6 +11,7 @@ import msgspec
 
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
+from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.kubernetes.compact_pods import merged_pods
 from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, RawObject, Taint
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
@@ -443,7 +442,7 @@ class KubernetesClient:
         token: str | None = None
         while token != "":
             body = self._transport.get(path, query)
-            with _garbage_collection_paused():
+            with garbage_collection_paused():
                 page = _page(reader, body, path)
             yield page
             token = query["continue"] = page.token
@@ -577,15 +576,3 @@ def _decode(decoder: msgspec.json.Decoder[Decoded], body: bytes | msgspec.Raw, w
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Decoding allocates without making garbage; the collector would look through all of it again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

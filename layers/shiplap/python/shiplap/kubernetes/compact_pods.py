@@ -12,7 +12,6 @@ document is the tables and the rows one behind the other, compressed.
 
 from __future__ import annotations
 
-import gc
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from shiplap.errors import InvalidInput
+from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import (
     Container,
@@ -418,16 +418,12 @@ def _decompressed(document: bytes) -> bytes:
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """Unreadable bytes are invalid input. The garbage collector pauses: decoding makes objects and no garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
-        raise InvalidInput("cluster snapshot", f"cannot be read: {error}") from error
-    finally:
-        if was_enabled:
-            gc.enable()
+    """Unreadable bytes are invalid input."""
+    with garbage_collection_paused():
+        try:
+            yield
+        except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+            raise InvalidInput("cluster snapshot", f"cannot be read: {error}") from error
 
 
 def _with_node(spec: PodSpec, node: str) -> PodSpec:

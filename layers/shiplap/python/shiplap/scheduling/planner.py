@@ -5,16 +5,15 @@ A pure function of the snapshot: equal snapshots give equal plans, and the order
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
+from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import (
     Container,
@@ -96,7 +95,7 @@ def plan(snapshot: Snapshot) -> Plan:
         InvalidInput: a quantity, requirement or timestamp of a NodePool, Node or event is malformed. Validated
             manifests and objects of an API server never are; a malformed pod is reported as unschedulable instead.
     """
-    with _without_garbage_collector():
+    with garbage_collection_paused():
         snapshot, asleep = awake_part(snapshot)
         decided = _regardless_of_ceilings(snapshot)
         if snapshot.spending is not None:
@@ -201,18 +200,6 @@ def unreadable_pods(view: ClusterView) -> tuple[Unschedulable, ...]:
         for pod in view.unreadable
         if pod.waits
     )
-
-
-@contextmanager
-def _without_garbage_collector() -> Iterator[None]:
-    """Without the cyclic garbage collector, which a decision gives nothing to do but to look through all its pods."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
@@ -349,13 +336,11 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
     most = max(snapshot.settings.max_instance_types, 1)
     origin = "/".join(filter(None, (snapshot.install, snapshot.cluster)))
     writer = ClaimWriter(origin, snapshot.epoch, most, compiled.taken, virtual)
-    writer.prepare(packing.claims, packing.used)
     planned: list[PlannedClaim] = []
     unschedulable = []
-    for claim, used in zip(packing.claims, packing.used, strict=True):
-        written = writer.write(claim, used, explainer.reasons(claim), explainer.gave_up(claim))
+    for claim, written in zip(packing.claims, writer.write(packing.claims, packing.used), strict=True):
         if written is not None:
-            planned.append(written)
+            planned.append(explainer.explained(claim, written))
         else:
             message = explainer.truncated(claim, snapshot.settings.max_instance_types)
             unschedulable += [
@@ -365,10 +350,8 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
                 if pod_class.index not in virtual
             ]
     if compiled.static is not None:
-        writer.prepare(compiled.static.claims, compiled.static.used)
-        for claim, used in zip(compiled.static.claims, compiled.static.used, strict=True):
-            written = writer.write(claim, used, ("static pool",))
-            planned += [written] if written is not None else []
+        written_for_pools = writer.write(compiled.static.claims, compiled.static.used)
+        planned += [replace(claim, reasons=("static pool",)) for claim in written_for_pools if claim is not None]
     ignored = [Unschedulable(pod_reference(pod), reason) for pod, reason in compiled.pods.ignored]
     for pod_class in compiled.classes:
         if pod_class.keeps_off:

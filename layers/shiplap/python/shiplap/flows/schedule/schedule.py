@@ -44,6 +44,7 @@ from shiplap.flows.schedule.launch_trials import dry_run_launches
 from shiplap.flows.schedule.resume import FROZEN, orphans, resume
 from shiplap.flows.schedule.standalone_launches import delete_ended, delete_unplanned, not_begun, with_objects
 from shiplap.flows.sweep.sweep import sweep
+from shiplap.garbage_collection import garbage_collection_paused
 from shiplap.instances.readiness.joins import JoinHistory, timeouts
 from shiplap.kubernetes.objects import Pod
 from shiplap.manifests import shiplap_annotations
@@ -127,7 +128,9 @@ def schedule(
     )
     sweeping = any(isinstance(hint, Sweep) for hint in hints)
     run = _Run(settings, attempt, origin, context, sweeping=sweeping)
-    report = run.until_done(named=_named_pods(hints))
+    # The pods are looked at from reading to launching; until they are gone again there is nothing to collect.
+    with garbage_collection_paused():
+        report = run.until_done(named=_named_pods(hints))
     if sweeping and not report.unfinished and not settings.suspended:
         dry_run_launches(settings, context, deadline=deadline)
     return report

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.scheduling.explain.nearest import (
@@ -37,7 +38,7 @@ from shiplap.scheduling.explain.refusal_words import (
 )
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
-from shiplap.scheduling.model.scheduling_plan import NearestMiss
+from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.supply.claim_groups import make_group, minimums_of
@@ -104,7 +105,13 @@ class Explainer:
         self._topology_words: dict[int, str] = {}
         self._open_domains: dict[tuple[int, str, frozenset[str]], list[str]] = {}
 
-    def reasons(self, claim: OpenClaim) -> tuple[str, ...]:
+    def explained(self, claim: OpenClaim, planned: PlannedClaim) -> PlannedClaim:
+        """The planned claim with what there is to say about it; mostly that is nothing."""
+        if not claim.skipped and not claim.relaxations:
+            return planned
+        return replace(planned, reasons=self._reasons_of(claim), gave_up=self._given_up(claim))
+
+    def _reasons_of(self, claim: OpenClaim) -> tuple[str, ...]:
         """Why the templates before the claim's own were not used for its first pod."""
         if not claim.skipped:
             return ()
@@ -114,7 +121,7 @@ class Explainer:
             known = self._reasons[id(claim.skipped)] = tuple(map(self._skipped, claim.skipped))
         return known
 
-    def gave_up(self, claim: OpenClaim) -> tuple[str, ...]:
+    def _given_up(self, claim: OpenClaim) -> tuple[str, ...]:
         """The preferences that pods of a claim gave up, by name."""
         if not claim.relaxations:
             return ()

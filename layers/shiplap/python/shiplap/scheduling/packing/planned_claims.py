@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import claim_name_stem
@@ -80,14 +81,13 @@ def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
 
 
 class _ClaimForm(msgspec.Struct, frozen=True):
-    """The common part of claims of one group with the same list of types; `daemons` [resources] is their overhead."""
+    """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead.
 
-    types: TypeList
-    requirements: tuple[RequirementSpec, ...]
-    labels: dict[str, str]
-    launch: LaunchChoice
+    `blank` is such a claim without a name, pods and what they request.
+    """
+
+    blank: PlannedClaim
     daemons: Ints
-    allocatable: dict[str, int]
 
 
 class ClaimWriter:
@@ -109,68 +109,60 @@ class ClaimWriter:
         self._annotations: dict[str, dict[str, str]] = {}
         self._stems: dict[str, str] = {}
         self._forms: dict[tuple[int, bytes], _ClaimForm | None] = {}
-        self._loaded: dict[tuple[int, bytes], tuple[_ClaimForm, dict[str, int]]] = {}
-        """The form and the requests, daemons included, by the group and the load; many claims have the same.
+        """By the group and its rows that hold a load. Groups of static pools have numbers of their own, so groups are
+        told apart by identity."""
 
-        Groups of static pools have numbers of their own, so groups are told apart by identity.
+    def write(self, claims: Sequence[OpenClaim], used: Ints) -> list[PlannedClaim | None]:
+        """The planned claims for loads of `used` [claims, resources], in this order.
+
+        None where no list short enough keeps minValues.
         """
+        return [
+            None if blank is None else self._filled_in(blank, claim)
+            for blank, claim in zip(self._loaded(claims, used), claims, strict=True)
+        ]
 
-    def prepare(self, claims: Sequence[OpenClaim], used: Ints) -> None:
-        """Work out the forms of claims with loads of `used` [claims, resources], for all that have one at once."""
+    def _loaded(self, claims: Sequence[OpenClaim], used: Ints) -> list[PlannedClaim | None]:
+        """For each claim one without name and pods that requests what its load does; made once for equal loads."""
         members: dict[int, list[int]] = {}
         for place, claim in enumerate(claims):
             members.setdefault(claim.group.index, []).append(place)
+        result: list[PlannedClaim | None] = [None] * len(claims)
         for places in members.values():
-            group = claims[places[0]].group
-            loads = used[places]
-            loads = loads[distinct_lines(loads)[0]]
-            names = group.template.table.axis.names
-            for load, holds in zip(loads, rows_holding(group.net, loads), strict=True):
-                form = self._form(group, holds)
-                if form is not None:
-                    amounts = zip(names, (load + form.daemons).tolist(), strict=True)
-                    self._loaded[id(group), load.tobytes()] = form, _kubelet_resources(amounts)
+            group, loads = claims[places[0]].group, used[places]
+            first, load_of = distinct_lines(loads)
+            loads = loads[first]
+            holding = rows_holding(group.net, loads)
+            loaded = [self._with_load(group, load, holds) for load, holds in zip(loads, holding, strict=True)]
+            for place, number in zip(places, load_of.tolist(), strict=True):
+                result[place] = loaded[number]
+        return result
 
-    def write(
-        self, claim: OpenClaim, used: Ints, reasons: Sequence[str], gave_up: Sequence[str] = ()
-    ) -> PlannedClaim | None:
-        """The planned claim for a load of `used` [resources], which was prepared.
-
-        None when no list short enough keeps minValues.
-        """
-        loaded = self._loaded.get((id(claim.group), used.tobytes()))
-        if loaded is None:
+    def _with_load(self, group: ClaimGroup, load: Ints, holds: Bools) -> PlannedClaim | None:
+        form = self._form(group, holds)
+        if form is None:
             return None
-        form, requests = loaded
-        template, node_template = claim.group.template, claim.group.template.pool.spec.template
-        virtual: list[PodName] = []
-        if self._virtual:
-            virtual = _sorted_names(part for part in claim.pods if part[0].index in self._virtual)
-            pods = _sorted_names(part for part in claim.pods if part[0].index not in self._virtual)
-        else:
-            pods = _sorted_names(claim.pods)
-        annotations = self._annotations_of(template.pool)
+        amounts = zip(group.template.table.axis.names, (load + form.daemons).tolist(), strict=True)
+        return replace(form.blank, requests=_kubelet_resources(amounts))
+
+    def _filled_in(self, blank: PlannedClaim, claim: OpenClaim) -> PlannedClaim:
+        """A claim with its name and pods."""
         if claim.relaxed:
-            annotations = {**annotations, labels.MIN_VALUES_RELAXED: "true"}
-        return PlannedClaim(
-            name=self._name(template.pool.metadata.name, pods or virtual),
-            node_pool=template.pool.metadata.name,
-            node_class=node_template.spec.node_class_ref.name,
-            tier=template.tier.index,
-            requirements=form.requirements,
-            taints=node_template.spec.taints,
-            startup_taints=node_template.spec.startup_taints,
-            labels=form.labels,
-            annotations=annotations,
-            instance_types=form.types.names,
-            launch=form.launch,
-            requests=requests,
+            blank = replace(blank, annotations={**blank.annotations, labels.MIN_VALUES_RELAXED: "true"})
+        if self._virtual:
+            return self._with_virtual_pods(blank, claim)
+        pods = _sorted_names(claim.pods)
+        # Changing a struct is several times as quick as making one of so many fields.
+        return replace(blank, name=self._name(blank.node_pool, pods), pods=tuple(starmap(PodReference, pods)))
+
+    def _with_virtual_pods(self, blank: PlannedClaim, claim: OpenClaim) -> PlannedClaim:
+        virtual = _sorted_names(part for part in claim.pods if part[0].index in self._virtual)
+        pods = _sorted_names(part for part in claim.pods if part[0].index not in self._virtual)
+        return replace(
+            blank,
+            name=self._name(blank.node_pool, pods or virtual),
             pods=tuple(starmap(PodReference, pods)),
-            reasons=tuple(reasons),
-            allocatable=form.allocatable,
-            relies_on_estimate=form.types.estimated,
             virtual_pods=tuple(starmap(PodReference, virtual)),
-            gave_up=tuple(gave_up),
         )
 
     def _annotations_of(self, pool: NodePool) -> dict[str, str]:
@@ -202,15 +194,26 @@ class ClaimWriter:
         return self._forms[key]
 
     def _fill_in(self, group: ClaimGroup, types: TypeList) -> _ClaimForm:
+        template, node_template = group.template, group.template.pool.spec.template
         requirements = _narrowed(group, types)
-        return _ClaimForm(
-            types=types,
+        blank = PlannedClaim(
+            name="",
+            node_pool=template.pool.metadata.name,
+            node_class=node_template.spec.node_class_ref.name,
+            tier=template.tier.index,
             requirements=_requirement_specs(requirements, group),
+            taints=node_template.spec.taints,
+            startup_taints=node_template.spec.startup_taints,
             labels=_labels(requirements, group),
+            annotations=self._annotations_of(template.pool),
+            instance_types=types.names,
             launch=_launch_choice(group, types),
-            daemons=group.template.daemons.overhead[group.template.table.row_type[types.rows]].min(axis=0),
-            allocatable=_smallest_allocatable(group.template.table, types),
+            requests={},
+            pods=(),
+            allocatable=_smallest_allocatable(template.table, types),
+            relies_on_estimate=types.estimated,
         )
+        return _ClaimForm(blank, template.daemons.overhead[template.table.row_type[types.rows]].min(axis=0))
 
 
 def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:
