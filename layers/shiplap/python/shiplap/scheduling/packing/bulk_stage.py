@@ -17,7 +17,7 @@ import numpy as np
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import Axis, Bools, Ints, distinct_lines
+from shiplap.scheduling.model.resources import Axis, Bools, Ints, distinct_lines, rows_holding
 from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
@@ -512,14 +512,14 @@ def _loads(
     held = np.zeros(len(groups), np.bool_)
     charges = np.zeros_like(used)
     for group, some in _by_group(groups):
-        holds = np.ones((len(some), len(group.rows)), np.bool_)
-        for column in range(used.shape[1]):
-            holds &= group.net[None, :, column] >= used[some, None, column]
-        held[some] = holds.any(axis=1)
+        loads = used[some]
+        first, load_of = distinct_lines(loads)
+        holds = rows_holding(group.net, loads[first])
+        held[some] = holds.any(axis=1)[load_of]
         for column in tier_problem.template.limits.columns.tolist():
             capacity = tier_problem.template.table.capacity[tier_problem.template.table.row_type[group.rows], column]
             largest = np.argsort(-capacity, kind="stable")
-            charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)]
+            charges[some, column] = capacity[largest][holds[:, largest].argmax(axis=1)][load_of]
     return used, held, charges
 
 
@@ -571,7 +571,7 @@ class BulkStage:
     def run(self, waiting: Waiting) -> list[tuple[PodClass, list[Pod]]]:
         """Place pods; returns the pods that are still waiting, in the same order."""
         self._waiting = waiting
-        self._sizes = self._axis.matrix([pod_class.requests for pod_class, _ in waiting])
+        self._sizes = _sizes_of(waiting, self._axis)
         self._counts = np.array([len(pods) for _, pods in waiting], np.int64)
         builder = ClaimBuilder(self._openings, self._topology_counts, waiting, self._refusals)
         size_classes = size_classes_of(waiting, self._attempts, self._topology_counts.terms, self._openings.templates)
@@ -829,6 +829,13 @@ class BulkStage:
         if known is None:
             return None
         return msgspec.structs.replace(attempt, term=known.term, constraint=known.constraint)
+
+
+def _sizes_of(waiting: Waiting, axis: Axis) -> Ints:
+    """The requests of each class [classes, resources]; classes of one specification have the same object for them."""
+    distinct = {id(pod_class.requests): pod_class.requests for pod_class, _ in waiting}
+    place = {identity: number for number, identity in enumerate(distinct)}
+    return axis.matrix(list(distinct.values()))[[place[id(pod_class.requests)] for pod_class, _ in waiting]]
 
 
 def _number(tier_problems: Iterable[_TierProblem]) -> int:

@@ -160,7 +160,8 @@ class Packer:
         self._attempt_budget = AttemptBudget(len(classes) + len(self._last))
         kept = self._place_promised(classes)
         waiting: Waiting = [
-            (pod_class, [pod for pod in pod_class.members if id(pod) not in kept]) for pod_class in classes
+            (pod_class, [pod for pod in pod_class.members if id(pod) not in kept] if kept else list(pod_class.members))
+            for pod_class in classes
         ]
         if bulk is not None:
             waiting = self._in_bulk(waiting, bulk)

@@ -29,6 +29,9 @@ Waiting = Sequence[tuple[PodClass, list[Pod]]]
 """Classes in placing order, each with its pods that have no place yet."""
 
 
+_NO_COUNTS: Ints = np.zeros(0, np.int64)
+
+
 class NodeRule(msgspec.Struct, frozen=True, order=True):
     """A node that holds a pod subject to the rule holds at most `most` pods that `term` counts."""
 
@@ -61,7 +64,7 @@ class SizeClass(msgspec.Struct, eq=False):
     affinity: tuple[int, ...]
     anti: tuple[int, ...]
     owns: tuple[NodeRule, ...]
-    counts: Ints
+    counts: Ints = _NO_COUNTS
     number: int = 0
     weight: float = 0.0
     domains: tuple[str, ...] = ()
@@ -166,7 +169,6 @@ def _size_class(
     return SizeClass(
         attempt=attempts.of(pod_class)[0],
         indexes=np.array(indexes, np.int64),
-        counts=np.array([len(waiting[index][1]) for index in indexes], np.int64),
         templates=templates,
         key=next(iter(keys), ""),
         needs_domain=bool(keys),
