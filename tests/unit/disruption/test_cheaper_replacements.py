@@ -37,7 +37,7 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.removal import RemovalPart
+from shiplap.scheduling.removal import NodeToWeigh, RemovalPart
 from tests.conformance.disruptions import NOW, pool, standing
 
 NO_PACKING: Packing = None  # type: ignore[assignment] # nothing goes on from these relocations
@@ -367,6 +367,9 @@ class Rehearsal(Simulator):
         return Relocation(
             tuple(claim for claim, _ in planned), tuple(served for _, served in planned), {}, stuck, NO_PACKING, no_pool
         )
+
+    def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
+        return dict.fromkeys((node.name for node in nodes), 0.0)
 
     def follow(self, relocation: Relocation) -> bool:
         self.followed += 1

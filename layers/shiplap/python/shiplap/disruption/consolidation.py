@@ -29,6 +29,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
+from shiplap.scheduling.removal import NodeToWeigh
 
 SPOT_TYPES = 15
 """How many cheaper types a single spot node's replacement must be able to become: with fewer, spot capacity would be
@@ -305,12 +306,12 @@ class Consolidator:
 
         Raises InvalidInput as `planner.plan`.
         """
-        ordered = sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
         self._candidates = {candidate.name: candidate for candidate in candidates}
         self._eviction_costs = {
             candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates
         }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
+        ordered = self._by_worth(candidates)
         refused: dict[str, str] = {}
         best = self._best_prefix(_within(ordered, allowed), _alone(ordered, allowed), refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
@@ -322,6 +323,13 @@ class Consolidator:
         return ConsolidationResult(
             tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
         )
+
+    def _by_worth(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """First those whose removal saves most per disruption, beyond what their room is worth to pods that move."""
+        weighed = [NodeToWeigh(item.name, item.price, self._eviction_costs[item.name]) for item in candidates]
+        room = self._simulator.room_values(weighed)
+        worth = {item.name: round((item.price - room.get(item.name, 0.0)) / item.cost, 9) for item in candidates}
+        return sorted(candidates, key=lambda item: (-worth[item.name], item.name))
 
     def _best_prefix(
         self, ordered: Sequence[Candidate], alone: Sequence[Candidate], refused: dict[str, str]

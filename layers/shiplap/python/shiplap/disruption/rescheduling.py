@@ -20,7 +20,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.removal import RemovalPart, Removals
+from shiplap.scheduling.removal import NodeToWeigh, RemovalPart, Removals
 
 
 class Relocation(msgspec.Struct, frozen=True, eq=False):
@@ -147,6 +147,10 @@ class Simulator:
             )
         )
         return tuple(claim for claim in more.node_claims if not claim.pods)
+
+    def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
+        """USD per hour, by name, that the room of nodes which may go is worth to the pods of the others."""
+        return self._removals.room_values(nodes)
 
     def close(self, nodes: Collection[str]) -> None:
         """Let nodes of a command take no pods of later commands."""

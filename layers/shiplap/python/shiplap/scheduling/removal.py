@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model import planned_pods
 from shiplap.scheduling.model import pod_classes as classes
 from shiplap.scheduling.model.claim_nodes import leaving, pair
-from shiplap.scheduling.model.resources import Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.compiled_snapshot import (
@@ -33,14 +34,23 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
+from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
-from shiplap.scheduling.supply.node_loads import loads_by_node
+from shiplap.scheduling.supply.node_loads import NO_LOAD, loads_by_node
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
 
 RemovalPart = tuple[Collection[str], Sequence[PlannedClaim]]
 """Removed nodes, by name, and the claims launched for their pods."""
+
+
+class NodeToWeigh(msgspec.Struct, frozen=True):
+    """A node that may go: USD per hour of itself, and of what moving its pods costs."""
+
+    name: str
+    price: float
+    moves: float
 
 
 class Removals:
@@ -102,6 +112,45 @@ class Removals:
         after = self._existing.part(np.arange(len(names)))
         after.free[places] = packing.nodes.free
         self._existing = after
+
+    def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
+        """USD per hour, by name, that the room of nodes which may go is worth to the pods of the others."""
+        free = {node.name: left for node, left in zip(self._existing.all, self._existing.free, strict=True)}
+        own = np.maximum([free.pop(node.name, np.zeros(len(self._base.axis), np.int64)) for node in nodes], 0)
+        loads = np.array([self._moving_load(node.name) for node in nodes])
+        others = [np.maximum(left, 0) for name, left in free.items() if name not in self._closed]
+        net, fresh = self._for_sale()
+        if not len(fresh) or not nodes:
+            return {}
+        values = room_values(
+            MovablePods(
+                room=(own + loads).astype(np.float64),
+                price=np.array([node.price for node in nodes]),
+                moves=np.array([node.moves for node in nodes]),
+                wanted=loads.sum(axis=0) - np.sum(others, axis=0, dtype=np.float64),
+                net=net,
+                fresh=fresh,
+            )
+        )
+        return dict(zip((node.name for node in nodes), values.tolist(), strict=True))
+
+    def _moving_load(self, node: str) -> Ints:
+        """What the pods of a node [resources] that no DaemonSet owns ask for."""
+        load, axis = self._snapshot.view.of_pods(loads_by_node).get(node, NO_LOAD), self._base.axis
+        daemons = axis.matrix(load.daemons).sum(axis=0)
+        return np.maximum(axis.vector(load.requests) - daemons, 0)
+
+    def _for_sale(self) -> tuple[Floats, Floats]:
+        """What new nodes offer to pods [rows, resources], and their prices; reservations are few and cost nothing."""
+        net, price = [np.zeros((0, len(self._base.axis)))], [np.zeros(0)]
+        for template in self._base.templates:
+            offered = template.table.offered(template.requirements, template.given)
+            each = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
+            bought = np.isfinite(each) & (each > 0) & (template.net >= 0).all(axis=1)
+            if not template.reserved and not template.blocked:
+                net.append(template.net[bought].astype(np.float64))
+                price.append(each[bought])
+        return np.concatenate(net), np.concatenate(price)
 
     def pools_that_join(self, parts: Sequence[RemovalPart]) -> frozenset[str]:
         """NodePools whose limits might be broken if only some of the parts of one answer came true.
