@@ -358,18 +358,19 @@ class Rehearsal(Simulator):
         self.asked: list[tuple[tuple[str, ...], tuple[str, ...], float]] = []
         self.followed = 0
         self.can_follow = True
-        self._stuck, self._claims = stuck, claims or {}
+        self.room: dict[str, float] = {}
+        self.stuck, self._claims = stuck, claims or {}
 
     def without(self, removed: Sequence[str], moving: Sequence[str], *, improve_s: float) -> Relocation:
         self.asked.append((tuple(removed), tuple(moving), improve_s))
         planned = [(self._claims[name], frozenset({name})) for name in moving if name in self._claims]
-        stuck = {name: f"{name} is stuck" for name in moving if name in self._stuck}
+        stuck = {name: f"{name} is stuck" for name in moving if name in self.stuck}
         return Relocation(
             tuple(claim for claim, _ in planned), tuple(served for _, served in planned), {}, stuck, NO_PACKING, no_pool
         )
 
     def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
-        return dict.fromkeys((node.name for node in nodes), 0.0)
+        return {node.name: self.room.get(node.name, 0.0) for node in nodes}
 
     def follow(self, relocation: Relocation) -> bool:
         self.followed += 1
@@ -392,6 +393,17 @@ def searched(
 
 def removed_by(result: ConsolidationResult) -> list[str]:
     return sorted(name for proposal in result.proposals for name in proposal.nodes)
+
+
+def test_nodes_go_whose_price_is_high_for_what_their_room_is_worth_unless_the_dearest_gain_more() -> None:
+    nodes = [going(f"n{place}", 1.0 + place / 10) for place in range(4)]
+    tries = Rehearsal()
+    tries.room = {"n2": 1.0, "n3": 1.0}
+    assert removed_by(searched(nodes, tries, allowed=2)) == ["n2", "n3"]
+    assert [removed for removed, _, _ in tries.asked][-1] == ("n3", "n2")
+    assert ("n1", "n0") in [removed for removed, _, _ in tries.asked]
+    tries.stuck = ["n2"]
+    assert removed_by(searched(nodes, tries, allowed=2)) == ["n0", "n1"]
 
 
 def with_cost(candidate: Candidate, cost: float, policy: str = "WhenEmptyOrUnderutilized") -> Candidate:

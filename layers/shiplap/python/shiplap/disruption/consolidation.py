@@ -1,8 +1,8 @@
 """Consolidation: m nodes become n cheaper ones, or none, wherever that saves more than moving their pods is worth.
 
-Candidates are ordered by what their removal saves per disruption. Prefixes of that order are tried with the scheduler
-itself; each splits into independent components, and the prefix whose components gain most wins. Nodes that
-a prefix cannot remove are left out, and the rest is tried again.
+Candidates are ordered by what their removal saves per disruption, beyond what their room is worth to pods that move.
+Prefixes of that order are tried with the scheduler itself; each splits into independent components, and the prefix
+whose components gain most wins. Nodes that a prefix cannot remove are left out, and the rest is tried again.
 
 Replacements have a maximum price, so that no fallback turns a saving into a loss. Removed nodes are in one command only
 if their pods share a replacement.
@@ -311,9 +311,11 @@ class Consolidator:
             candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates
         }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
-        ordered = self._by_worth(candidates)
+        ordered, dearest = self._by_worth(candidates), _by_price(candidates)
         refused: dict[str, str] = {}
-        best = self._best_prefix(_within(ordered, allowed), _alone(ordered, allowed), refused)
+        best = self._best_prefix(
+            _within(ordered, allowed), _within(dearest, allowed), _alone(ordered, allowed), refused
+        )
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
@@ -332,10 +334,15 @@ class Consolidator:
         return sorted(candidates, key=lambda item: (-worth[item.name], item.name))
 
     def _best_prefix(
-        self, ordered: Sequence[Candidate], alone: Sequence[Candidate], refused: dict[str, str]
+        self,
+        ordered: Sequence[Candidate],
+        dearest: Sequence[Candidate],
+        alone: Sequence[Candidate],
+        refused: dict[str, str],
     ) -> list[DisruptionProposal]:
         """The proposals of the prefix that gains most, of any size, or of one node `alone`.
 
+        As many of the `dearest` ones are tried, too: where moves cost nearly what nodes do, they gain a little more.
         `refused` takes up nodes that cannot go.
         """
         attempts = _attempts(ordered, alone)
@@ -355,6 +362,8 @@ class Consolidator:
             tried.update(between)
             for size in between:
                 best = self._better(best, ordered[:size], refused, effort_s)
+        if set(dearest[: best.size]) != set(ordered[: best.size]):
+            best = self._better(best, dearest[: best.size], refused, effort_s)
         return best.proposals
 
     def _better(
@@ -502,6 +511,11 @@ class Consolidator:
                 raise NotWorthwhile(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
+
+
+def _by_price(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """First those with the highest price per disruption, whatever their room is worth."""
+    return sorted(candidates, key=lambda item: (-round(item.price / item.cost, 9), item.name))
 
 
 def _is_reserved(candidate: Candidate) -> bool:
