@@ -138,7 +138,8 @@ class Removals:
         """What the pods of a node [resources] that no DaemonSet owns ask for."""
         load, axis = self._snapshot.view.of_pods(loads_by_node).get(node, NO_LOAD), self._base.axis
         daemons = axis.matrix(load.daemons).sum(axis=0)
-        return np.maximum(axis.vector(load.requests) - daemons, 0)
+        moving: Ints = np.maximum(axis.vector(load.requests) - daemons, 0)
+        return moving
 
     def _for_sale(self) -> tuple[Floats, Floats]:
         """What new nodes offer to pods [rows, resources], and their prices; reservations are few and cost nothing."""
