@@ -188,6 +188,14 @@ def test_the_round_after_the_head_start_comes_by_itself(stage: Stage, ago_s: flo
     assert delays(stage, leaving(stage, ago_s=ago_s), pod(stage)) == expected
 
 
+@pytest.mark.parametrize(("ago_s", "quick"), [(HEAD_START_S, True), (179.0, True), (180.0, False)])
+def test_a_node_that_sleeps_has_rounds_of_its_own_for_three_minutes(stage: Stage, ago_s: float, quick: bool) -> None:
+    """Others wait for its part of a disruption budget."""
+    usual = int(Drains(stage.settings, stage.context).round_s)
+    claim = replace(leaving(stage, ago_s=ago_s), failure=Reason.ASLEEP)
+    assert delays(stage, claim, pod(stage, ending=True)) == ([usual] if quick else [])
+
+
 def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stage) -> None:
     claim = leaving(stage)
     assert delays(stage, claim, soon=True) == [int(Drains(stage.settings, stage.context).round_s)]

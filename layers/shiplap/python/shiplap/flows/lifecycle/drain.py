@@ -113,7 +113,8 @@ def overstays(pod: Pod, deadline_at: float) -> bool:
 _LOG = logging.getLogger(__name__)
 
 ROUND_S = 5.0
-"""Time between two rounds while the clock runs, in seconds; without a clock the sweep's minute does."""
+"""Time between two rounds while the clock runs, in seconds, and in the first minutes of a node that leaves for sleep;
+otherwise the sweep's minute does."""
 
 NODES_PER_ROUND = 50
 """Nodes emptied at once in rounds of that length; with more of them each has its rounds less often, so that the API
@@ -282,6 +283,8 @@ def _set_timer(claim: NodeClaim, left: Sequence[Pod], drains: Drains, context: F
         urgent += [claim.deadline_at - now, drains.round_s]
     elif now < claim.changed_at + HEAD_START_S:
         urgent.append(HEAD_START_S)
+    elif claim.failure == Reason.ASLEEP and now < claim.changed_at + _SHORT_S:
+        urgent.append(drains.round_s)  # nodes that sleep leave one after the other: others wait for this one's end
     if urgent:
         context.set_timer(claim.cluster, claim.name, DRAIN, ceil(min(urgent)))
 
