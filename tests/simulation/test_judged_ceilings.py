@@ -172,6 +172,30 @@ def test_a_pool_has_its_own_ceiling_and_modes_that_only_warn_bound_nothing() -> 
     assert month.told == [Promise.CEILINGS]
 
 
+@pytest.mark.parametrize(
+    ("pool", "spec", "was", "broken"),
+    [
+        pytest.param("spot", {}, 0.05, True, id="dear"),
+        pytest.param("flex", {}, 0.05, False, id="a pool without spot"),
+        pytest.param("spot", {"nodeSelector": {"karpenter.sh/capacity-type": "on-demand"}}, 0.05, False, id="bound"),
+        pytest.param("spot", {}, 0.1, False, id="spot became cheaper just now"),
+        pytest.param("spot", {"priority": 2_000_000_000}, 0.05, False, id="critical"),
+    ],
+)
+def test_above_a_ceiling_of_mode_cheapest_nothing_is_on_demand_that_could_be_spot(
+    pool: str, spec: dict[str, Any], was: float, broken: bool
+) -> None:
+    month = Month({"monthly": 1.0, "mode": "cheapest", "recoveryPercent": 0})
+    for spot in (was, 0.05):
+        month.judge.dollars.repriced(lambda *where, cost=spot: cost if where[2] == "spot" else 0.1)
+    pod = _pod("web")
+    pod["spec"] |= spec
+    month.launch("a", pool=pool)
+    assert month.told == []
+    month.launch("b", pool=pool, pods=(pod,))
+    assert month.told == ([Promise.CEILINGS] if broken else [])
+
+
 def test_a_critical_pod_waits_for_nothing_but_a_ceiling_that_stops() -> None:
     priority = {"monthly": 1.0, "mode": "priority", "abovePriority": 100}
     for ceiling, may in ((priority, False), ({**STOP, "monthly": 1.0}, True)):

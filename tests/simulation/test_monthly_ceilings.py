@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from shiplap_cli.commands.simulate import document
 from shiplap_cli.main import run as shiplap
+from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import Fault, Play, load
 from shiplap_lab.simulation import campaign
 from shiplap_lab.simulation.chaos import draw_faults
+from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 
 
@@ -52,6 +54,16 @@ def test_a_month_ends_below_its_ceilings_and_a_whole_one_begins() -> None:
     assert datetime.fromtimestamp(simulation.loop.now(), UTC).month == 2
     at = [machine.launched_at for machine in simulation.instances.values()]
     assert max(at) < datetime(2026, 2, 1, tzinfo=UTC).timestamp(), "a node to the end of a whole month fits nowhere"
+
+
+@pytest.mark.parametrize("mutant", ["", "takes any for the cheapest"])
+def test_above_a_ceiling_of_mode_cheapest_no_node_on_demand_takes_the_place_of_spot(mutant: str) -> None:
+    play = _end_of_month()
+    sold_out = (Fault("no-capacity", 0, 90, "*/spot", 0),)
+    with planted(mutant):
+        outcome = Simulation(play, 3, sold_out, play.scenario.hours).play()
+    broken = {item.promise for item in outcome.violations}
+    assert broken == ({Promise.CEILINGS} if mutant else set())
 
 
 def test_spot_costs_what_the_stored_catalogue_says() -> None:

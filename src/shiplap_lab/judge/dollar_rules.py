@@ -1,8 +1,6 @@
 """The judge's own accounts: what EC2 charges for each machine, and ceilings in dollars per hour and per month.
-
 Sums are low where functions may know less: a machine counts at the least that it has cost per hour, and is reserved
-for as long as nine of ten machines of its NodePool lived.
-"""
+for as long as nine of ten machines of its NodePool lived."""
 
 from __future__ import annotations
 
@@ -62,8 +60,8 @@ class DollarJudge:
         self.overshoots: list[tuple[str, float, float]] = []
         self._now, self._price, self._former, self._month = now, price, price, _month_start(now())
         self.accounts: dict[str, Account] = {}
-        # By cluster and claim: its number, the priority of its pods, and USD per hour that it may replace.
-        self._planned: dict[tuple[str, str], tuple[int, int, float]] = {}
+        # By cluster and claim: its number, priority of its pods, USD per hour that it may replace, if it may be spot.
+        self._planned: dict[tuple[str, str], tuple[int, int, float, bool]] = {}
         self._lives: dict[tuple[str, str], list[float]] = {}
         self._life_s: dict[tuple[str, str], float] = {}
 
@@ -88,13 +86,13 @@ class DollarJudge:
             item.usd, item.since, item.price = item.charged(now), now, self.cost(item.machine)
             item.least = min(item.least, item.price)
 
-    def planned(self, claim: ClaimItem, priority: int, *, replaces: bool) -> None:
+    def planned(self, claim: ClaimItem, priority: int, *, replaces: bool, may_be_spot: bool) -> None:
         """A claim is written for the first time, for pods of this priority at most. It may replace what was lost."""
         lost, recent = inf if replaces else 0.0, self._now() - _LOST_FOR_S
         for item in self._of(claim.cluster, ""):
             leaves = min(item.leaves_at, item.ended_at) < inf and item.failure not in _INTENDED
             lost += item.at_launch if leaves and item.ended_at > recent else 0.0
-        self._planned.setdefault((claim.cluster, claim.name), (len(self._planned), priority, lost))
+        self._planned.setdefault((claim.cluster, claim.name), (len(self._planned), priority, lost, may_be_spot))
 
     def claimed(self, claim: ClaimItem) -> None:
         """The claim of a machine is written."""
@@ -120,21 +118,24 @@ class DollarJudge:
         return account.charged(now) + wrong * account.hours(0.0, now)
 
     def broken_by(self, claim: ClaimItem, machine: LaunchedMachine) -> Iterator[str]:
-        """What ceilings say against a launch.
-
-        All that runs costs no more per hour than a ceiling of mode stop. What a month has cost and is reserved is below
-        the part of its ceiling that is not kept for recovery; for replacements and critical pods below all of it, and
-        only mode stop bounds them.
-        """
-        number, priority, lost = self._planned.get((claim.cluster, claim.name), (inf, 0, inf))
+        """All that runs costs no more per hour than a ceiling of mode stop. What a month has cost and is reserved is
+        below the part of its ceiling that is not kept for recovery; for replacements and critical pods below all of it,
+        and only mode stop bounds them. Above mode cheapest nothing is on demand that could be spot."""
+        number, priority, lost, may_be_spot = self._planned.get((claim.cluster, claim.name), (inf, 0, inf, False))
         exempt = priority >= CRITICAL or lost >= self.accounts[machine.id].least
         for of, ceiling in self._bounding(claim.cluster, claim.node_pool):
             mode, whole = ceiling.get("mode"), exempt or "hourly" in ceiling
             kept = 0 if whole else ceiling.get("recoveryPercent", 10)
             used, most = self._used(of, ceiling, claim.created_at, number), _amount(ceiling) * (1 - kept / 100)
             bounds = mode == "stop" or (mode == "priority" and not whole and priority <= ceiling["abovePriority"])
+            bounds = bounds or (mode == "cheapest" and not whole and may_be_spot and self._is_dear(machine))
             if bounds and used > most + _EXACT_USD:
                 yield f"{claim.name} makes {_name(of, ceiling)} cost {used:.4f} of {most:.4f}"
+
+    def _is_dear(self, machine: LaunchedMachine) -> bool:
+        """Whether spot costs less now, and did until the last change of prices."""
+        paid, spot = ((machine.instance_type, machine.zone, kind) for kind in (machine.capacity_type, "spot"))
+        return all(0 < price(*spot) < price(*paid) - _EXACT_USD for price in (self._price, self._former))
 
     def may_wait(self, cluster: str, told: str, priority: int) -> bool:
         """Whether a pod may wait that was told so: half is in use at least; for critical pods its mode is stop."""

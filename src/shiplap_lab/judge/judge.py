@@ -1,5 +1,4 @@
 """The judge of a Region. It sees what crosses the ports as raw JSON and decides whether each promise is kept.
-
 It keeps the tables, EC2 and the clusters as they were last seen, and imports nothing of what it judges: a mistake in a
 rule of Shiplap is not made here a second time.
 """
@@ -465,7 +464,9 @@ class Judge:
         pods = [known[pod["uid"]] for pod in claim.pods if pod["uid"] in known]
         replaces = any(claim.name in command.replacements for command in self._commands.values())
         replaces = replaces or any(pod["spec"].get("nodeName") for pod in pods)
-        self.dollars.planned(claim, max(map(raw_json.priority, pods), default=0), replaces=replaces)
+        spot = "'spot'" in str(self._pools.get((claim.cluster, claim.node_pool))) and "capacity-type" not in str(pods)
+        most = max(map(raw_json.priority, pods), default=0)
+        self.dollars.planned(claim, most, replaces=replaces, may_be_spot=spot)
 
     def must_rest(self, pending: Sequence[str]) -> None:
         """By now nothing may be under way, and no pod may wait; `pending` are those that do."""
@@ -564,10 +565,7 @@ class Judge:
             self._check_early_end(claim)
 
     def _check_early_end(self, claim: ClaimItem) -> None:
-        """A node is ended when nothing that would be missed is left on it, or when its deadline has come.
-
-        A Node that is not Ready says nothing any more of its pods.
-        """
+        """A node is ended when nothing that would be missed is left on it, as far as a Ready Node says, or in time."""
         if self._sampled and claim.failure not in _EMPTIED_FOR:  # it may have ended by itself
             return
         objects = self._objects(claim.cluster)

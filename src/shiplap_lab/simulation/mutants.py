@@ -25,6 +25,7 @@ from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FleetRequest
 from shiplap.scheduling import launch_ceilings
+from shiplap.scheduling.packing.launch_costs import LaunchCosts
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.spending.account_counters import AccountSpending, CountedSpending
 from shiplap.spending.ceiling_use import cluster_spending, spending_view
@@ -275,6 +276,11 @@ def _keeps_nothing_for_recovery() -> list[Patch]:
     return [(CeilingUse, "line", property(lambda ceiling: ceiling.limit))]
 
 
+def _takes_any_for_the_cheapest() -> list[Patch]:
+    """Above a ceiling of mode cheapest, whatever is planned counts as the cheapest offering."""
+    return [(LaunchCosts, "_cheaper", lambda *_: "")]
+
+
 def _spends_alone() -> list[Patch]:
     """A cluster takes its account for its own."""
 
@@ -317,6 +323,7 @@ MUTANTS: dict[str, Mutant] = {
     "reserves nothing": Mutant(_reserves_nothing, ("monthly-ceilings",)),
     "loses the ledger": Mutant(_loses_the_ledger, ("monthly-ceilings",)),
     "keeps nothing for recovery": Mutant(_keeps_nothing_for_recovery, ("monthly-ceilings",)),
+    "takes any for the cheapest": Mutant(_takes_any_for_the_cheapest, ("monthly-ceilings",)),
     "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
