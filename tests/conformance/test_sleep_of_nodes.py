@@ -15,7 +15,8 @@ from shiplap.disruption.commands import Decision, Reason
 from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
 from shiplap.disruption.record import DisruptionRecord
-from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S, objection_to_sleep
+from shiplap.disruption.sleep.sleep_objections import objection_to_sleep
+from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S
 from shiplap.disruption.standstill import unchanged_until
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
@@ -24,7 +25,7 @@ from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode, unpacked
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
-from shiplap.sleep.sleep_state import SleepingScope, SleepState
+from shiplap.sleep.sleep_state import NAMESPACE, SleepingScope, SleepState
 from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, large, pdb, pod, pool, small
 
 WAKES = int(NOW) + 8 * 3600
@@ -269,6 +270,23 @@ def test_what_is_objected_to_once_a_node_is_closed() -> None:
     )
     assert "is awake again" in objection_to_sleep(SleepState(("default",)), "default", [], pools)
     assert "no controller" in objection_to_sleep(state(), "default", [pod("p", "a")], pools)
+
+
+def test_a_pod_of_a_daemon_set_ends_no_drain_though_another_pool_would_take_it() -> None:
+    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+
+    assert (
+        objection_to_sleep(state(), "default", [pod("d", "a", metadata=owner)], [KEEPS, pool("other")], has_begun=True)
+        == ""
+    )
+
+
+def test_a_node_whose_pods_have_gone_goes_on_leaving_while_anything_sleeps() -> None:
+    asleep = SleepState(("default",), (scope("ci", NAMESPACE),))
+
+    assert "is awake again" in objection_to_sleep(asleep, "default", [], [KEEPS])
+    assert objection_to_sleep(asleep, "default", [], [KEEPS], has_begun=True) == ""
+    assert "nothing sleeps" in objection_to_sleep(SleepState(("default",)), "default", [], [KEEPS], has_begun=True)
 
 
 KINDS = ("sleeps", "prod", "critical", "bare", "daemon")

@@ -18,7 +18,9 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap.sleep.sleep_state import NODE_POOL, SleepingScope, SleepState
 from tests.integration.flows.stage import Stage
+from tests.integration.flows.stage import pool as pool_of_types
 from tests.kubernetes_objects import node_object, pod_object, typed_pod
 from tests.node_claims import node_claim
 
@@ -194,6 +196,19 @@ def test_a_node_that_sleeps_has_rounds_of_its_own_for_three_minutes(stage: Stage
     usual = int(Drains(stage.settings, stage.context).round_s)
     claim = replace(leaving(stage, ago_s=ago_s), failure=Reason.ASLEEP)
     assert delays(stage, claim, pod(stage, ending=True)) == ([usual] if quick else [])
+
+
+def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it() -> None:
+    stage = Stage((pool_of_types("sleeps", ("c7i-flex",)), pool_of_types("awake", ("c7i-flex",))))
+    owner = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
+    daemon = pod_object("d", nodeName="n")
+    stage.server.create("pods", {**daemon, "metadata": {**daemon["metadata"], "ownerReferences": owner}})
+    drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
+    asleep = SleepingScope(NODE_POOL, "sleeps", now - 60, now + 7200, now + 7000)
+    drains.__dict__["_sleep"] = SleepState(("sleeps",), (asleep,), 5)
+    claim = leaving(stage)
+    claim = replace(claim, plan=replace(claim.plan, node_pool="sleeps"), failure=Reason.ASLEEP)
+    assert drains.awake_again(claim, on_node(stage)) == ""
 
 
 def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stage) -> None:

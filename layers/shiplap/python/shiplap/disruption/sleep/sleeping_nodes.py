@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.disruption.candidates import Candidate, PdbLimits
-from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
+from shiplap.disruption.sleep.sleep_objections import awake_pod
+from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, is_ready
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.scheduling.model.planned_pods import is_recreated, owner_kind
 from shiplap.sleep.sleep_state import NODE_POOL, SleepState
 from shiplap.sleep.sleeping_pods import SleepingPods
 
@@ -71,36 +71,6 @@ def find_sleeping(
             allowed.take(pods)
             going.append(item)
     return SleepingNodes(tuple(going), kept)
-
-
-def awake_pod(sleepers: SleepingPods, pods: Iterable[Pod]) -> str:
-    """Why the first of these pods that does not sleep keeps its node; empty if all sleep, or belong to the node."""
-    for pod in sorted(pods, key=lambda item: item.key):
-        if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp or not is_recreated(pod):
-            continue
-        if why := sleepers.awake_because(pod):
-            return why
-        if not owner_kind(pod):
-            return f"pod {pod.key} has no controller that would make it anew"
-    return ""
-
-
-def objection_to_sleep(state: SleepState | None, pool: str, pods: Sequence[Pod], pools: Sequence[NodePool]) -> str:
-    """Why a node that was closed for sleep must not be emptied after all, or nothing.
-
-    Args:
-        state: what sleeps now.
-        pool: the node's NodePool.
-        pods: those on it now.
-        pools: all NodePools of the cluster.
-    """
-    if state is None or pool not in state.armed:
-        return "nothing may sleep here any more"
-    sleepers = SleepingPods(state, pools)
-    if why := awake_pod(sleepers, pods):
-        return why
-    asleep = pool in state.asleep(NODE_POOL) or any(sleepers.reason(pod) for pod in pods if is_recreated(pod))
-    return "" if asleep else f"NodePool {pool} is awake again"
 
 
 class _Evictions:

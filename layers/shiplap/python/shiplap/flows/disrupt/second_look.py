@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.candidates import objection
 from shiplap.disruption.commands import EACH_BY_ITSELF, DisruptionProposal, Reason
-from shiplap.disruption.sleep.sleeping_nodes import objection_to_sleep
+from shiplap.disruption.sleep.sleep_objections import objection_to_sleep
 from shiplap.flows.claim_updates import grace_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.sleep_inputs import read_sleep

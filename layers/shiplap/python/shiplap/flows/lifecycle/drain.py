@@ -176,22 +176,12 @@ class Drains:
         return ROUND_S * max(1, -(-under_way // NODES_PER_ROUND))
 
     def awake_again(self, claim: NodeClaim, node: Node) -> str:
-        """Why a node that leaves for sleep stays after all, or nothing: nothing sleeps any more, or a pod does not.
+        """Why a node that leaves for sleep stays after all, or nothing. What cannot be read keeps nodes."""
+        from shiplap.disruption.sleep.sleep_objections import objection_to_sleep  # noqa: PLC0415 - only nodes that sleep need it
 
-        What cannot be read keeps nodes. A node whose pods have gone leaves as long as anything sleeps.
-        """
-        from shiplap.sleep.sleeping_pods import SleepingPods  # noqa: PLC0415 - only nodes that sleep need it
-
-        state = self._sleep
-        if state is None or claim.plan.node_pool not in state.armed:
-            return "nothing may sleep here any more"
-        sleepers = SleepingPods(state, self._settings.manifests.node_pools)
-        if not sleepers.any:
-            return "nothing sleeps any more"
-        now = self._context.clock.now()
-        pods = (pod for pod in self._context.cluster.pods_on(node.metadata.name) if must_leave(pod, now))
-        staying = (pod for pod in pods if not pod.metadata.deletion_timestamp)
-        return next((why for pod in staying if (why := sleepers.awake_because(pod))), "")
+        pods = self._context.cluster.pods_on(node.metadata.name)
+        pools = self._settings.manifests.node_pools
+        return objection_to_sleep(self._sleep, claim.plan.node_pool, pods, pools, has_begun=True)
 
     @cached_property
     def _sleep(self) -> SleepState | None:
