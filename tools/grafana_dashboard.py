@@ -41,6 +41,7 @@ _GRAPHS: tuple[tuple[tuple[str, Sequence[str], str, str], ...], ...] = (
         ("USD per hour, paid and listed", ("HourlyCost", "HourlyListPrice"), "Sum", "currencyUSD"),
         ("Disruption commands", COMMANDS, "Sum", "none"),
         ("USD per hour saved by commands", ("SavingsHourly",), "Sum", "currencyUSD"),
+        ("Spent and reserved, part of a ceiling", ("CeilingUse",), "Maximum", "percent"),
     ),
     (
         ("Offerings that EC2 refused, by cause", FAILURES, "Sum", "none"),

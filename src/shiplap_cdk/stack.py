@@ -82,6 +82,7 @@ class Shiplap(Construct):
                 functions=watched,
                 widget=live["widget"],
                 queues=self.queues,
+                has_ceilings=any(cluster.has_ceilings for cluster in install.settings().clusters),
             ).dashboard
         self.alarms = Alarms(
             self,

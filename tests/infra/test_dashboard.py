@@ -162,6 +162,20 @@ def test_figures_are_of_all_clusters_together(widgets: list[dict[str, Any]]) -> 
     assert "production" not in text
 
 
+def test_ceilings_are_shown_where_they_are_written(tmp_path: Path, widgets: list[dict[str, Any]]) -> None:
+    install = tmp_path / "shiplap.yaml"
+    text = INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/")
+    install.write_text(text + "ceilings: [{monthly: 500}]\n")
+
+    app = build(install, outdir=str(tmp_path / "cdk.out"))
+    template = Template.from_stack(app.node.find_child("Shiplap"))
+    (dashboard,) = template.find_resources("AWS::CloudWatch::Dashboard").values()
+    body = json.dumps(dashboard["Properties"]["DashboardBody"])
+    assert "CeilingUse" in body
+    assert "CeilingsReached" in body
+    assert "CeilingUse" not in set(shown(widgets))
+
+
 def test_without_a_dashboard_none_is_made(tmp_path: Path) -> None:
     install = tmp_path / "shiplap.yaml"
     install.write_text(INSTALL.read_text().replace("manifests/", f"{INSTALL.parent}/manifests/") + "dashboard: false\n")

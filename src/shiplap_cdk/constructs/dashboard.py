@@ -27,6 +27,8 @@ _DAY = Duration.days(1)
 
 LABELS = {
     "CatalogAge": "catalogue",
+    "CeilingUse": "the most used ceiling (%)",
+    "CeilingsReached": "ceilings that are reached",
     "ClaimsFailed": "launches failed",
     "CommandsBegun": "begun",
     "CommandsDone": "done",
@@ -114,13 +116,14 @@ class Dashboard(Construct):
         functions: Mapping[str, lambda_.Function],
         widget: lambda_.IFunction,
         queues: Mapping[str, WorkQueue],
+        has_ceilings: bool,
     ) -> None:
         """`widget` draws the clusters; who looks at the dashboard calls it with rights of their own.
 
         Functions and queues are by name; where there are more than fit, the first ones by name are shown.
         """
         super().__init__(scope, id_)
-        self._install = install
+        self._install, self._has_ceilings = install, has_ceilings
         rows = [[*self._waiting()], [*self._nodes()], [*self._money()], [*self._trouble()]]
         rows.append([*_health(functions, queues, self._own("CatalogAge", statistic="Maximum"))])
         self.dashboard = cloudwatch.Dashboard(
@@ -182,6 +185,9 @@ class Dashboard(Construct):
             for name in ("HourlyCost", "HourlyListPrice")
         ]
         yield _Graph("USD per day, four weeks", daily, weeks=4)
+        if self._has_ceilings:
+            used, reached = self._own("CeilingUse", statistic="Maximum"), self._total("CeilingsReached")
+            yield _Graph("Spent and reserved, % of a ceiling | ceilings that are reached", used, [reached])
 
     def _trouble(self) -> Iterator[_Graph]:
         yield _Graph("Offerings that EC2 refused, by cause", self._own(*FAILURES), stacked=True)

@@ -241,6 +241,7 @@ def test_a_ceiling_that_is_reached_is_counted(used: int, warnings: int) -> None:
     ledgers = _Ledgers(ledger=posted_until(LATER))
     ledgers.keep(spending=ClusterSpending("2026-11", 1000, hourly={"default": used}))
     assert ledgers.meter.counts.get("CeilingsReached", 0) == warnings
+    assert ledgers.meter.counts["CeilingUse"] == round(used / 100_000, 2)
 
 
 @pytest.mark.parametrize(

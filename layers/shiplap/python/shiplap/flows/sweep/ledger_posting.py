@@ -44,7 +44,7 @@ def keep_ledger(
         ledger = _post(settings, ledger, claims, now, inputs, types_for, context)
     if ledger is not None:
         _close(claims, ledger, context)
-    _warn(settings, inputs, context)
+    _measure(settings, inputs, context)
     if settings.account_ceilings and inputs.spending is not None:
         change = recount(state.counted, inputs.spending, now)
         if change is not None:
@@ -128,11 +128,12 @@ def _close(claims: Iterable[NodeClaim], ledger: SpendingLedger, context: FlowCon
         context.state.close_claims(ended[:MOST_CLOSED])
 
 
-def _warn(settings: ClusterSettings, inputs: DecisionInputs, context: FlowContext) -> None:
-    """Count and log the ceilings that are reached."""
+def _measure(settings: ClusterSettings, inputs: DecisionInputs, context: FlowContext) -> None:
+    """Measure what is used of each ceiling; count and log those that are reached."""
     if inputs.spending is None:
         return
     for ceiling in view_of_spending(settings, inputs.state, inputs.spending).ceilings:
+        context.meter.count("CeilingUse", round(100 * ceiling.used / ceiling.limit, 2), "Percent")
         if ceiling.is_reached:
             context.meter.count("CeilingsReached")
             about = {"cluster": settings.name, "mode": str(ceiling.mode)}
