@@ -351,6 +351,10 @@ def test_a_large_rebuild_is_cut_into_equal_parts_by_pool_and_zone() -> None:
     assert [len(batch) for batch in _batches(nodes * 2)] == [MOST_NODES] * 2
 
 
+LEAST_HOURLY = 0.05
+"""The price of the cheapest type in tests that have claims for replacements."""
+
+
 class Rehearsal(Simulator):
     """Answers with prepared relocations: of every node all pods find room, unless it is stuck or needs a claim."""
 
@@ -371,6 +375,9 @@ class Rehearsal(Simulator):
 
     def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
         return {node.name: self.room.get(node.name, 0.0) for node in nodes}
+
+    def least_hourly(self, removed: str) -> float:
+        return LEAST_HOURLY if removed in self._claims else 0.0
 
     def follow(self, relocation: Relocation) -> bool:
         self.followed += 1
@@ -432,7 +439,7 @@ def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
     stuck = [node.name for node in nodes if drawn((0, 0, 1))]
 
     def decided(tries: Rehearsal) -> list[DisruptionProposal]:
-        market = sold(a=0.05, b=0.35)
+        market = sold(a=LEAST_HOURLY, b=0.35)
         return list(searched(nodes, tries, market=market, allowed=allowed, move_cost=1.0).proposals)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -455,6 +462,19 @@ def test_a_node_whose_moves_cost_more_than_it_does_is_not_tried() -> None:
     result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, move_cost=2.4)
     assert (rehearsal.asked, result.proposals) == ([], ())
     assert result.refused == {"a": "would save $0.1000 an hour at most, less than $0.2000 for moving 0 pods"}
+
+
+def test_a_node_whose_replacement_is_sure_to_cost_as_much_is_not_tried() -> None:
+    rehearsal = Rehearsal(claims={"a": claim("a")})
+    result = searched([going("a", LEAST_HOURLY)], rehearsal, market=sold(a=LEAST_HOURLY))
+    assert (rehearsal.asked, result.refused) == ([], {"a": "can't replace with a cheaper node"})
+
+
+def test_a_node_whose_replacement_is_sure_to_leave_too_small_a_saving_is_not_tried() -> None:
+    rehearsal = Rehearsal(claims={"a": claim("a")})
+    result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, market=sold(a=LEAST_HOURLY), move_cost=0.72)
+    assert rehearsal.asked == []
+    assert result.refused == {"a": "would save $0.0500 an hour at most, less than $0.0602 for moving 0 pods"}
 
 
 def test_nodes_that_cannot_go_say_why_and_the_others_go() -> None:

@@ -38,6 +38,11 @@ chased down a ladder of prices, each step likelier to be interrupted (Karpenter'
 _CENT = 1e-9
 """USD per hour below which two prices are the same: sums of prices are not exact."""
 
+_BOUND_ERROR = 1e-7
+"""USD per hour by which a lower bound of a price may be too high: it is a sum of many products."""
+
+NO_CHEAPER = "can't replace with a cheaper node"
+
 _Options = Mapping[str, tuple[Offering, ...]]
 """The types a replacement may become, with what each may be bought as."""
 
@@ -65,7 +70,7 @@ def restrict_to_cheaper(
         raise NotWorthwhile("spot nodes are not replaced by cheaper spot nodes here")
     least = sum(min(map(_worst, some.values()), default=paid) for some in options)
     if not least < paid - _CENT:
-        raise NotWorthwhile("can't replace with a cheaper node")
+        raise NotWorthwhile(NO_CHEAPER)
     same_again = _cheapest_of_same_type(options, removed) if len(claims) == 1 < len(removed) else None
     reduced = []
     for claim, some in zip(claims, options, strict=True):
@@ -110,7 +115,7 @@ def _cheapest_of_same_type(options: Sequence[_Options], removed: Sequence[Candid
 def _restricted(claim: PlannedClaim, left: _Options) -> PlannedClaim:
     """The claim for these types only. Raises Refused when none is left or minValues would be broken."""
     if not left:
-        raise NotWorthwhile("can't replace with a cheaper node")
+        raise NotWorthwhile(NO_CHEAPER)
     for entry in claim.requirements:
         if entry.key == labels.INSTANCE_TYPE and (entry.min_values or 0) > len(left):
             raise NotWorthwhile(
@@ -370,16 +375,32 @@ class Consolidator:
         self, best: _Attempt, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float
     ) -> _Attempt:
         """The better one of an attempt and what these candidates gain; they are not tried if they cannot gain more."""
-        if round(self._most_gain(candidates), 8) > _rounded_gain(best):
-            return max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
+        replaced = 0.0
+        if self._might_gain(candidates, best, replaced):
+            if len(candidates) == 1 and candidates[0].name not in self._reserved:
+                replaced = self._simulator.least_hourly(candidates[0].name)
+            if self._might_gain(candidates, best, replaced):
+                return max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
         for candidate in candidates if not best.size else ():
-            moves = self._eviction_costs[candidate.name]
-            refused.setdefault(
-                candidate.name,
-                f"would save ${candidate.price:.4f} an hour at most, less than ${moves:.4f} for moving "
-                f"{len(candidate.pods)} pods",
-            )
+            refused.setdefault(candidate.name, self._too_little(candidate, replaced))
         return best
+
+    def _might_gain(self, candidates: Sequence[Candidate], best: _Attempt, replaced: float) -> bool:
+        """Whether removing these nodes may gain more than an attempt, if replacements cost at least so much."""
+        most = self._most_gain(candidates)
+        if replaced:
+            most -= replaced + self._costs.overlap(candidates, replaced) - _BOUND_ERROR
+        return round(most, 8) > _rounded_gain(best)
+
+    def _too_little(self, candidate: Candidate, replaced: float) -> str:
+        """Why a node is not worth trying whose replacements cost at least so much."""
+        if replaced and replaced >= candidate.price:
+            return NO_CHEAPER
+        needed = self._eviction_costs[candidate.name] + self._costs.overlap([candidate], replaced)
+        return (
+            f"would save ${candidate.price - replaced:.4f} an hour at most, less than ${needed:.4f} for moving "
+            f"{len(candidate.pods)} pods"
+        )
 
     def _most_gain(self, candidates: Sequence[Candidate]) -> float:
         """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""

@@ -124,6 +124,10 @@ class Simulator:
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
         return Relocation(decided.node_claims, serves, housed, stuck, packing, self._removals.pools_that_join)
 
+    def least_hourly(self, removed: str) -> float:
+        """USD per hour that replacements cost at least if this node alone were removed."""
+        return self._removals.least_hourly(removed)
+
     def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:
         """At most so many further claims of a static pool, to take the place of its nodes; none while it lacks nodes.
 

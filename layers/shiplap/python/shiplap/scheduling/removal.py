@@ -24,6 +24,7 @@ from shiplap.scheduling.model.claim_nodes import leaving, pair
 from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
+from shiplap.scheduling.model.topology_constraints import Terms
 from shiplap.scheduling.packing.compiled_snapshot import (
     CompiledSnapshot,
     anti_affine_pods,
@@ -34,6 +35,7 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
+from shiplap.scheduling.search.least_prices import LeastPrices
 from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
@@ -75,6 +77,7 @@ class Removals:
         self._keeping = anti_affine_pods(snapshot.view, self._base.pods)
         self._existing: ExistingNodes = self._base.nodes
         self._closed: frozenset[str] = frozenset()
+        self._least_prices = LeastPrices(self._base.templates)
         self._limited = any(
             len(template.limits.columns) or template.counted for template in self._base.templates
         ) or any("nodes" in template.pool.spec.limits for template in self._base.templates)
@@ -91,6 +94,16 @@ class Removals:
         compiled = self._compiled_without(frozenset(removed), moved)
         packing = pack(snapshot, compiled)
         return write(snapshot, compiled, packing), packing
+
+    def least_hourly(self, removed: str) -> float:
+        """USD per hour that new nodes cost at least if this node alone is leaving; 0 where that is not known."""
+        moved = self._returning[removed]
+        if any(map(has_claims, moved)):
+            return 0.0
+        away = self._closed | {removed}
+        staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
+        pod_classes = classes.group(moved, self._snapshot.missed_pods, None, self._terms())
+        return self._least_prices.of(pod_classes, self._existing.free[staying])
 
     def close(self, nodes: Collection[str]) -> None:
         """Let these nodes take no pods in the following answers: they go whatever those say, and no pod comes back."""
@@ -186,7 +199,7 @@ class Removals:
             return self._compiled_anew(removed, moved)
         base, snapshot = self._base, self._snapshot
         sorted_pods = planned_pods.SortedPods(moved, [], base.pods.bound, {})
-        terms = bound_pod_terms(self._keeping, snapshot)
+        terms = self._terms()
         pod_classes = classes.group(moved, snapshot.missed_pods, None, terms)
         away = removed | self._closed
         staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
@@ -197,6 +210,9 @@ class Removals:
             base_counts = base_counts_of(terms, existing.all, others, counted_pods(sorted_pods))
         templates = self._templates(removed) if self._limited else base.templates
         return CompiledSnapshot(base.axis, templates, existing, pod_classes, sorted_pods, base_counts, base.taken)
+
+    def _terms(self) -> Terms:
+        return bound_pod_terms(self._keeping, self._snapshot)
 
     def _templates(self, removed: frozenset[str]) -> tuple[NodeClaimTemplate, ...]:
         """The templates with what removed nodes take of limits given back: they are expected to be replaced.

@@ -1,0 +1,90 @@
+"""What replacements cost at least is never more than what they are planned to cost, and knowing it decides the same."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiplap.disruption.decide import decide
+from shiplap.kubernetes import labels
+from shiplap.scheduling.removal import Removals
+from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.disruptions import pool
+from tests.conformance.given import pods
+from tests.conformance.given import rule as requirement
+from tests.living_cluster import LivingCluster
+from tests.property.test_removals import bodies
+
+ZONES = (("on-demand", Z1), ("on-demand", Z2))
+TYPES = (
+    fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=ZONES),
+    fake_type("medium", cpu="4", memory="16Gi", pods="20", price=2.1, offerings=ZONES),
+    fake_type("large", cpu="16", memory="32Gi", pods="50", price=7.0, offerings=ZONES),
+    fake_type("bargain", cpu="8", memory="32Gi", pods="40", price=0.9, offerings=ZONES),
+)
+BARGAIN = requirement(labels.INSTANCE_TYPE, "In", "bargain")
+DEARER = requirement(labels.INSTANCE_TYPE, "NotIn", "bargain")
+ONLY_BARGAINS = {"selector": {labels.INSTANCE_TYPE: "bargain"}}
+KINDS = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 7])
+CPUS = st.sampled_from(["10m", "500m", "1", "3", "3"])
+GROUPS = st.tuples(KINDS, CPUS, st.sampled_from(["100Mi", "2Gi", "7Gi"]), st.integers(1, 6))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> LivingCluster:
+    """Clusters in which the cheapest type by far is only bought where the preferred NodePool cannot."""
+    limits = draw(st.sampled_from([{}, {"cpu": "8"}, {"nodes": "1"}]))
+    preferred = pool("preferred", DEARER, weight=10, limits=limits, budgets=[{"nodes": "100%"}])
+    others = draw(
+        st.sampled_from([[], [pool("other", BARGAIN)], [pool("other", BARGAIN)], [pool("beside", weight=10)]])
+    )
+    cluster = LivingCluster([preferred, *others], TYPES)
+    for place, (kind, cpu, memory, number) in enumerate(draw(st.lists(GROUPS, min_size=1, max_size=6))):
+        body = ONLY_BARGAINS if kind == 7 else bodies(kind)
+        cluster.create(pods(number, f"p{place}", cpu=cpu, memory=memory, **body))
+        if draw(st.booleans()):
+            cluster.schedule()
+    cluster.schedule()
+    cluster.delete([key for key, item in cluster.pods.items() if not item.spec.node_name])
+    cluster.delete(draw(st.sets(st.sampled_from(sorted(cluster.pods)), max_size=6)) if cluster.pods else ())
+    cluster.now += draw(st.sampled_from([0.0, 7200.0, 90_000.0]))
+    return cluster
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(clusters())
+def test_no_replacement_is_cheaper_than_the_least_price(cluster: LivingCluster) -> None:
+    snapshot = cluster.snapshot()
+    names = sorted(node.metadata.name for node in snapshot.view.nodes)
+    removals = Removals(snapshot, names)
+    for name in names:
+        planned, _ = removals.plan_without([name])
+        if not planned.unschedulable:
+            assert removals.least_hourly(name) <= planned.hourly + 1e-6
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(clusters())
+def test_without_a_least_price_the_same_is_decided(cluster: LivingCluster) -> None:
+    snapshot = cluster.disruption_snapshot()
+    with patch.object(Removals, "least_hourly", return_value=0.0):
+        expected = decide(snapshot)
+    assert decide(snapshot).commands == expected.commands
+
+
+@pytest.mark.parametrize(("limits", "body"), [({}, ONLY_BARGAINS), ({"cpu": "1"}, {})])
+def test_pods_that_only_a_lesser_pool_takes_are_priced_by_its_types(
+    limits: dict[str, str], body: dict[str, Any]
+) -> None:
+    pools = [pool("preferred", DEARER, weight=10, limits=limits), pool("other", BARGAIN)]
+    cluster = LivingCluster(pools, TYPES)
+    cluster.create(pods(4, cpu="3", memory="2Gi", **body))
+    cluster.schedule()
+    names = sorted(cluster.nodes)
+    removals = Removals(cluster.snapshot(), names)
+    assert len(names) == 2
+    assert all(0 < removals.least_hourly(name) <= 0.9 for name in names)
