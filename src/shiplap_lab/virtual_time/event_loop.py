@@ -36,10 +36,15 @@ class _Routine:
 
 
 class EventLoop:
-    """Future events. `steps` counts those that have happened. While `stopped` is set, no further event happens."""
+    """Future events. `steps` counts those that have happened. While `stopped` is set, no further event happens.
+
+    Attributes:
+        now: epoch seconds.
+    """
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
+        self.now = clock.now
         self.steps = 0
         self.stopped = False
         self._events: list[tuple[float, int, Action]] = []
@@ -50,10 +55,6 @@ class EventLoop:
         # The task that the loop itself resumed: when it waits, only the next event is left to do.
         self._woken: greenlet | None = None
         self._horizon = float("-inf")
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        return self.clock.now()
 
     def at(self, moment: float, act: Action) -> None:
         """Add an event at a moment, epoch seconds; one in the past happens next."""
@@ -95,16 +96,17 @@ class EventLoop:
 
     def _is_due(self, moment: float) -> bool:
         """Whether anything happens until a moment."""
-        return any(some and some[0][0] <= moment for some in (self._events, self._routines))
+        events, routines = self._events, self._routines
+        return bool(events and events[0][0] <= moment) or bool(routines and routines[0][0] <= moment)
 
     def _add_routine(self, moment: float, routine: _Routine) -> None:
         heapq.heappush(self._routines, (moment, next(self._numbers), routine))
 
     def _do_routine(self) -> None:
-        due, _, routine = heapq.heappop(self._routines)
+        due, _, routine = self._routines[0]
         if due > self.now():
             self.clock.set(due)
-        self._add_routine(self.now() + routine.seconds, routine)
+        heapq.heapreplace(self._routines, (self.now() + routine.seconds, next(self._numbers), routine))
         routine.act()
 
     @property
