@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"sort"
 	"syscall"
 	"time"
 
@@ -34,6 +33,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/injection"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	requirements "sigs.k8s.io/karpenter/pkg/scheduling"
+	nodepoolutils "sigs.k8s.io/karpenter/pkg/utils/nodepool"
 )
 
 // The AWS provider hands EC2 at most so many types of a claim.
@@ -134,7 +134,7 @@ func (b *batch) plan(ctx context.Context, types []*cloudprovider.InstanceType) (
 	for _, pool := range b.NodePools {
 		ofPools[pool.Name] = append([]*cloudprovider.InstanceType{}, types...)
 	}
-	sort.SliceStable(b.NodePools, func(i, j int) bool { return weight(b.NodePools[i]) > weight(b.NodePools[j]) })
+	nodepoolutils.OrderByWeight(b.NodePools)
 	client, ticking := fakeclient.NewClientBuilder().Build(), &clock.RealClock{}
 	// Only nodes and their ends ask the cluster for a provider, and there are none.
 	cluster := state.NewCluster(ticking, client, nil)
@@ -226,13 +226,6 @@ func amounts(canonical map[string]int64) corev1.ResourceList {
 		list[corev1.ResourceName(name)] = *quantity
 	}
 	return list
-}
-
-func weight(pool *v1.NodePool) int32 {
-	if pool.Spec.Weight == nil {
-		return 0
-	}
-	return *pool.Spec.Weight
 }
 
 func processorTime() time.Duration {
