@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling import planner
-from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, pod, pods, pool
 
 _TYPES = [
@@ -65,18 +66,61 @@ def test_a_small_saving_does_not_give_up_that_pods_may_bind_in_any_order(monkeyp
     assert len(_some(1).claims) == 2
 
 
-def test_pods_keep_the_level_that_they_had() -> None:
-    """A pod that tolerates the taint of a heavier NodePool gets its node there: the other's is not enlarged for it."""
-    taint = {"key": "dedicated", "value": "jobs", "effect": "NoSchedule"}
-    tolerates = {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}
-    spread = {"metadata": {"labels": {"app": "api"}}, "spec": _spread("api")}
-    result = given(
-        pod("job", cpu="1500m", memory="1Gi", spec=tolerates),
-        pod("api", cpu="1", memory="1Gi", **spread),  # type: ignore[arg-type]
-        pools=[pool("default"), pool("jobs", taints=[taint], weight=10)],
-        types=_TYPES,
-    )
-    assert {claim.node_pool: [entry.name for entry in claim.pods] for claim in result.claims} == {
-        "default": ["api"],
-        "jobs": ["job"],
+_TAINT = {"key": "dedicated", "value": "jobs", "effect": "NoSchedule"}
+_TOLERATES = {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}
+
+
+def _of_two_weights(*batch: Pod) -> dict[str, tuple[str, list[str]]]:
+    """The type and the pods of the node in each NodePool; the heavier one is tainted."""
+    result = given(*batch, pools=[pool("default"), pool("jobs", taints=[_TAINT], weight=10)], types=_TYPES)
+    assert result.scheduled
+    assert len({claim.node_pool for claim in result.claims}) == len(result.claims)
+    return {
+        claim.node_pool: (claim.launch.instance_type, sorted(entry.name for entry in claim.pods))
+        for claim in result.claims
     }
+
+
+def _labelled(name: str, cpu: str, spec: dict[str, object]) -> Pod:
+    return pod(name, cpu=cpu, memory="1Gi", spec={**_spread(name), **spec}, metadata={"labels": {"app": name}})
+
+
+def test_a_pod_opens_a_node_of_the_heaviest_pool_that_takes_it() -> None:
+    """The node of a lighter NodePool is not opened for smaller pods and then enlarged for it."""
+    job = pod("job", cpu="1500m", memory="1Gi", spec=_TOLERATES)
+    assert _of_two_weights(job, _labelled("api", "1", {})) == {
+        "default": ("small", ["api"]),
+        "jobs": ("small", ["job"]),
+    }
+
+
+def test_a_pod_joins_the_node_that_a_larger_one_opens_in_a_lighter_pool() -> None:
+    """Two small nodes cost more than a medium one: weights say which pool opens a node, as in Karpenter."""
+    job = pod("job", cpu="1500m", memory="1Gi", spec=_TOLERATES)
+    assert _of_two_weights(job, _labelled("api", "2", {})) == {"default": ("medium", ["api", "job"])}
+
+
+def test_a_pod_takes_room_that_is_paid_for_in_another_zone_before_it_enlarges_a_node() -> None:
+    """Every node of Karpenter's fake types costs by its size, so only room that is paid for decides."""
+    follow = {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": "topology.kubernetes.io/zone",
+                        "labelSelector": {"matchLabels": {"app": "follow"}},
+                    }
+                ]
+            }
+        }
+    }
+    web = {"labels": {"app": "web"}}
+    result = given(
+        *pods(2, "follow", cpu="2250m", memory="2304Mi", spec=follow, metadata={"labels": {"app": "follow"}}),
+        *pods(2, "web", cpu="1", memory="100Mi", spec=_spread("web"), metadata=web),
+        pod("api", cpu="5170m", memory="10588Mi", spec=_spread("api"), metadata={"labels": {"app": "api"}}),
+        pod("one", cpu="300m", memory="2Gi", spec=_spread("one"), metadata={"labels": {"app": "one"}}),
+        types=incrementing_types(20),
+    )
+    assert result.scheduled
+    assert sorted(claim.launch.instance_type for claim in result.claims) == ["fake-it-1", "fake-it-10"]

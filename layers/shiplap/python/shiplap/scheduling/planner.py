@@ -6,8 +6,7 @@ A pure function of the snapshot: equal snapshots give equal plans, and the order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -51,15 +50,7 @@ _CENTS = 1e-9
 
 _SMALL_BATCH = 100
 _FEW_CLASSES = 16
-"""Up to so many pods of so many classes are also placed step by step, in several ways: each class takes its time."""
-
-
-class _Way(NamedTuple):
-    """How a small batch is placed step by step: the order of its classes, and what `Packer` does with open claims."""
-
-    first: Callable[[PodClass], tuple[int, ...]]
-    thrifty: bool = False
-    evenly: bool = False
+"""Up to so many pods of so many classes are also placed step by step, in several orders: each pod takes its time."""
 
 
 def _largest_cpu(pod_class: PodClass) -> tuple[int, ...]:
@@ -74,15 +65,8 @@ def _unconstrained(pod_class: PodClass) -> tuple[int, ...]:
     return (int(pod_class.topological),)
 
 
-_WAYS = (_Way(_largest_cpu), _Way(_largest_cpu, evenly=True), _Way(_largest_cpu, thrifty=True))
-
-_FEW_PODS = 50
-_MORE_WAYS = (
-    _Way(_largest_memory, evenly=True),
-    _Way(_largest_memory, thrifty=True),
-    _Way(_unconstrained, evenly=True),
-)
-"""Of up to so many pods the order decides much, and placing them takes a few milliseconds."""
+_ORDERS = (_largest_cpu, _largest_memory, _unconstrained)
+"""In which the classes of a small batch are placed step by step: which node a pod finds decides much."""
 
 _CLEARLY = 0.01
 """The least part of the price that this has to save."""
@@ -242,18 +226,34 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     """In bulk, or for a small batch step by step where that is clearly cheaper.
 
     In bulk every pod has its domain before nodes are filled, which leaves much of the few nodes of a small batch empty.
-    But it keeps spreads level in whatever order the pods bind, so it is only given up for a saving worth it.
+    But it keeps spreads level in whatever order the pods bind, so it is only given up for a saving worth it. So is that
+    no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing = _pack_in_bulk(snapshot, compiled, plannable)
     if packing.unplaced or len(packing.claims) < 2 or not _is_small(plannable):
         return packing
     if not any(item.topological for item in plannable) and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
-    best, most = packing, packing.hourly() * (1 - _CLEARLY) - _CENTS
-    for way in (*_WAYS, *_MORE_WAYS) if _pods(plannable) <= _FEW_PODS else _WAYS:
-        other = _pack_once(snapshot, compiled, sorted(plannable, key=way.first), way=way, most_hourly=most)
+    best = _step_by_step(snapshot, compiled, [sorted(plannable, key=order) for order in _ORDERS], packing)
+    if len({template.level[0] for template in compiled.templates}) == 1:
+        return best
+    return _step_by_step(snapshot, compiled, [sorted(plannable, key=_largest_cpu)], best, joining=True)
+
+
+def _step_by_step(
+    snapshot: Snapshot,
+    compiled: CompiledSnapshot,
+    orders: Iterable[list[PodClass]],
+    known: Packing,
+    *,
+    joining: bool = False,
+) -> Packing:
+    """The cheapest of what placing all classes in these orders gives, if it clearly costs less than what is known."""
+    best, most = known, known.hourly() * (1 - _CLEARLY) - _CENTS
+    for ordered in orders:
+        other = _pack_once(snapshot, compiled, ordered, cheaply=True, joining=joining, most_hourly=most)
         hourly = other.hourly()
-        if not other.unplaced and hourly < most and _pods_by_level(other) == _pods_by_level(packing):
+        if not other.unplaced and hourly < most:
             best, most = other, hourly - _CENTS
     return best
 
@@ -264,14 +264,6 @@ def _is_small(classes: Sequence[PodClass]) -> bool:
 
 def _pods(classes: Iterable[PodClass]) -> int:
     return sum(len(item.members) for item in classes)
-
-
-def _pods_by_level(packing: Packing) -> Counter[tuple[int, int]]:
-    """How many pods of this plan get nodes of each level: of a NodePool's weight, then of its tiers."""
-    levels = Counter[tuple[int, int]]()
-    for claim in packing.claims:
-        levels[claim.group.template.level] += sum(len(pods) for _, pods in claim.pods)
-    return levels
 
 
 def _pack_in_bulk(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass]) -> Packing:
@@ -311,7 +303,8 @@ def _pack_once(
     ordered: list[PodClass],
     *,
     bulk: Effort | None = None,
-    way: _Way | None = None,
+    cheaply: bool = False,
+    joining: bool = False,
     most_hourly: float = np.inf,
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
@@ -321,8 +314,8 @@ def _pack_once(
         best_effort=best_effort,
         strictly_reserved=strict,
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
-        thrifty=way is not None and way.thrifty,
-        evenly=way is not None and way.evenly,
+        cheaply=cheaply,
+        joining=joining,
         most_hourly=most_hourly,
     )
     return packer.run(ordered, bulk=bulk)

@@ -13,7 +13,6 @@ spent; what a class requires has attempts of its own.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 
@@ -23,10 +22,10 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
-from shiplap.scheduling.packing.planned_claims import launch_prices
+from shiplap.scheduling.packing.planned_claims import launch_price, launch_prices
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
@@ -49,6 +48,18 @@ ALL_PREFERRING, ALL_REQUIRING = 2_000, 8_000
 
 LEAST_PREFERRING, LEAST_REQUIRING = 2, 12
 """The least of each class, however many classes there are."""
+
+
+class _Target(msgspec.Struct, frozen=True, eq=False):
+    """Where the next pod can go: the open claim at `place`, or a new one (None).
+
+    `added` is what it adds to the price, in USD per hour. At most `most` pods may go there before others are asked.
+    """
+
+    attempt: PlacementAttempt
+    added: float
+    place: int | None
+    most: int
 
 
 class AttemptBudget:
@@ -120,18 +131,19 @@ class Packer:
         best_effort: bool,
         strictly_reserved: bool = False,
         last: Sequence[PodClass] = (),
-        thrifty: bool = False,
-        evenly: bool = False,
+        cheaply: bool = False,
+        joining: bool = False,
         most_hourly: float = np.inf,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
-        The classes `last` are placed after all others. `thrifty` claims never grow: each is opened for the type that is
-        cheapest for the first pod, and takes what that holds. `evenly`: claims with the fewest pods are filled first.
+        The classes `last` are placed after all others. `cheaply`: every pod goes where it adds least to the price, onto
+        an open claim rather than a new one that adds as much. `joining`: a pod may enlarge a claim of a lighter
+        NodePool although a heavier one could open a claim for it.
         Once the claims cost `most_hourly` or more, in USD, the pods that are left stay out: the plan is of no use.
         """
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
-        self._thrifty, self._evenly = thrifty, evenly
+        self._cheaply, self._joining = cheaply, joining
         self._most_hourly, self._least_hourly = most_hourly, 0.0
         self._last = last
         self._by_priority = True
@@ -218,7 +230,8 @@ class Packer:
                     pods = self._fill_nodes(attempt, pods)
                     previous_level = attempt.level
                 if pods:
-                    pods = self._fill_claims(attempt, pods)
+                    fill = self._place_cheaply if self._cheaply else self._fill_claims
+                    pods = fill(attempt, pods)
                 if pods:
                     pods = self._open_claims(attempt, pods)
                 if len(pods) == before:
@@ -229,13 +242,78 @@ class Packer:
 
     def _place_by_domain(self, attempt: PlacementAttempt, pods: list[Pod], *, preferring: bool) -> list[Pod]:
         """Place pods that topology constraints bind or count, a few at a time: each placement changes the counts."""
-        pods = self._place_evenly(attempt, pods)
+        pods = pods if self._cheaply else self._place_evenly(attempt, pods)
         while pods:
             number = self._next_by_domain(attempt, pods, preferring=preferring)
             if not number:
                 break
             pods = pods[number:]
         return pods
+
+    def _place_cheaply(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
+        """Place pods that no topology constraint binds or counts, each where it adds least to the price."""
+        anywhere = DomainChoice(attempt, np.ones(len(self.nodes.all), np.bool_), PLENTY)
+        while pods and (number := self._next_cheaply((anywhere,), None, pods)):
+            pods = pods[number:]
+        return pods
+
+    def _next_cheaply(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None, pods: list[Pod]) -> int:
+        """Place the first of these pods where that adds least to the price; returns how many were placed.
+
+        Several only where they add nothing: each node that grows may be cheaper for the next pod.
+        """
+        target = self._cheapest_target(choices, bounds)
+        if target is None:
+            return 0
+        if target.place is None:
+            return 1 - len(self._open_claims(target.attempt, pods[:1], bounds))
+        some = pods[: 1 if target.added > 0 else target.most]
+        inside = np.zeros(len(self.open), np.bool_)
+        inside[target.place] = True
+        return len(some) - len(self._fill_claims(target.attempt, some, bounds, inside, growing=target.added > 0))
+
+    def _cheapest_target(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None) -> _Target | None:
+        """The open claim, or a new one, whose price a pod raises least; the first choice of domains among equals."""
+        best: _Target | None = None
+        for choice in choices:
+            if choice.attempt is None:
+                continue
+            added = self._added_prices(choice.attempt, bounds, choice.claims)
+            least = float(added.min(initial=np.inf))
+            if np.isfinite(least) and (best is None or least < best.added):
+                best = _Target(choice.attempt, least, self._first_of(added <= least), choice.most)
+            if best is not None and best.added <= 0:
+                break
+            opened = self._new_price(choice.attempt) if bounds is None or bounds.new else np.inf
+            if np.isfinite(opened) and (best is None or opened < best.added):
+                best = _Target(choice.attempt, opened, None, 1)
+        return best
+
+    def _first_of(self, equal: Bools) -> int:
+        """Of claims that cost equally much more, the first one, or the one with the fewest pods as in Karpenter."""
+        places = np.flatnonzero(equal).tolist()
+        if not self._joining:
+            return places[0]
+        return min(places, key=lambda place: sum(len(pods) for _, pods in self.open.claims[place].pods))
+
+    def _added_prices(self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None) -> Floats:
+        """What a pod adds to the price of each open claim [claims]; infinite where it may not go."""
+        added = np.full(len(self.open), np.inf)
+        many, targets = self._claims_that_take(attempt, bounds, inside)
+        for place in np.flatnonzero(many).tolist():
+            number, used = int(self.open.group_of[place]), self.open.used[place]
+            target = targets[number]
+            price = launch_price(target, used + attempt.requests)
+            price = round(price - launch_price(self.open.groups.all[number], used), 9)
+            if price <= 0 or not self._keeps_size(target.template, attempt):
+                added[place] = price
+        return added
+
+    def _new_price(self, attempt: PlacementAttempt) -> float:
+        """USD per hour of a new claim for one pod of a class; infinite where none can be opened."""
+        entries = (self.openings.entry(template, attempt) for template in self.openings.templates)
+        group = next((entry for entry in entries if not isinstance(entry, RefusalKind)), None)
+        return np.inf if group is None else round(launch_price(group, attempt.requests), 9)
 
     def _place_evenly(self, attempt: PlacementAttempt, pods: list[Pod]) -> list[Pod]:
         """Place as many spread pods evenly over their domains as surely keeps the constraints; returns the others."""
@@ -266,6 +344,9 @@ class Packer:
         def nodes(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return self._fill_nodes(attempt, some, bounds, choice.nodes) if (choice.nodes & takes).any() else some
 
+        def cheaply(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
+            return some[self._next_cheaply((choice,) if by_choice else choices, bounds, some) :]
+
         def claims(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return (
                 self._fill_claims(choice.attempt, some, bounds, choice.claims) if choice.attempt is not None else some
@@ -274,12 +355,13 @@ class Packer:
         def new(choice: DomainChoice, some: list[Pod]) -> list[Pod]:
             return self._open_claims(choice.attempt, some, bounds) if choice.attempt is not None else some
 
-        fills = (nodes, claims, new) if takes.any() else (claims, new)
+        fills = (cheaply,) if self._cheaply and not bounds.single else (claims, new)
+        fills = (nodes, *fills) if takes.any() else fills
         by_choice = balances or any(choice.drawn for choice in islice(choices, 1))
         tries = (
             ((fill, choice) for choice in choices for fill in fills)
             if by_choice
-            else ((fill, choice) for fill in fills for choice in choices)
+            else ((fill, choice) for fill in fills for choice in islice(choices, 1 if fill is cheaply else None))
         )
         for fill, choice in tries:
             some = pods[: choice.most]
@@ -326,36 +408,24 @@ class Packer:
         pods: list[Pod],
         bounds: HostnameBounds | None = None,
         inside: Bools | None = None,
+        *,
+        growing: bool = True,
     ) -> list[Pod]:
-        roomy = self.open.within_reach(attempt.requests)
-        if bounds is not None:
-            roomy = roomy[bounds.claims[roomy] > 0]
-        if inside is not None:
-            roomy = roomy[inside[roomy]]
-        if not len(roomy):
-            return pods
+        """Put pods on open claims; unless `growing`, only as far as the claims stay what they are."""
+        many, targets = self._claims_that_take(attempt, bounds, inside)
         groups = self.open.group_of
-        candidates = groups[roomy]
-        many = np.zeros(len(self.open), np.int64)
-        targets: dict[int, ClaimGroup] = {}
-        for number in sorted(set(candidates.tolist())):
-            target = self.openings.merge(self.open.groups.all[number], attempt)
-            if target is None:
-                continue
-            targets[number] = target
-            members = roomy[candidates == number]
-            used = self.open.used[members]
-            many[members] = target.room(used, attempt.requests)
-            if many[members].any() and (self._thrifty or self._better_opens(target.template, attempt)):
+        for number, target in targets.items():
+            if not growing or self._keeps_size(target.template, attempt):
+                members = np.flatnonzero((groups == number) & (many > 0))
                 many[members] = np.minimum(
-                    many[members], _room_on_launch_row(self.open.groups.all[number], target, used, attempt.requests)
+                    many[members],
+                    _room_on_launch_row(
+                        self.open.groups.all[number], target, self.open.used[members], attempt.requests
+                    ),
                 )
-        if attempt.pod_class.ports:
-            for place in np.flatnonzero(many).tolist():
-                many[place] = 0 if ports_collide(attempt.pod_class.ports, self.open.claims[place].ports) else 1
-        if bounds is not None:
-            many = _bounded(many, bounds.claims, len(pods), single=bounds.single)
-        taken = self._evenly_filled(many, len(pods)) if self._evenly else _first_fit(many, len(pods))
+        if bounds is not None and bounds.single:
+            many = _roomiest(many, len(pods))
+        taken = _first_fit(many, len(pods))
         for place in np.flatnonzero(taken).tolist():
             number = int(taken[place])
             self.open.add(place, targets[int(groups[place])], attempt, pods[:number])
@@ -363,28 +433,35 @@ class Packer:
             pods = pods[number:]
         return pods
 
-    def _evenly_filled(self, many: Ints, number: int) -> Ints:
-        """How many pods each claim gets, at most `many` [claims], if those with the fewest pods get the next one."""
-        taken: Ints = np.zeros_like(many)
-        queue = [
-            (sum(len(pods) for _, pods in self.open.claims[place].pods), place)
-            for place in np.flatnonzero(many).tolist()
-        ]
-        heapq.heapify(queue)
-        while queue and number:
-            held, place = heapq.heappop(queue)
-            taken[place] += 1
-            number -= 1
-            if taken[place] < many[place]:
-                heapq.heappush(queue, (held + 1, place))
-        return taken
+    def _claims_that_take(
+        self, attempt: PlacementAttempt, bounds: HostnameBounds | None, inside: Bools | None
+    ) -> tuple[Ints, dict[int, ClaimGroup]]:
+        """How many pods each open claim takes [claims], and the group that claims of each group come into by that."""
+        many = np.zeros(len(self.open), np.int64)
+        targets: dict[int, ClaimGroup] = {}
+        roomy = self.open.within_reach(attempt.requests)
+        if bounds is not None:
+            roomy = roomy[bounds.claims[roomy] > 0]
+        if inside is not None:
+            roomy = roomy[inside[roomy]]
+        candidates = self.open.group_of[roomy]
+        for number in sorted(set(candidates.tolist())):
+            target = self.openings.merge(self.open.groups.all[number], attempt)
+            if target is not None:
+                targets[number] = target
+                members = roomy[candidates == number]
+                many[members] = target.room(self.open.used[members], attempt.requests)
+        if attempt.pod_class.ports:
+            for place in np.flatnonzero(many).tolist():
+                many[place] = 0 if ports_collide(attempt.pod_class.ports, self.open.claims[place].ports) else 1
+        return many if bounds is None else np.minimum(many, bounds.claims), targets
 
-    def _better_opens(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether a template of a better level could open a claim."""
+    def _keeps_size(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
+        """Whether a pod must not enlarge claims of a template: a better level could open a claim for it."""
         if template.level == self._best_level:
             return False
         level = self.openings.best_level(attempt)
-        return level is not None and template.level > level
+        return level is not None and template.level > level and not (self._joining and template.level[0] > level[0])
 
     def _open_claims(
         self, attempt: PlacementAttempt, pods: list[Pod], bounds: HostnameBounds | None = None
@@ -426,9 +503,6 @@ class Packer:
         limits = self.openings.pool_limits[template.pool.metadata.name]
         empty = np.zeros((1, len(self.axis)), np.int64)
         each = 1 if attempt.pod_class.ports else int(group.room(empty, attempt.requests)[0])
-        if self._thrifty and each > 1:
-            used = attempt.requests[None, :]
-            each = 1 + int(_room_on_launch_row(group, group, used, attempt.requests)[0])
         holding = group.rows[group.holding(attempt.requests)]
         charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
         # A claim that relies on estimates is one of a kind: the next may not.
@@ -536,12 +610,15 @@ def _first_fit(many: Ints, number: int) -> Ints:
 def _bounded(many: Ints, bound: Ints, number: int, *, single: bool) -> Ints:
     """Counts within bounds; with `single` only the first target that takes all `number` pods, or else the roomiest."""
     many = np.minimum(many, bound)
-    if single and len(many):
-        only = np.zeros_like(many)
+    return _roomiest(many, number) if single else many
+
+
+def _roomiest(many: Ints, number: int) -> Ints:
+    only = np.zeros_like(many)
+    if len(many):
         best = int(np.argmax(np.minimum(many, number)))
         only[best] = many[best]
-        return only
-    return many
+    return only
 
 
 def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, requests: Ints) -> Ints:

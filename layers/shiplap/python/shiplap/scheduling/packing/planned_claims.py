@@ -80,6 +80,15 @@ def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
     return prices[load_of]
 
 
+def launch_price(group: ClaimGroup, load: Ints) -> float:
+    """USD per hour of one claim of a group with a load [resources]; remembered, because few claims change at a time."""
+    key = load.tobytes()
+    known = group.launch_prices.get(key)
+    if known is None:
+        known = group.launch_prices[key] = float(launch_prices(group, load[None, :])[0])
+    return known
+
+
 class _ClaimForm(msgspec.Struct, frozen=True):
     """What claims of one group with the same list of types have in common; `daemons` [resources] is their overhead.
 

@@ -24,7 +24,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
 
     `minimums` maps a label to the number of distinct values the list of types must keep (minValues);
-    `relaxed`: they are less than the requirements ask for.
+    `relaxed`: they are less than the requirements ask for. `launch_prices` are those known by load.
     """
 
     index: int
@@ -37,6 +37,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     price: Floats
     minimums: Mapping[str, int]
     relaxed: bool = False
+    launch_prices: dict[bytes, float] = msgspec.field(default_factory=dict)
     _front: Ints | None = None
     _reach: Ints | None = None
     _among: Bools | None = None
