@@ -279,7 +279,7 @@ class Packer:
             if choice.attempt is None:
                 continue
             added = self._added_prices(choice.attempt, bounds, choice.claims)
-            least = float(added.min(initial=np.inf))
+            least = min(added.tolist(), default=np.inf)
             if np.isfinite(least) and (best is None or least < best.added):
                 best = _Target(choice.attempt, least, self._first_of(added <= least), choice.most)
             if best is not None and best.added <= 0:
