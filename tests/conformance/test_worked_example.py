@@ -44,7 +44,7 @@ def test_both_nodes_become_medium(improve_s: float) -> None:
 
 def test_first_fit_buys_one_large_and_one_small_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk_stage, "fill_cached", lambda problems: [first_fit(problem) for problem in problems])
-    monkeypatch.setattr(planner, "_SMALL_BATCH", 0)  # which finds the same as the filling by price
+    monkeypatch.setattr(planner, "_MOST_PODS", 0)  # which finds the same as the filling by price
     result = given(*_PODS, types=_TYPES)
     assert sorted(claim.launch.instance_type for claim in result.claims) == ["large", "small"]
     assert result.plan.hourly == pytest.approx(0.48)

@@ -48,9 +48,12 @@ from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
 
+_MOST_PODS = 300
+_MOST_CLASSES = 32
+"""Up to so many pods of so many classes are also placed step by step: each pod takes its time."""
+
 _SMALL_BATCH = 100
-_FEW_CLASSES = 16
-"""Up to so many pods of so many classes are also placed step by step, in several orders: each pod takes its time."""
+"""Up to so many pods are placed in several orders."""
 
 
 def _largest_cpu(pod_class: PodClass) -> tuple[int, ...]:
@@ -68,8 +71,8 @@ def _unconstrained(pod_class: PodClass) -> tuple[int, ...]:
 _ORDERS = (_largest_cpu, _largest_memory, _unconstrained)
 """In which the classes of a small batch are placed step by step: which node a pod finds decides much."""
 
-_CLEARLY = 0.01
-"""The least part of the price that this has to save."""
+_CLEARLY = 0.005
+"""The least part of the price that this has to save where it gives something up."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -230,14 +233,17 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing = _pack_in_bulk(snapshot, compiled, plannable)
-    if packing.unplaced or len(packing.claims) < 2 or not _is_small(plannable):
+    pods = _pods(plannable)
+    if packing.unplaced or len(packing.claims) < 2 or pods > _MOST_PODS or len(plannable) > _MOST_CLASSES:
         return packing
-    if not any(item.topological for item in plannable) and len({claim.group.index for claim in packing.claims}) == 1:
+    topological = any(item.topological for item in plannable)
+    if not topological and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
-    best = _step_by_step(snapshot, compiled, [sorted(plannable, key=order) for order in _ORDERS], packing)
+    orders = [sorted(plannable, key=order) for order in _ORDERS[: None if pods <= _SMALL_BATCH else 1]]
+    best = _step_by_step(snapshot, compiled, orders, packing, saving=_CLEARLY if topological else 0.0)
     if len({template.level[0] for template in compiled.templates}) == 1:
         return best
-    return _step_by_step(snapshot, compiled, [sorted(plannable, key=_largest_cpu)], best, joining=True)
+    return _step_by_step(snapshot, compiled, orders[:1], best, saving=_CLEARLY, joining=True)
 
 
 def _step_by_step(
@@ -246,20 +252,17 @@ def _step_by_step(
     orders: Iterable[list[PodClass]],
     known: Packing,
     *,
+    saving: float,
     joining: bool = False,
 ) -> Packing:
-    """The cheapest of what placing all classes in these orders gives, if it clearly costs less than what is known."""
-    best, most = known, known.hourly() * (1 - _CLEARLY) - _CENTS
+    """The cheapest of what placing all classes in these orders gives, if it saves this part of what is known."""
+    best, most = known, known.hourly() * (1 - saving) - _CENTS
     for ordered in orders:
         other = _pack_once(snapshot, compiled, ordered, cheaply=True, joining=joining, most_hourly=most)
         hourly = other.hourly()
         if not other.unplaced and hourly < most:
             best, most = other, hourly - _CENTS
     return best
-
-
-def _is_small(classes: Sequence[PodClass]) -> bool:
-    return len(classes) <= _FEW_CLASSES and _pods(classes) <= _SMALL_BATCH
 
 
 def _pods(classes: Iterable[PodClass]) -> int:

@@ -270,7 +270,9 @@ class Packer:
         some = pods[: 1 if target.added > 0 else target.most]
         inside = np.zeros(len(self.open), np.bool_)
         inside[target.place] = True
-        return len(some) - len(self._fill_claims(target.attempt, some, bounds, inside, growing=target.added > 0))
+        left = self._fill_claims(target.attempt, some, bounds, inside, growing=target.added > 0)
+        self._least_hourly += target.added if len(left) < len(some) else 0.0
+        return len(some) - len(left)
 
     def _cheapest_target(self, choices: Iterable[DomainChoice], bounds: HostnameBounds | None) -> _Target | None:
         """The open claim, or a new one, whose price a pod raises least; the first choice of domains among equals."""
