@@ -117,6 +117,21 @@ def test_an_empty_parcel_stays_empty() -> None:
     assert improve([nothing], [empty], Effort.of(1.0)) == (empty,)
 
 
+def test_a_kind_without_pods_changes_nothing_however_much_each_would_ask_for() -> None:
+    problem = _plain()
+    huge = msgspec.structs.replace(
+        problem,
+        sizes=np.concatenate([problem.sizes, 10 * problem.sizes[:1]]),
+        counts=np.append(problem.counts, 0),
+        suits=np.concatenate([problem.suits, problem.suits[:1]]),
+        owners=np.pad(problem.owners, ((0, 0), (0, 1))),
+        capped=np.pad(problem.capped, ((0, 0), (0, 1))),
+        clash=np.pad(problem.clash, (0, 1)),
+    )
+    found, without = (improve([some], [one_each(some)], Effort.of(1.0))[0] for some in (huge, problem))
+    assert found.hourly(huge) == without.hourly(problem) < one_each(problem).hourly(problem)
+
+
 def test_pods_share_the_node_that_is_cheapest_for_all_of_them() -> None:
     problem = _plain()
     found = improve([problem], [one_each(problem)], Effort.of(1.0))[0]

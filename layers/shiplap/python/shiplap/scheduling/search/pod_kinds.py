@@ -154,6 +154,9 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     counts = np.concatenate([problem.counts for problem in problems]).astype(np.float64)
     # Rows that cannot be bought are left out below; until then they must not tell items of two problems apart.
     suits = np.concatenate([problem.suits | ~np.isfinite(problem.price)[None, :] for problem in problems])
+    # An item without pods makes no kind: there might be no row for it. It is taken for the first one that has some.
+    shown = np.where(counts > 0, np.arange(len(counts)), np.flatnonzero(counts)[0])
+    sizes, suits = sizes[shown], suits[shown]
     caps = np.max([each.caps for each in ruled], axis=0, initial=0.0)
     net = np.concatenate(
         [problems[0].net.astype(np.float64), np.repeat(caps[None, :], len(problems[0].net), axis=0)], axis=1
