@@ -166,7 +166,7 @@ def test_what_disruption_does_unless_it_is_told_otherwise() -> None:
         spot_to_spot=True,
         least_saving_per_pod=None,
         least_saving_share=0.1,
-        settle_s=1800.0,
+        settle_s=600.0,
         improve_s=0.6,
         climb_back_s=3600.0,
         expire_protected=False,

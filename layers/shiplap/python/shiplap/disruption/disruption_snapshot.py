@@ -31,7 +31,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename
     spot_to_spot: bool = True
     least_saving_per_pod: float | None = None
     least_saving_share: float = 0.1
-    settle_s: float = msgspec.field(default=1800.0, name="settleSeconds")
+    settle_s: float = msgspec.field(default=600.0, name="settleSeconds")
     improve_s: float = msgspec.field(default=0.6, name="improveSeconds")
     climb_back_s: float = msgspec.field(default=3600.0, name="climbBackSeconds")
     expire_protected: bool = False
