@@ -158,8 +158,7 @@ class Removals:
         """What new nodes offer to pods [rows, resources], and their prices; reservations are few and cost nothing."""
         net, price = [np.zeros((0, len(self._base.axis)))], [np.zeros(0)]
         for template in self._base.templates:
-            offered = template.table.offered(template.requirements, template.given)
-            each = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
+            each = template.row_prices
             bought = np.isfinite(each) & (each > 0) & (template.net >= 0).all(axis=1)
             if not template.reserved and not template.blocked:
                 net.append(template.net[bought].astype(np.float64))

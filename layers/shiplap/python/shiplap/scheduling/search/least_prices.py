@@ -27,7 +27,7 @@ class LeastPrices:
     """For the templates of one snapshot."""
 
     def __init__(self, templates: Sequence[NodeClaimTemplate]) -> None:
-        self._templates = [item for item in templates if not item.blocked and np.isfinite(_row_prices(item)).any()]
+        self._templates = [item for item in templates if not item.blocked and np.isfinite(item.row_prices).any()]
         self._best_level = min((template.level for template in self._templates), default=(0, 0))
         self._scales: dict[bool, Floats] = {}
 
@@ -77,21 +77,14 @@ def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
     if untolerated(template.pool.spec.template.spec.taints, pod_class.tolerations) is not None:
         return False
     fits = (template.net >= template.table.axis.vector(pod_class.requests)).all(axis=1)
-    return bool((fits & template.table.careful_rows & np.isfinite(_row_prices(template))).any())
-
-
-def _row_prices(template: NodeClaimTemplate) -> Floats:
-    """USD per hour of the cheapest offering of each row [rows] that the template may buy, infinite without one."""
-    offered = template.table.offered(template.requirements, template.given)
-    prices: Floats = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
-    return prices
+    return bool((fits & template.table.careful_rows & np.isfinite(template.row_prices)).any())
 
 
 def _scales(template: NodeClaimTemplate) -> Floats:
     net = np.maximum(template.net[:, :2], 0).astype(np.float64)
     worth = net[:, :1] * _PER_MILLICORE + net[:, 1:] * _PER_BYTE
     dearest = np.full_like(worth, np.inf)
-    np.divide(_row_prices(template)[:, None], worth, out=dearest, where=worth > 0)
+    np.divide(template.row_prices[:, None], worth, out=dearest, where=worth > 0)
     scales: Floats = dearest.min(axis=0, initial=np.inf)
     return scales
 

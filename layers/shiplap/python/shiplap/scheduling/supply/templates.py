@@ -13,7 +13,7 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.tiers import Tier, expand
-from shiplap.scheduling.model.resources import Ints
+from shiplap.scheduling.model.resources import Floats, Ints
 from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
@@ -71,6 +71,13 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     def counted(self) -> bool:
         """Whether claims of this template are opened one by one, by a count that every other claim can change."""
         return self.reserved or self.limits.shares
+
+    @property
+    def row_prices(self) -> Floats:
+        """USD per hour of the cheapest offering that a node may take of each row [rows], infinite without one."""
+        offered = self.table.offered(self.requirements, self.given)
+        prices: Floats = np.where(offered.suits, offered.price, np.inf)[self.table.row_type]
+        return prices
 
     def values_of(self, key: str) -> list[str]:
         """The values of a label that nodes of this template may have, by name, as far as they are known beforehand."""
