@@ -145,8 +145,8 @@ def spending_words(ledger: SpendingLedger, spending: ClusterSpending) -> str:
 
 def _nearest_ceiling(ceilings: Sequence[CeilingUse]) -> Iterator[str]:
     """The ceiling of which the largest share is used."""
-    for ceiling in sorted(ceilings, key=lambda item: (-item.used / item.limit, item.title))[:1]:
-        yield f"{ceiling.used / ceiling.limit:.0%} of {ceiling.title}, mode {ceiling.mode}"
+    for ceiling in sorted(ceilings, key=lambda item: (-item.share, item.title))[:1]:
+        yield f"{ceiling.share:.0%} of {ceiling.title}, mode {ceiling.mode}"
 
 
 def sleep_reader(resources: FollowedResources, clock: Callable[[], float]) -> Callable[[], Sequence[str]]:

@@ -160,6 +160,11 @@ class CeilingUse(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{scope}, {dollars(self.limit)} per {self.period}"
 
     @property
+    def share(self) -> float:
+        """The part of the limit that is used."""
+        return self.used / self.limit
+
+    @property
     def is_reached(self) -> bool:
         """Whether nothing fits below it any more that replaces nothing."""
         return self.used >= self.line

@@ -133,7 +133,7 @@ def _measure(settings: ClusterSettings, inputs: DecisionInputs, context: FlowCon
     if inputs.spending is None:
         return
     for ceiling in view_of_spending(settings, inputs.state, inputs.spending).ceilings:
-        context.meter.count("CeilingUse", round(100 * ceiling.used / ceiling.limit, 2), "Percent")
+        context.meter.count("CeilingUse", round(100 * ceiling.share, 2), "Percent")
         if ceiling.is_reached:
             context.meter.count("CeilingsReached")
             about = {"cluster": settings.name, "mode": str(ceiling.mode)}
