@@ -57,7 +57,7 @@ class _KarpenterDecider(DisruptionDecider):
 
     def _consolidate(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         able = [item for item in candidates if not item.empty and self._may_consolidate(item)]
-        ordered = sorted(able, key=lambda item: (-item.price / item.cost, item.name))
+        ordered = sorted(able, key=lambda item: (-item.savings_ratio, item.name))
         valid = self._validated(ordered)
         if valid:
             return [valid]

@@ -61,6 +61,11 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return self.cost <= 1
 
     @property
+    def savings_ratio(self) -> float:
+        """Price per disruption cost: the higher, the more a disruption is worth, whatever the node's room is worth."""
+        return self.price / self.cost
+
+    @property
     def grace(self) -> str | None:
         """The claim's terminationGracePeriod: with one, protected pods have a deadline."""
         return self.claim.plan.termination_grace_period or self.pool.spec.template.spec.termination_grace_period

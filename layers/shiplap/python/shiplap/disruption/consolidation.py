@@ -536,7 +536,7 @@ class Consolidator:
 
 def _by_price(candidates: Sequence[Candidate]) -> list[Candidate]:
     """First those with the highest price per disruption, whatever their room is worth."""
-    return sorted(candidates, key=lambda item: (-round(item.price / item.cost, 9), item.name))
+    return sorted(candidates, key=lambda item: (-round(item.savings_ratio, 9), item.name))
 
 
 def _is_reserved(candidate: Candidate) -> bool:
