@@ -1,6 +1,6 @@
 """The judge's own accounts: what EC2 charges for each machine, and ceilings in dollars per hour and per month.
-Sums are low where functions may know less: a machine counts at the least that it has cost per hour, and is reserved
-for as long as nine of ten machines of its NodePool lived."""
+
+Sums are low: a machine counts at its least price so far, reserved for as long as nine of ten of its NodePool lived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The judge of a Region. It sees what crosses the ports as raw JSON and decides whether each promise is kept.
+
 It keeps the tables, EC2 and the clusters as they were last seen, and imports nothing of what it judges: a mistake in a
 rule of Shiplap is not made here a second time.
 """

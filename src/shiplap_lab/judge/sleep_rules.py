@@ -1,4 +1,5 @@
 """The judge's own rules of sleep: when which pods sleep, by what a run was told, as raw JSON.
+
 Windows are in UTC and begin on one day, on days that follow each other, or daily. A pod sleeps with its NodePool if its
 node selector names that NodePool.
 """
