@@ -29,8 +29,10 @@ class CoveringTests:
         self._imported: dict[str, str] = {}
         self._by_file: dict[str, dict[tuple[int, ...], list[CoveredTest]]] = defaultdict(lambda: defaultdict(list))
         self._words: dict[str, frozenset[str]] = {}
+        self._by_test_file: dict[str, list[CoveredTest]] = defaultdict(list)
         for test in tests:
             self._words[test.test] = frozenset(_words(test.test))
+            self._by_test_file[_file(test)].append(test)
             for path, lines in test.lines.items():
                 self._by_file[path][lines].append(test)
 
@@ -61,16 +63,29 @@ class CoveringTests:
         # Unit tests before stories that take a hundred times as long: more of them fit.
         return [*sorted(own, key=rank), *sorted(others, key=lambda test: test.seconds > _QUICK_S)]
 
-    def _imports(self, file: str, path: str) -> bool:
-        """Whether a file of tests imports something of a module of the product; False if there is no such file."""
+    def naming(self, path: str, name: str) -> Sequence[CoveredTest]:
+        """Tests that read a constant of a module by its name: some compare it, and run no line of the product."""
+        found: list[CoveredTest] = []
+        for file, tests in sorted(self._by_test_file.items()):
+            if name in self._source(file) and self._imports(file, path):
+                readers = _functions_that_read(name, self._source(file))
+                found += [test for test in tests if _function(test) in readers]
+        return sorted(found, key=lambda test: (test.seconds, test.test))
+
+    def _source(self, file: str) -> str:
+        """Of a file of tests; empty if there is no such file."""
         if file not in self._imported:
             found = self._root / file
             self._imported[file] = found.read_text() if found.is_file() else ""
+        return self._imported[file]
+
+    def _imports(self, file: str, path: str) -> bool:
+        """Whether a file of tests imports something of a module of the product; False if there is no such file."""
         package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
         return (
             re.search(
                 rf"^(from {re.escape(package)}\.{name} import|from {re.escape(package)} import .*\b{name}\b)",
-                self._imported[file],
+                self._source(file),
                 re.MULTILINE,
             )
             is not None
@@ -129,6 +144,16 @@ def _last_line(statement: ast.stmt) -> int:
     return max(statement.lineno, min(last, body[0].lineno - 1)) if body else last
 
 
+def _functions_that_read(name: str, source: str) -> set[str]:
+    """The names of the functions whose source, decorators included, reads a name or an attribute of that name."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+        and any(name in (getattr(part, "id", ""), getattr(part, "attr", "")) for part in ast.walk(node))
+    }
+
+
 def within_s(tests: Sequence[CoveredTest], most_s: float, most: int) -> Sequence[CoveredTest]:
     """The first of some tests, so that they take `most_s` seconds together at most; at least one.
 
@@ -160,3 +185,7 @@ def _words(text: str) -> set[str]:
 
 def _file(test: CoveredTest) -> str:
     return test.test.partition("::")[0]
+
+
+def _function(test: CoveredTest) -> str:
+    return test.test.partition("[")[0].rpartition("::")[2]

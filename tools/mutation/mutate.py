@@ -114,9 +114,10 @@ def trial_of(mutant: Mutant, covering: CoveringTests) -> Trial:
     lines, is_imported = lines_of(mutant, source), runs_when_imported(mutant, source)
     found = covering.of(mutant.path, lines, function=mutant.function, is_imported=is_imported)
     for name in sorted(names_changed(mutant, source)):
+        found = [*covering.naming(mutant.path, name), *found]
         for path, used in _users_of(name, mutant.path).items():
-            known = {test.test for test in found}
-            found = [*found, *(test for test in covering.of(path, used) if test.test not in known)]
+            found = [*found, *covering.of(path, used)]
+    found = list({test.test: test for test in found}.values())
     return Trial(mutant, tuple(within_s(found, _MOST_TESTS_S, _MOST_TESTS)))
 
 

@@ -129,6 +129,34 @@ def test_tests_of_files_that_import_the_module_come_first(tmp_path: Path, import
     assert [test.test.rpartition("_")[2] for test in found] == order
 
 
+READERS = """from shiplap.flows import x
+from shiplap.flows.x import LIMIT
+
+def test_compares():
+    assert LIMIT == 3
+
+@given(LIMIT - 1)
+def test_is_given():
+    pass
+
+class TestAll:
+    def test_by_attribute(self):
+        assert x.LIMIT
+
+def test_other():
+    assert x.LIMITS
+"""
+
+
+def test_tests_that_read_a_constant_need_not_run_a_line(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(READERS)
+    (tmp_path / "test_namesake.py").write_text(READERS.replace("flows", "aws"))
+    names = ("test_compares", "test_is_given[2]", "TestAll::test_by_attribute", "test_other")
+    tests = [CoveredTest(f"{file}.py::{name}", 0.1, {}) for file in ("test_some", "test_namesake") for name in names]
+    found = CoveringTests(tests, tmp_path).naming("shiplap/flows/x.py", "LIMIT")
+    assert {test.test for test in found} == {f"test_some.py::{name}" for name in names[:3]}
+
+
 LINES = """LIMIT = 3
 
 
