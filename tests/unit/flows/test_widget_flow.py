@@ -111,13 +111,26 @@ def test_it_draws_without_anything_from_cloudwatch(state: FakeState) -> None:
     assert "no clusters" in widget({}, Settings(), contexts(state), ARN)
 
 
-def snapshot(*, complete: bool = True) -> FakeSnapshots:
+@pytest.mark.parametrize(("theme", "dark"), [("dark", True), ("light", False), ("sepia", False)])
+def test_a_theme_that_is_not_known_is_drawn_as_light(state: FakeState, theme: str, *, dark: bool) -> None:
+    made = widget({"widgetContext": {**CONTEXT, "theme": theme}}, SETTINGS, contexts(state), ARN)
+    other = widget({"widgetContext": {**CONTEXT, "theme": "dark"}}, SETTINGS, contexts(state), ARN)
+    assert (made == other) is dark
+
+
+def test_boxes_are_as_large_as_the_place_allows(state: FakeState) -> None:
+    high, low = (ask(state, cluster="east", widgetContext={"height": height}) for height in (2000, 100))
+    assert high != low
+    assert ask(state, widgetContext={}) == widget({}, SETTINGS, contexts(state), ARN)
+
+
+def snapshot(*, complete: bool = True, cluster: str = "east", age_s: float = 90.0) -> FakeSnapshots:
     container = Container(resources=ResourceRequirements(requests={"cpu": "750m", "memory": "1Gi"}))
     pod = Pod(ObjectMeta(name="api-1", namespace="shop", uid="u1"), PodSpec(node_name="ip-1", containers=(container,)))
     standing = SnapshotHeader(
-        cluster="east",
+        cluster=cluster,
         version="7",
-        taken_at=FakeClock().now() - 90,
+        taken_at=FakeClock().now() - age_s,
         listed_at=0.0,
         kept_since=0.0,
         complete=complete,
@@ -135,7 +148,9 @@ def test_pods_are_drawn_where_a_snapshot_of_them_is_kept(state: FakeState) -> No
     made = widget({"cluster": "east"}, SETTINGS, contexts(state, snapshot()), ARN)
     assert "shop/api-1" in made
     assert "Pods as of 1 min ago." in made
-    for known in (snapshot(complete=False), FakeSnapshots(), None):
+    just_now = widget({"cluster": "east"}, SETTINGS, contexts(state, snapshot(age_s=-30)), ARN)
+    assert "Pods as of 0 s ago." in just_now, "the other function's clock is ahead"
+    for known in (snapshot(complete=False), snapshot(cluster="west"), FakeSnapshots(), None):
         made = widget({"cluster": "east"}, SETTINGS, contexts(state, known), ARN)
         assert "shop/api-1" not in made
         assert "launched for request" in made

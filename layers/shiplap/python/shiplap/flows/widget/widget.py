@@ -37,21 +37,13 @@ pool: web  # one NodePool; all without
 """
 
 
-class _WidgetContext(msgspec.Struct, frozen=True, rename="camel"):
-    """What CloudWatch tells about the place to draw in: px, and `light` or `dark`."""
-
-    theme: str = "light"
-    width: float = 1200.0
-    height: float = 600.0
-
-
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
     """CloudWatch's question; parameters of the widget stand beside what CloudWatch adds."""
 
     describe: bool = False
     cluster: str = ""
     pool: str = ""
-    widget_context: _WidgetContext = _WidgetContext()
+    widget_context: WidgetLooks = WidgetLooks()
 
 
 def widget(
@@ -72,9 +64,8 @@ def widget(
         return problem_html(WidgetLooks(), f"The parameters of this widget cannot be read: {error}")
     if asked.describe:
         return DESCRIPTION
-    widget_context = asked.widget_context
-    theme = "dark" if widget_context.theme == "dark" else "light"
-    looks = WidgetLooks(theme, widget_context.width, widget_context.height)
+    theme = "dark" if asked.widget_context.theme == "dark" else "light"
+    looks = msgspec.structs.replace(asked.widget_context, theme=theme)
     try:
         clusters: Sequence[ClusterSettings] = (settings.cluster(asked.cluster),) if asked.cluster else settings.clusters
     except UnknownCluster as error:
