@@ -151,6 +151,6 @@ def _pod(pool: NodePool) -> Pod:
         PodSpec(
             node_selector={labels.NODE_POOL: label_value_of(name)},
             tolerations=(Toleration(operator="Exists"),),
-            containers=(Container(name="rehearsal", resources=ResourceRequirements(requests={"cpu": "10m"})),),
+            containers=(Container(resources=ResourceRequirements(requests={"cpu": "10m"})),),
         ),
     )

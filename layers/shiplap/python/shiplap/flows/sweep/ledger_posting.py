@@ -70,10 +70,14 @@ def _post(
     if not context.state.post_ledger(settings.name, after):
         _LOG.info("ledger was posted by another sweep", extra={"cluster": settings.name})
         return known  # where there was none, the other one may begin an hour earlier
-    hours = (after.posted_until - before.posted_until) // HOUR_S
-    about = {"cluster": settings.name, "hours": hours, "spent_micros": sum(after.hours[-hours:]) if hours else 0}
-    _LOG.info("ledger posted", extra=about)
+    _LOG.info("ledger posted", extra=_facts(settings.name, before, after))
     return after
+
+
+def _facts(cluster: str, before: SpendingLedger, after: SpendingLedger) -> dict[str, str | int]:
+    """What was posted, for the log."""
+    hours = (after.posted_until - before.posted_until) // HOUR_S
+    return {"cluster": cluster, "hours": hours, "spent_micros": sum(after.hours[-hours:]) if hours else 0}
 
 
 def _rate(claim: NodeClaim, types_for: TypesFor | None) -> Rate:
