@@ -356,6 +356,13 @@ def test_one_first_outage_seen_by_two_counts_once(world: World) -> None:
     assert marked == UnavailableOffering("m5.large", "eu-west-1a", "spot", NOW + 180, 1, "InsufficientInstanceCapacity")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_several_reasons_why_one_offering_failed_the_first_by_name_is_kept(world: World, order: int) -> None:
+    failures = [OfferingFailure("m5.large", "a", "spot", code) for code in ("A", "B", "C")]
+    [marked] = world.store.mark_unavailable(failures[::order], NOW)
+    assert marked.code == "A"
+
+
 def test_offerings_are_kept_apart_and_sorted(world: World) -> None:
     offerings = [("m5.large", "b", "spot"), ("m5.large", "a", "spot"), ("c5.large", "b", "on-demand")]
     for instance_type, zone, capacity_type in offerings:

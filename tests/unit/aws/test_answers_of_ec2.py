@@ -26,12 +26,14 @@ class Pages:
     def __init__(self, **answers: Mapping[str, Sequence[Any]]) -> None:
         self._answers = answers
         self.deleted: list[str] = []
+        self.filters: dict[str, dict[str, list[str]]] = {}
 
     def get_paginator(self, operation: str) -> Any:
-        answer = self._answers[operation]
+        answer, asked = self._answers[operation], self.filters
 
         class _Paginator:
-            def paginate(self, **_: Any) -> list[Any]:
+            def paginate(self, **options: Any) -> list[Any]:
+                asked[operation] = {item["Name"]: sorted(item["Values"]) for item in options["Filters"]}
                 return [answer]
 
         return _Paginator()
@@ -65,6 +67,15 @@ def test_a_sweep_deletes_the_oldest_unused_templates_and_no_more_than_a_few() ->
     assert sweep_templates(ec2, "demo", NOW) == MOST_AT_ONCE  # type: ignore[arg-type]
     names = [item["LaunchTemplateId"] for item in old if item["LaunchTemplateId"] != "lt-01"]
     assert ec2.deleted == names[:MOST_AT_ONCE]
+    owned = {
+        "tag:kubernetes.io/cluster/demo": ["owned"],
+        "tag:shiplap.dev/cluster": ["demo"],
+        "tag-key": ["shiplap.dev/nodepool"],
+    }
+    assert ec2.filters["describe_launch_templates"] == owned
+    # A stopped instance keeps its template: whoever starts it again may look it up.
+    alive = {"instance-state-name": ["pending", "running", "stopped", "stopping"]}
+    assert ec2.filters["describe_instances"] == owned | alive
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
+from shiplap.aws.dynamodb.join_log import DynamoJoins
+from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.errors import StoreThrottled
-from shiplap.ports import FUTILE_FOR_S, Refusals
+from shiplap.instances.offerings.unavailability import FIRST_WAIT_S
+from shiplap.ports import FUTILE_FOR_S, OfferingFailure, Refusals
 from shiplap.ports.state import ADDRESSES_S, MISSED_FOR_S, PROVEN_FOR_S, REFUSED_FOR_S
+from shiplap.spot_risk.risk_evidence import EvidenceChange
 
 NOW = 1_700_000_000.0
 
@@ -23,6 +29,14 @@ class Table:
         self.batches: list[int] = []
         self.puts: list[dict[str, Any]] = []
         self.unprocessed = unprocessed
+
+    def get_item(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def update_item(self, **request: Any) -> None:
+        names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+        assert "#until = :until" in request["UpdateExpression"]
+        self.items.append({names["#until"]: values[":until"]})
 
     def put_item(self, **request: Any) -> dict[str, Any]:
         self.puts.append(request)
@@ -90,3 +104,32 @@ def test_what_is_known_of_pods_and_nodes_in_vain_is_forgotten_in_its_time() -> N
     assert {float(item["at"]["N"]) for item in proven} == {NOW}
     assert min(float(item[EXPIRY]["N"]) for item in proven) >= NOW + PROVEN_FOR_S
     assert {request["TableName"] for request in table.puts} == {"state"}
+
+
+HOUR_S, DAY_S = 3600, 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("write", "lasts_s"),
+    [
+        (lambda table: state(table).take_reserved("cr-1", "t", 2, 5, NOW), ADDRESSES_S),
+        (
+            lambda table: state(table).mark_unavailable([OfferingFailure("m5.large", "a", "spot", "ICE")], NOW),
+            FIRST_WAIT_S + FIRST_WAIT_S,
+        ),
+        (lambda table: DynamoCapacity(table, "capacity").acquire_pilot("ami", "m5.large", "k", "us", NOW), HOUR_S / 4),
+        (lambda table: DynamoJoins(table, "state").failed("demo", "ami", "m5.large", NOW - 60, NOW), 30 * DAY_S),
+        (lambda table: DynamoJoins(table, "state").initialized("demo", "pool", [60.0], NOW), 30 * DAY_S),
+        (
+            lambda table: DynamoSpotEvidence(table, "capacity").add(
+                [EvidenceChange(zone_id="euw1-az1", instance_type="m5.large", at=NOW, interruptions=1)]
+            ),
+            365 * DAY_S,
+        ),
+    ],
+    ids=["reservation", "offering", "pilot", "failed joins", "joins", "spot evidence"],
+)
+def test_what_is_written_for_a_while_outlives_it_by_a_second(write: Callable[[Any], object], lasts_s: float) -> None:
+    table = Table()
+    write(table)
+    assert [float(item[EXPIRY]["N"]) for item in table.items] == [NOW + lasts_s + 1]

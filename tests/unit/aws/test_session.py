@@ -26,6 +26,7 @@ from shiplap_lab.fakes.signals import FakeClock
 @pytest.fixture(autouse=True)
 def _own_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_CLIENTS", {})
+    session.config.cache_clear()
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")

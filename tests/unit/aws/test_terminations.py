@@ -91,6 +91,14 @@ def test_one_that_ec2_refuses_to_end_keeps_none_of_the_others(code: str) -> None
     assert ec2.ended == [["i-1", "i-2", "i-3"], ["i-1"], ["i-2"], ["i-3"]]
 
 
+@pytest.mark.parametrize("code", ["InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"])
+def test_a_single_one_that_is_gone_by_now_is_no_error(code: str) -> None:
+    """An id that EC2 has long forgotten, it calls malformed."""
+    ec2 = Ec2(refuses={"i-1": refusal(code)})
+    compute(ec2).terminate("demo", "i-1")
+    assert ec2.ended == [["i-1"]]
+
+
 def test_a_single_one_that_is_refused_is_not_asked_for_again() -> None:
     ec2 = Ec2(refuses={"i-1": refusal("UnauthorizedOperation")})
     with pytest.raises(AwsError):

@@ -12,12 +12,13 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from shiplap.aws import tags
 from shiplap.aws.dynamodb.items import get, get_all, query, scan, text
+from shiplap.aws.dynamodb.join_log import DynamoJoins
+from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.ec2.ec2_compute import Ec2Compute, images
-from shiplap.aws.ec2.fleet_requests import first_answer
 from shiplap.errors import AwsError
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests
-from shiplap.ports import FleetRequest
+from shiplap.ports import FleetRequest, OfferingFailure
 from shiplap.settings import ClusterSettings
 from tests.node_claims import node_claim
 
@@ -106,6 +107,41 @@ def test_why_an_instance_ended_is_told_as_soon_as_it_ends(state: str) -> None:
     assert failure is None or failure.code == "Server.SpotInstanceTermination"
 
 
+def test_the_end_of_an_instance_says_all_that_a_refused_launch_would() -> None:
+    ended = instance(
+        "i-1",
+        "terminated",
+        StateReason={"Code": "Server.InsufficientInstanceCapacity", "Message": "none left"},
+        Placement={"AvailabilityZone": "a", "GroupId": "pg-1"},
+        CapacityReservationId="cr-1",
+    )
+    assert compute(ended).ended("demo", "i-1") == OfferingFailure(
+        "m6i.large",
+        "a",
+        "reserved",
+        "Server.InsufficientInstanceCapacity",
+        "capacity",
+        "none left",
+        group="pg-1",
+        reservation="cr-1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "text"),
+    [
+        ({}, "", "EC2 gave no reason"),
+        ({"StateReason": {"Code": "Client.InternalError"}}, "Client.InternalError", "Client.InternalError"),
+        ({"StateTransitionReason": "Server.X: later"}, "Server.X", "Server.X: later"),
+        ({"StateReason": {"Message": "Client.Y: no"}}, "Client.Y", "Client.Y: no"),
+    ],
+)
+def test_an_end_that_ec2_says_little_of_keeps_what_it_says(told: dict[str, Any], code: str, text: str) -> None:
+    failure = compute(instance("i-1", "terminated", **told)).ended("demo", "i-1")
+    assert failure is not None
+    assert (failure.code, failure.message) == (code, text)
+
+
 def test_which_instances_of_a_fleet_have_ended_is_read_from_all_pages() -> None:
     names = [f"i-{number}" for number in range(5)]
     given = [{"InstanceIds": [name], "InstanceType": "m6i.large", "Lifecycle": "on-demand"} for name in names]
@@ -121,9 +157,9 @@ def test_which_instances_of_a_fleet_have_ended_is_read_from_all_pages() -> None:
         token="launch",
         count=5,
     )
-    answer = first_answer(client, request, (), 0.0, install="shiplap", fleet_id="fleet-1")
+    answer = adapter_on(client)._first_answer(request, (), "fleet-1")
     assert answer is not None
-    assert [(found.id, found.state) for found in answer.instances] == [("i-0", "pending")]
+    assert [(found.id, found.state, found.install) for found in answer.instances] == [("i-0", "pending", "shiplap")]
 
 
 class Table:
@@ -168,6 +204,16 @@ def test_a_global_index_is_not_asked_for_what_it_cannot_give() -> None:
     table: Any = Table(1)
     assert [*query(table, "table", ("cluster", "c"), index="by-instance", consistent=False)] == table.items
     assert table.consistent == [False]
+
+
+def test_evidence_is_read_at_half_the_price_and_what_decides_on_nodes_is_not() -> None:
+    """Evidence that is a second old misleads nobody."""
+    evidence: Any = Table(0)
+    assert DynamoSpotEvidence(evidence, "table").counted_days("demo") == {}
+    assert evidence.consistent == [False]
+    joins: Any = Table(0)
+    DynamoJoins(joins, "table").read("demo")
+    assert joins.consistent == [True]
 
 
 def refused(code: str) -> ClientError:

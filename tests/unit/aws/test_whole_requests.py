@@ -307,6 +307,22 @@ def test_a_template_that_was_swept_is_made_again_by_the_next_rehearsal() -> None
     assert [name for name, _ in ec2.asked].count("create_launch_template") == 2
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_template_that_is_known_is_not_asked_for_again_before_it_is_forgotten(exists: bool) -> None:
+    wanted = request()
+    (config,) = fleet_requests.fleet_configs(wanted, INSTALL)
+    shown = [{"LaunchTemplateName": config.template.name}] if exists else []
+    ec2: Any = Ec2(describe_launch_templates={"LaunchTemplates": shown})
+    templates = LaunchTemplates(ec2)
+    for _ in range(2):
+        templates.ensure([config.template])
+    made = [] if exists else ["create_launch_template"]
+    assert [name for name, _ in ec2.asked] == ["describe_launch_templates", *made]
+    templates.forget([config.template.name])
+    templates.ensure([config.template])
+    assert [name for name, _ in ec2.asked] == ["describe_launch_templates", *made] * 2
+
+
 def test_nothing_is_asked_where_no_subnet_would_do() -> None:
     assert tried(request(override(zone="d"))) [:2] == (None, [])  # fmt: skip
 
