@@ -50,6 +50,11 @@ def test_the_current_context(tmp_path: Path) -> None:
     assert (found.context, found.server, found.namespace, found.token) == ("blue", "https://c.example", "web", "secret")
 
 
+def test_a_context_without_a_user_is_entered_as_nobody(tmp_path: Path) -> None:
+    found = read(write(tmp_path, contexts=[{"name": "blue", "context": {"cluster": "c"}}], users=None))
+    assert (found.server, found.namespace, found.token) == ("https://c.example", "default", "")
+
+
 def test_where_it_is_looked_for(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".kube").mkdir(parents=True)

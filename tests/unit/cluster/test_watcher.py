@@ -25,7 +25,7 @@ from shiplap.cluster.watcher import (
 )
 from shiplap.errors import ClusterDenied, ClusterError, ClusterUnreachable, ResourceVersionGone, TooManyRequests
 from shiplap.kubernetes.objects import CustomObject, Node, Pod
-from shiplap.ports import Clock, ClusterApi, WatchEvent
+from shiplap.ports import MANIFEST_KINDS, Clock, ClusterApi, WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
@@ -421,11 +421,17 @@ class TestManifests:
 
         server = ApiServer(FakeClock())
         server.create("pods", pod("p"))
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            time.sleep(0.001)
+
         running = change_batches(
             Without(server),
             clock=FakeClock(1000.0),
             deadline_at=1100.0,
-            pause=lambda _: time.sleep(0.001),
+            pause=pause,
             gather_s=0.0,
             manifests=True,
         )
@@ -433,6 +439,28 @@ class TestManifests:
         server.create("pods", pod("second"))
         assert shown(next(running)) == (["second"], [], [])
         running.close()
+        assert 10.0 < max(pauses) <= 60.0, "a CRD that is missing may come within the minute, and is asked for seldom"
+
+    def test_manifests_are_watched_as_soon_as_they_can_be(self) -> None:
+        """A CRD may be installed later than the watch begins."""
+        server = ApiServer(FakeClock())
+        server.create("nodepools", {"metadata": {"name": "a"}, "spec": {"weight": 0}})
+        faults, clock, pauses = Faults(), Ticking(0.01), iter(range(1, 10_000))
+        for number in range(1, 1 + len(KINDS) + len(MANIFEST_KINDS)):
+            faults.on("before", "cluster.list_for_watch", ClusterDenied("no such kind", status=403), nth=number)
+
+        def pause(_: float) -> None:
+            time.sleep(0.001)
+            server.patch("nodepools", "a", {"spec": {"weight": next(pauses)}})
+
+        batches = change_batches(
+            FakeCluster(server, faults=faults),
+            clock=clock,
+            deadline_at=clock.now() + 10,
+            pause=pause,
+            manifests=True,
+        )
+        assert any(batch.manifests for batch in batches)
 
 
 class TestRoomOfBuffers:
