@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from shiplap.disruption.commands import Reason
-from shiplap.disruption.rescheduling import Simulator
+from shiplap.disruption.rescheduling import Simulator, _kept_by_buffers
 from shiplap.kubernetes.related_objects import Scalable
 from shiplap.manifests.custom_resources import CapacityBuffer, NodePool, PodTemplate
 from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
@@ -161,6 +161,17 @@ def test_pods_are_not_moved_into_the_room_of_a_buffer() -> None:
     assert moved.received == {}
     assert len(moved.claims) == 1
     assert moved.claims[0].virtual_pods == ()
+
+
+def test_room_on_nodes_that_are_not_there_yet_holds_no_pods_in_place() -> None:
+    """Half of the buffer is on a Node, the other half on a claim whose Node has not joined."""
+    nodes, buffers, templates = [node(cpu="2")], [buffer(replicas=3)], [template()]
+    first = given(types=TYPES, nodes=nodes, buffers=buffers, templates=templates)
+    claims = [in_flight(claim) for claim in first.claims]
+    plan = given(types=TYPES, nodes=nodes, claims=claims, buffers=buffers, templates=templates)
+    assert len(plan.plan.buffers[0].nodes) == 2
+    kept = _kept_by_buffers(plan.snapshot, plan.plan, {"node"})
+    assert [entry.spec.node_name for entry in kept] == ["node", "node"]
 
 
 class TestNodesOfBuffers:

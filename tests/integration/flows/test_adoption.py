@@ -127,6 +127,7 @@ def test_a_node_whose_claim_failed_by_the_restored_table_is_adopted() -> None:
     assert [(claim.name, claim.state, claim.instance_id) for claim in stage.claims()] == [
         (lost.name, ClaimState.INITIALIZED, lost.instance_id)
     ]
+    assert stage.claims()[0].version == failed.version + 1, "each write counts once"
 
 
 @pytest.mark.parametrize("state", [ClaimState.INITIALIZED, ClaimState.GONE])

@@ -90,6 +90,7 @@ def test_a_sweep_that_cannot_ask_for_blocks_does_the_rest() -> None:
     stage.faults.on("before", "compute.resolve", refuse)
     stage.sweep()
     assert [claim.state for claim in stage.claims()] == [ClaimState.INITIALIZED]
+    assert stage.meter.counts["CapacityBlocksNotRead"] == 1
     stage.sweep()
     assert ClaimState.DRAINING in {claim.state for claim in stage.claims()}
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 from msgspec import structs
 
 from shiplap.cluster.watcher import ChangeBatch
-from shiplap.errors import AwsError, ClusterDenied, StoreError, StoreThrottled
+from shiplap.errors import AwsError, ClusterDenied, ClusterGone, ClustersNotServed, StoreError, StoreThrottled
 from shiplap.flows.catalog.refresh import refresh
 from shiplap.flows.messages import NodeSeen, PodsPending
-from shiplap.flows.watch.watch import hints_of, watch
+from shiplap.flows.watch.watch import hints_of, watch, watch_all
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes.objects import CustomObject, Node, NodeSpec, ObjectMeta, Pod
 from shiplap.ports import CatalogSource
 from shiplap_lab.fakes.signals import FakeMeter
-from shiplap_lab.fakes.stores import FakeCatalog
+from shiplap_lab.fakes.stores import FakeCatalog, FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
 
 
@@ -106,6 +108,18 @@ def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
     assert [event.detail_type for event in stage.bus.events] == ["PodPending", "NodeJoined", "NodeReady"]
 
 
+@pytest.mark.parametrize("versions", [("9", "10"), ("12", "11"), ("11", "12"), ("100", "99")])
+def test_the_newest_version_names_the_hint_whichever_pod_has_it(versions: tuple[str, str]) -> None:
+    pods = tuple(Pod(ObjectMeta(f"p{place}", "shop", f"u{place}", each)) for place, each in enumerate(versions))
+    edited = tuple(CustomObject(ObjectMeta(f"m{place}", resource_version=each)) for place, each in enumerate(versions))
+    newest = max(versions, key=int)
+    of_pods, of_manifests = hints_of(CLUSTER, ChangeBatch(pods, manifests=edited), 1.0)
+    assert (of_pods.detail["id"], of_manifests.detail["id"]) == (
+        f"{CLUSTER}/pods/{newest}",
+        f"{CLUSTER}/manifests/{newest}",
+    )
+
+
 def test_edits_of_manifests_become_one_hint() -> None:
     stage = Stage()
     edited = tuple(
@@ -120,6 +134,41 @@ def test_edits_of_manifests_become_one_hint() -> None:
 def test_watching_ends_at_its_deadline() -> None:
     stage = Stage()
     assert watch(CLUSTER, stage.context, deadline=stage.clock.now(), pause=lambda _: None) == 0
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_watch_is_established_once_it_is_known_what_was_there(*, snapshots: bool) -> None:
+    """Its predecessor may then retire, and the next cluster of the invocation be watched."""
+    stage, begun = Stage(), Event()
+    context = structs.replace(stage.context, snapshots=FakeSnapshots() if snapshots else None)
+
+    def pause(_: float) -> None:
+        begun.wait(5.0)
+        stage.clock.advance(1.0)
+
+    watch(CLUSTER, context, deadline=stage.clock.now() + 30, pause=pause, established=begun)
+    assert begun.is_set()
+
+
+@pytest.mark.parametrize(("left_s", "pauses"), [(150.0, [60.0, 60.0, 30.0]), (60.0, [60.0])])
+def test_a_watch_that_broke_down_begins_anew_after_a_minute_and_not_after_its_deadline(
+    left_s: float, pauses: list[float]
+) -> None:
+    class Broken:
+        def list_for_watch(self, kind: str) -> object:
+            raise ClusterGone(f"no {kind}")
+
+    stage, taken = Stage(), list[float]()
+    context = structs.replace(stage.context, cluster=Broken())
+
+    def pause(seconds: float) -> None:
+        taken.append(seconds)
+        stage.clock.advance(seconds)
+
+    with pytest.raises(ClustersNotServed):
+        watch_all({CLUSTER: context}, deadline=stage.clock.now() + left_s, pause=pause)
+    assert taken == pauses
+    assert stage.meter.counts["WatchesGivenUp"] == len(pauses)
 
 
 def test_a_cluster_that_refuses_ends_the_watch() -> None:

@@ -20,8 +20,11 @@ from shiplap.errors import (
     InvalidInput,
     StoreThrottled,
 )
+from shiplap.flows.claim_events import pods_pending
 from shiplap.flows.context import FlowContext
 from shiplap.flows.install import Install
+from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
+from shiplap.flows.schedule import entry as schedule_entry
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.signals import FakeDeadLetters
@@ -138,6 +141,25 @@ def test_schedule_launches_and_returns_nothing_to_repeat(load: Load, capsys: pyt
     claim = stage.claims()[0]
     assert (launched["cluster"], launched["claim"]) == (CLUSTER, claim.name)
     assert (launched["instance_id"], launched["request_id"]) == (claim.instance_id, "request-1")
+
+
+def test_node_claims_that_users_write_are_read_by_sweeps_and_after_edits(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods that wait are planned for without these requests."""
+    module, _ = load("schedule", Stage())
+    read: list[str] = []
+
+    def note(settings: ClusterSettings, *_: object) -> ClusterSettings:
+        read.append(settings.name)
+        return settings
+
+    monkeypatch.setattr(schedule_entry, "with_standalone_claims", note)
+    for reason, reads in ((UNSCHEDULABLE, 0), (MANIFESTS_CHANGED, 1), ("", 2)):
+        hint = pods_pending(CLUSTER, (), reason, 1.0, event_id=reason)
+        body = {"source": hint.source, "detail-type": hint.detail_type, "detail": hint.detail}
+        module.handle(records(json.dumps(body) if reason else sweep()), Context())
+        assert len(read) == reads
 
 
 def test_schedule_keeps_the_messages_of_a_cluster_out_of_reach(load: Load, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.messages import Sweep
+from shiplap.flows.schedule.launch_trials import ALLOWANCE_S
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
@@ -160,6 +161,12 @@ def test_nothing_is_tried_in_the_last_seconds_nor_when_paused_nor_without_a_stor
     ground.stage.settings = settings
     ground.stage.context = msgspec.structs.replace(ground.stage.context, dry_runs=None)
     assert ground.sweep() == []
+
+
+def test_a_launch_is_tried_out_while_there_is_just_time_enough_for_its_answer() -> None:
+    ground = Ground()
+    ground.stage.schedule(*sweep_now(ground.stage), seconds=ALLOWANCE_S)
+    assert len(ground.stage.compute.rehearsed) == 2
 
 
 def sweep_now(stage: Stage) -> tuple[Sweep]:

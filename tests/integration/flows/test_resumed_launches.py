@@ -212,6 +212,15 @@ def test_a_launch_that_is_overdue_is_not_given_up_just_after_a_try(tried: int) -
     assert {claim.failure for claim in outcome.failed} == {f"not launched within {LAUNCH_TIMEOUT_S:g} s"}
 
 
+def test_a_launch_has_as_long_as_upstream_gives_it() -> None:
+    """Karpenter's liveness controller: launchTimeout is five minutes."""
+    stage = unanswered(1)
+    stage.compute.hide(stage.compute.alive()[0].id, 3600)
+    stage.clock.advance(5 * 60 + 1)
+    (failed,) = resumed(stage, stage.claims()).failed
+    assert failed.failure == "not launched within 300 s"
+
+
 def test_a_launch_is_not_overdue_before_its_time_is_over() -> None:
     stage = unanswered(1)
     stage.compute.hide(stage.compute.alive()[0].id, 3600)

@@ -239,6 +239,11 @@ def test_what_is_no_delivery_is_refused(event: dict[str, Any]) -> None:
         read_delivery(event)
 
 
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(InvalidMessage, match="holds more than 67108864 bytes"):
+        read_delivery(gzipped(gzip.compress(b" " * (65 * 2**20))))
+
+
 # The flow
 
 
@@ -257,6 +262,14 @@ def test_pods_of_a_delivery_are_told_in_one_event_each_once() -> None:
     assert told.id == f"{CLUSTER}/audit/audit-of-a"
     assert (told.time, told.reason) == (pytest.approx(stage.clock.now()), "Unschedulable")
     assert stage.bus.events[0].source == "shiplap.audit"
+
+
+def test_the_event_is_named_after_the_first_record_and_what_has_no_time_counts_as_of_now() -> None:
+    stage = Stage()
+    early = record(pending_pod("b"), auditID="b", stageTimestamp="2026-01-31T11:00:00Z")
+    late = record(pending_pod("a"), auditID="a", stageTimestamp="2026-01-31T12:00:00Z")
+    heard(stage, RecentPods(), text(late), text(early))
+    assert stage.bus.events[0].detail["id"] == f"{CLUSTER}/audit/b"
 
 
 def test_the_same_delivery_again_tells_the_same_event_id() -> None:

@@ -469,6 +469,13 @@ def test_pods_of_a_deleted_node_wait_but_not_those_that_must_not_be_disrupted() 
     assert set(waiting_pods(view(pods[0], kept, nodes=(gone,)), (), NOW)) == {"uid-p"}
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_on_a_node_that_leaves_do_not_wait(phase: str) -> None:
+    old, (running, ended) = drained(pod("p"), pod("q"))
+    over = replace(ended, status=replace(ended.status, phase=phase))
+    assert set(waiting_pods(view(running, over), (old,), NOW)) == {"uid-p"}
+
+
 def test_after_nodes_in_vain_none_is_launched_for_a_pod_that_is_not_evicted_yet() -> None:
     """It stays in the view as a pod that needs no room elsewhere, and its node is not launched every minute."""
     old, pods = drained(pod("p"))

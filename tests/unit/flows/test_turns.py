@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from shiplap.cluster.transport import left_s
 from shiplap.errors import ClusterError, ClusterGone, ClusterUnreachable, TooManyRequests
 from shiplap.flows import turns as module
+from shiplap.flows.lifecycle import entry as lifecycle_entry
 from shiplap.flows.turns import LEAST_TURN_S, RESERVE_S, Due, Turns
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.settings import ClusterSettings
@@ -83,6 +84,15 @@ def test_no_turn_is_too_short_to_decide_and_who_is_left_over_comes_first_next_ti
 
 def test_the_first_turn_comes_however_late_it_is() -> None:
     assert list(take(due("a", "b"), lasts_s=20.0)[0]) == ["a"]
+
+
+def test_visits_of_four_clusters_fit_into_a_minute() -> None:
+    """A visit takes two seconds, so that a turn of a visit need not be as long as one of a decision."""
+    clock = FakeClock(START)
+    served = Served(clock, 2.0)
+    assert Turns(clock, START + 30, least_s=lifecycle_entry.LEAST_TURN_S).take(due("a", "b", "c", "d"), served) == []
+    assert list(served.until) == ["a", "b", "c", "d"]
+    assert lifecycle_entry.LEAST_TURN_S > 2.0
 
 
 def test_nothing_begins_after_the_last_moment_for_it() -> None:
