@@ -565,6 +565,8 @@ class BulkStage:
         self._counts: Ints = np.zeros(0, np.int64)
         self._totals: Ints = np.ones(len(axis), np.int64)
         self._pins: dict[tuple[int, str, str], PlacementAttempt | None] = {}
+        self._alike: dict[int, int] = {}
+        self._by_rows: dict[tuple[int, bytes, bytes], int] = {}
         self._fits: dict[bytes, Bools] = {}
         self._fits_of: dict[int, tuple[Ints, Bools, bool]] = {}
 
@@ -742,11 +744,14 @@ class BulkStage:
         starts = np.cumsum(lengths) - lengths
         indexes = np.concatenate([size_class.indexes for size_class in size_classes])
         counts = self._counts[indexes]
-        requests = np.add.reduceat(counts[:, None] * self._sizes[indexes], starts, axis=0) / self._totals
+        requests = np.add.reduceat(counts[:, None] * self._sizes[indexes], starts, axis=0)
         numbers = np.add.reduceat(counts, starts)
-        weights = requests.sum(axis=1) / np.maximum(numbers, 1)
-        for size_class, number, weight in zip(size_classes, numbers.tolist(), weights.tolist(), strict=True):
-            size_class.number, size_class.weight = number, weight
+        weights = (requests / self._totals).sum(axis=1) / np.maximum(numbers, 1)
+        averages = requests // np.maximum(numbers, 1)[:, None]
+        for size_class, number, weight, average in zip(
+            size_classes, numbers.tolist(), weights.tolist(), averages, strict=True
+        ):
+            size_class.number, size_class.weight, size_class.average = number, weight, average
 
     def _start(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
         key = (template.index, attempt.constraint)
@@ -786,6 +791,7 @@ class BulkStage:
             known = keys[size_class.template.index]
             if not size_class.key and len(known) == 1:
                 self._open_domains(size_class, next(iter(known)))
+        self._price_domains(size_classes)
         settled: list[SizeClass] = []
         for key in sorted({size_class.key for size_class in size_classes}):
             some = [size_class for size_class in size_classes if size_class.key == key]
@@ -796,6 +802,38 @@ class BulkStage:
                 size_class.quotas = {"": size_class.number}
             settled += some
         return settled
+
+    def _price_domains(self, size_classes: Sequence[SizeClass]) -> None:
+        """Put the cheapest domains of size classes first."""
+        offers = [self._offers(size_class) for size_class in size_classes]
+        asking: dict[int, list[int]] = {}
+        for place, known in enumerate(offers):
+            for offer in dict.fromkeys(known.values()):
+                asking.setdefault(offer, []).append(place)
+        prices: dict[tuple[int, int], float] = {}
+        for offer, places in asking.items():
+            averages = np.array([size_classes[place].average for place in places], np.int64)
+            found = self._openings.open.groups.all[offer].prices_of_parts(averages)
+            prices |= {(place, offer): price for place, price in zip(places, found.tolist(), strict=True)}
+        for place, size_class in enumerate(size_classes):
+            if offers[place]:
+                size_class.prices = {value: prices[place, offer] for value, offer in offers[place].items()}
+                size_class.domains = tuple(sorted(size_class.domains, key=size_class.prices.__getitem__))
+
+    def _offers(self, size_class: SizeClass) -> dict[str, int]:
+        """Per domain, the first group with the same rows at the same prices; nothing where there is only one."""
+        if len(size_class.domains) < 2:
+            return {}
+        groups = self._domains_of(size_class.template, size_class.attempt, size_class.key)
+        offers = {value: self._first_alike(groups[value]) for value in size_class.domains}
+        return offers if len(set(offers.values())) > 1 else {}
+
+    def _first_alike(self, group: ClaimGroup) -> int:
+        known = self._alike.get(group.index)
+        if known is None:
+            rows = (group.template.index, group.rows.tobytes(), group.price.tobytes())
+            known = self._alike[group.index] = self._by_rows.setdefault(rows, group.index)
+        return known
 
     def _tier_problems(self, size_classes: Sequence[SizeClass]) -> list[_TierProblem]:
         """The problems of these size classes, by template and domain."""

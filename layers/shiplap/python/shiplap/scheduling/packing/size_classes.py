@@ -3,7 +3,8 @@
 How many pods of each size class go to which domain is computed in closed form. Order: pods that follow their own kind
 (one domain for all), pods that keep apart, spread pods and the pods spreads count (filled level, so that the counts end
 even whatever order the pods bind in), followers of others, and last the pods free to go anywhere: by load, those that
-want a node each in proportion to it, so that they share nodes.
+want a node each in proportion to it, so that they share nodes. Pods that may choose get the domains in which they cost
+least: some zones sell few types.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ class SizeClass(msgspec.Struct, eq=False):
     `indexes` [classes] are their places in the waiting list, in placing order. `attempt` is the first attempt of the
     first of them, pinned once their domain is known. `templates` may take them, in this order; just one, once their
     tier is known, and from then on `counts` [classes] are their pods, `number` is how many there were at first, and
-    `weight` is the mean request of one pod, as a share of all requests.
+    `average` [resources] is the mean request of one pod, `weight` the same as a share of all requests.
 
     `key` is the one label other than the hostname whose domain has to be decided, empty when there is none; `spreads`,
     `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.
-    `domains` are the values of `key` that a node of the template can have and all of the pods fit in, `reachable` those
-    in which any template can launch a node for such pods. `quotas` is the outcome: the pods that go to each domain.
+    `domains` are the values of `key` that a node of the template can have and all of the pods fit in, the cheapest
+    first, then by name. `prices` are USD per hour for an average pod there, as a part of a node; none where all domains
+    cost the same. `reachable` are those in which any template can launch a node for such pods. `quotas` is the outcome:
+    the pods that go to each domain.
 
     `owns` are the rules they bring to a node.
     """
@@ -67,7 +70,9 @@ class SizeClass(msgspec.Struct, eq=False):
     counts: Ints = _NO_COUNTS
     number: int = 0
     weight: float = 0.0
+    average: Ints = _NO_COUNTS
     domains: tuple[str, ...] = ()
+    prices: dict[str, float] = msgspec.field(default_factory=dict)
     reachable: frozenset[str] = frozenset()
     quotas: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -80,6 +85,13 @@ class SizeClass(msgspec.Struct, eq=False):
     def template(self) -> NodeClaimTemplate:
         """The first template that may take them: the one that does, once their tier is known."""
         return self.templates[0]
+
+    def cheapest(self, domains: Sequence[str]) -> Sequence[str]:
+        """Those of some domains in which they cost least."""
+        if not self.prices:
+            return domains
+        least = min(self.prices[value] for value in domains)
+        return [value for value in domains if self.prices[value] <= least]
 
     def binds(self, terms: Terms) -> bool:
         """Whether a domain of `key` may be closed to these pods; otherwise they are merely counted there."""
@@ -228,10 +240,12 @@ class DomainQuotas:
             return {}
         if any(term in size_class.selected for term in size_class.anti):
             return dict.fromkeys(allowed[:number], 1)
+        level = sorted(size_class.selected & self._spread_terms)
+        if not level and not size_class.spreads:
+            allowed = size_class.cheapest(allowed)
         if size_class.affinity:
             one = min(allowed, key=lambda value: (self._load.get(value, 0.0), value))
             return {one: number}
-        level = sorted(size_class.selected & self._spread_terms)
         if level:
             base = [sum(self._count(term, value) for term in level) for value in allowed]
             return _positive(allowed, water_fill(base, number))

@@ -19,6 +19,8 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate
 _CHUNK = 1 << 22
 """Elements of the largest intermediate array; keeps peak memory at some tens of megabytes."""
 
+_TOLERANCE = 1e-9
+
 
 class ClaimGroup(msgspec.Struct, eq=False):
     """`rows` are the catalogue rows a claim of this group may use, cheapest first, then by name; arrays follow them.
@@ -118,6 +120,17 @@ class ClaimGroup(msgspec.Struct, eq=False):
     def holding(self, used: Ints) -> Bools:
         """Which rows [rows] hold a load of `used` [resources]."""
         return (self.net >= used).all(axis=1)
+
+    def prices_of_parts(self, requests: Ints) -> Floats:
+        """USD per hour of the part of a node that each pod [pods, resources] takes of its fullest resource [pods].
+
+        The row counts on which that is least.
+        """
+        part = np.zeros((len(requests), len(self.rows)))
+        for column in np.flatnonzero(requests.any(axis=0)).tolist():
+            np.maximum(part, requests[:, column, None] * (1.0 / np.maximum(self.net[:, column], 0.5)), out=part)
+        prices: Floats = np.where(part <= 1.0 + _TOLERANCE, part * self.price, np.inf).min(axis=1, initial=np.inf)
+        return prices.round(9)
 
     def cheapest(self, used: Ints) -> Ints:
         """The first, so cheapest, row (its place in `rows`) that holds each load [claims, resources]; -1 for none."""

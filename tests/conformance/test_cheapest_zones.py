@@ -1,0 +1,82 @@
+"""Pods of a large batch that may choose their zone go where they cost least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.given import Outcome, given, pods
+
+ZONE = "topology.kubernetes.io/zone"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_NODE: dict[str, Any] = {"cpu": "8100m", "memory": "32778Mi", "pods": "60"}
+_TYPES = [
+    fake_type("cheap", **_NODE, offerings=[("on-demand", zone) for zone in (Z2, Z3)], price=0.40),
+    fake_type("dear", **_NODE, offerings=[("on-demand", zone) for zone in (Z1, Z2, Z3)], price=0.80),
+]
+"""Zone 1 has no cheap nodes."""
+
+
+def _rule(app: str) -> dict[str, Any]:
+    return {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
+
+
+def _near(app: str) -> dict[str, Any]:
+    return {"affinity": {"podAffinity": {REQUIRED: [_rule(app)]}}}
+
+
+def _apart(app: str) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {REQUIRED: [_rule(app)]}}}
+
+
+def _app(name: str, number: int, spec: dict[str, Any], cpu: str = "1") -> list[Pod]:
+    return pods(number, name, cpu=cpu, memory="3Gi", spec=spec, metadata={"labels": {"app": name}})
+
+
+def _spread(number: int) -> list[Pod]:
+    rule = {**_rule("spread"), "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return _app("spread", number, {"topologySpreadConstraints": [rule]})
+
+
+def _zones(result: Outcome, app: str) -> Counter[str]:
+    """How many pods of an app each zone gets."""
+    assert result.scheduled
+    zones: Counter[str] = Counter()
+    for claim in result.claims:
+        zones[claim.launch.zone] += sum(entry.name.startswith(f"{app}-") for entry in claim.pods)
+    return +zones
+
+
+@pytest.mark.parametrize(
+    ("number", "spec"),
+    [(160, {}), (160, _near("app")), (2, _apart("app"))],
+    ids=["free", "together", "apart"],
+)
+def test_pods_go_to_the_zones_in_which_they_cost_least(number: int, spec: dict[str, Any]) -> None:
+    result = given(*_spread(303), *_app("app", number, spec), types=_TYPES)
+    assert Z1 not in _zones(result, "app")
+    assert sum(_zones(result, "app").values()) == number
+    assert _zones(result, "spread") == {Z1: 101, Z2: 101, Z3: 101}
+
+
+def test_a_spread_has_its_further_pods_in_the_cheapest_zones() -> None:
+    result = given(*_spread(305), types=_TYPES)
+    assert _zones(result, "spread") == {Z1: 101, Z2: 102, Z3: 102}
+
+
+def test_a_pod_that_keeps_others_off_its_nodes_goes_to_a_cheap_zone() -> None:
+    own_node = {
+        "affinity": {"podAntiAffinity": {REQUIRED: [{**_rule("app"), "topologyKey": "kubernetes.io/hostname"}]}}
+    }
+    result = given(*_spread(303), *_app("app", 40, own_node), types=_TYPES)
+    assert Z1 not in _zones(result, "app")
+
+
+def test_at_equal_prices_free_pods_are_in_all_zones() -> None:
+    types = [fake_type("any", **_NODE, offerings=[("on-demand", zone) for zone in (Z1, Z2, Z3)], price=0.40)]
+    result = given(*_spread(303), *_app("app", 160, {}), types=types)
+    assert set(_zones(result, "app")) == {Z1, Z2, Z3}
