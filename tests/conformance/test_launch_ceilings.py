@@ -227,6 +227,19 @@ def test_critical_pods_leave_to_others_what_is_not_kept_for_them() -> None:
     assert "in use, $0.70 kept for replacements" in made.unschedulable[0].message
 
 
+def test_a_critical_pod_whose_shared_node_is_refused_goes_before_others() -> None:
+    """Each node holds two, and the ceiling has room for one node and a part of another."""
+    waiting = [pod("dns", cpu="1500m", priority=CRITICAL_PRIORITY), *pods(3, cpu="1500m")]
+    made = decided(*waiting, spending=view(2.2), types=BULK[:1])
+    assert len(made.node_claims) == 2
+    spending = view(2.2, recovery_percent=10)
+    made = decided(*waiting, spending=spending, types=BULK[:1])
+    assert served(made) == {"dns"}
+    assert {entry.message for entry in made.unschedulable} == {
+        f"{CEILING_REACHED} cluster test, $2.20 per hour: $1.00 in use, $0.22 kept for replacements, a node takes $1.00"
+    }
+
+
 def test_a_month_has_room_for_a_smaller_node() -> None:
     spending = replace(view(30.0, period=MONTHLY_PERIOD), month_left_s=12 * 3600)
     assert on(decided(*pods(4, cpu="3"), spending=spending, types=BULK)) == {"small": 2}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.launch_ceilings import within_ceilings
+from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.scheduling.planner import plan
@@ -92,10 +93,16 @@ def test_what_is_left_of_ceilings_has_room_for_no_pod_that_waits(snapshot: Snaps
 
 @SETTINGS
 @given(bounded())
-def test_no_pod_loses_a_place_to_smaller_nodes_of_others(snapshot: Snapshot) -> None:
+def test_a_pod_loses_a_place_to_more_important_ones_only(snapshot: Snapshot) -> None:
     regardless = plan(replace(snapshot, spending=None))
     assert snapshot.spending is not None
-    without_search = within_ceilings(snapshot, snapshot.spending, regardless, lambda _: regardless)
-    before = {pod for part in (*without_search.node_claims, *without_search.existing_nodes) for pod in part.pods}
-    made = plan(snapshot)
-    assert before <= {pod for part in (*made.node_claims, *made.existing_nodes) for pod in part.pods}
+    before = _served(within_ceilings(snapshot, snapshot.spending, regardless, lambda _: regardless))
+    after = _served(plan(snapshot))
+    priorities = {pod.key: pod.spec.priority for pod in snapshot.view.pods}
+    most = max((priorities[key] for key in after - before), default=0)
+    assert all(priorities[key] < most for key in before - after)
+
+
+def _served(made: Plan) -> set[str]:
+    parts: tuple[PlannedClaim | Placement, ...] = (*made.node_claims, *made.existing_nodes)
+    return {pod.key for part in parts for pod in part.pods}

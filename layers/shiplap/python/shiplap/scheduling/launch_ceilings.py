@@ -52,7 +52,7 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
     if not first.refused:
         return first.plan
     best = _SmallerNodes(snapshot, view, launches, again).search(first)
-    return _told(best, first, launches)
+    return _told(best, first, decided, launches)
 
 
 class _Bounded(msgspec.Struct, frozen=True):
@@ -80,8 +80,8 @@ class _SmallerNodes:
     """Looks for nodes that fit below ceilings, for pods whose nodes do not.
 
     Pods that ceilings regard alike are planned together, those that may have most first: so important pods do not lose
-    a node because others would share it. A plan is taken if it serves more pods than the one before, and all of those;
-    so the search ends.
+    a node because others would share it. A plan is taken if it serves more of them; nodes that are admitted go only if
+    ceilings have less room for them once the important ones are there. So the search ends.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class _SmallerNodes:
         self._snapshot, self._view, self._launches, self._again = snapshot, view, launches, again
         self._pools = usable_pools(snapshot.manifests.node_pools)
         self._plans_left = _MOST_PLANS
-        self._waiting: Mapping[str, PodReference] = {}
+        self._pods: Mapping[str, PodReference] = {}
 
     def search(self, first: _Bounded) -> _Bounded:
         """The plan with all that could be found."""
-        self._waiting = {pod.key: pod for claim in first.refused for pod in claim.pods}
+        self._pods = {pod.key: pod for claim in (*first.plan.node_claims, *first.refused) for pod in claim.pods}
         by_standing: dict[Standing, list[str]] = {}
-        for key, pod in self._waiting.items():
+        for key, pod in self._pods.items():
             by_standing.setdefault(self._standing(pod), []).append(key)
         best = first
-        for standing in sorted(by_standing, key=lambda item: (item.is_exempt, item.priority), reverse=True):
+        for standing in sorted(by_standing, key=_importance, reverse=True):
             best = self._serve(best, standing, frozenset(by_standing[standing]))
         return best
 
@@ -117,25 +117,32 @@ class _SmallerNodes:
                 break
             self._plans_left -= 1
             tried = self._smaller(best, left, dearest)
-            if tried is None or not tried.served > best.served:
+            if tried is None or not self._serves_more(tried, best, standing):
                 break
             best = tried
         return best
 
+    def _serves_more(self, tried: _Bounded, best: _Bounded, standing: Standing) -> bool:
+        """Whether more pods have a node, and only less important ones have none any more, of new nodes."""
+        return bool(tried.served - best.served) and all(
+            key in self._pods and _importance(self._standing(self._pods[key])) < _importance(standing)
+            for key in best.served - tried.served
+        )
+
     def _may_serve(self, keys: frozenset[str], dearest: Mapping[str, int | None]) -> bool:
-        pods = [self._waiting[key] for key in sorted(keys)]
+        pods = [self._pods[key] for key in sorted(keys)]
         return any(self._launches.may_hold(pods, pool, dearest[pool.metadata.name]) for pool in self._pools)
 
     def _smaller(self, best: _Bounded, keys: frozenset[str], dearest: Mapping[str, int | None]) -> _Bounded | None:
         """A plan for these pods beside what is admitted, on nodes no dearer than this; None if it moves what was."""
         kept = best.plan.node_claims
-        made = self._again(self._beside(kept, self._waiting.keys() - best.served - keys, dearest))
+        made = self._again(self._beside(kept, self._pods.keys() - best.served - keys, dearest))
         if not still_held(made, kept):
             return None
         fresh = replace(made, node_claims=tuple(claim for claim in made.node_claims if claim.pods))
         added = _bounded(fresh, best.after, self._launches)
         whole = _bounded(together(added.plan, kept), self._view, self._launches)
-        return None if whole.refused else whole
+        return replace(whole, reasons={**best.reasons, **whole.reasons})
 
     def _beside(
         self, kept: Sequence[PlannedClaim], without: Collection[str], dearest: Mapping[str, int | None]
@@ -165,21 +172,27 @@ def _bounded_pool(pool: NodePool, most_micros: int | None) -> NodePool:
     return replace(pool, metadata=replace(pool.metadata, annotations={**written, **price}))
 
 
-def _told(best: _Bounded, first: _Bounded, launches: LaunchCosts) -> Plan:
-    """The best plan, with the reasons for which pods, static pools and buffers of the first one wait."""
-    reasons = first.reasons
+def _importance(standing: Standing) -> tuple[bool, int]:
+    return standing.is_exempt, standing.priority
+
+
+def _told(best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts) -> Plan:
+    """The best plan, with the reasons for which pods, static pools and buffers of the decided one wait."""
+    kept = {claim.name for claim in best.plan.node_claims}
+    left_out = [claim for claim in decided.node_claims if claim.name not in kept]
+    reasons = best.reasons
     if best is not first:
-        reasons = {**reasons, **admit(best.after, launches.wanted(first.refused)).refused}
+        reasons = {**reasons, **admit(best.after, launches.wanted(left_out)).refused}
     served = best.served
-    wait = [Unschedulable(pod, reasons[claim.name]) for claim in first.refused for pod in claim.pods]
-    left = [entry for entry in (*first.plan.unschedulable, *wait) if entry.pod.key not in served]
+    wait = [Unschedulable(pod, reasons[claim.name]) for claim in left_out for pod in claim.pods]
+    left = [entry for entry in (*decided.unschedulable, *wait) if entry.pod.key not in served]
     return replace(
         best.plan,
         unschedulable=tuple(sorted(left, key=lambda entry: entry.pod)),
-        static_pools=tuple(_lacking(pool, first.refused, reasons) for pool in first.plan.static_pools),
-        buffers=_without(first.plan.buffers, first.refused, reasons),
-        stats=first.plan.stats,
-        unsettled=first.plan.unsettled or best.plan.unsettled,
+        static_pools=tuple(_lacking(pool, left_out, reasons) for pool in decided.static_pools),
+        buffers=_without(decided.buffers, left_out, reasons),
+        stats=decided.stats,
+        unsettled=decided.unsettled or best.plan.unsettled,
     )
 
 
