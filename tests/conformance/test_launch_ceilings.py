@@ -29,7 +29,7 @@ from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
 from tests.conformance.disruptions import pool as quick_pool
-from tests.conformance.given import pod, pods, pool, snapshot_of
+from tests.conformance.given import daemon_set, pod, pods, pool, snapshot_of
 from tests.conformance.test_capacity_buffers import buffer, template
 
 DOLLAR = 1_000_000
@@ -249,6 +249,17 @@ def test_a_node_of_another_pool_takes_the_place_of_one_that_its_ceiling_refuses(
     spending = view(1.0, 1.0, scope=CeilingScope.NODE_POOL, name="first")
     made = decided(*pods(2, cpu="3"), spending=spending, pools=(pool("first", weight=10), pool("second")))
     assert {claim.node_pool for claim in made.node_claims} == {"second"}
+    assert not made.unschedulable
+
+
+def test_daemons_of_some_types_take_no_room_of_pods_that_have_a_node() -> None:
+    """The launch list has types on which the DaemonSet runs, and others. What it takes there is no pod's room."""
+    types = (typed("m.large", 1.0), typed("z.arm", 1.0, arch="arm64"))
+    agents = daemon_set(cpu="500m", selector={"kubernetes.io/arch": "amd64"})
+    spending = view(1.0, 0.0, scope=CeilingScope.NODE_POOL, name="first")
+    both = (pool("first", weight=10), pool("second"))
+    made = decided(*pods(2, cpu="3"), spending=spending, pools=both, types=types, daemon_sets=(agents,))
+    assert {claim.node_pool for claim in made.node_claims} == {"first", "second"}
     assert not made.unschedulable
 
 

@@ -138,6 +138,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `catalogs` already leave out offerings that are unavailable now (their `available` is false). `missed_pods` are the
     uids of pods whose node turned out too small: they are planned with learned or careful capacity only.
     `install` decides: two installs that look at one cluster must not give their claims the same names.
+    `closed_claims` are names of claims that take no more pods: their allocatable is what those request that they have.
     `piloted` holds `ami/instance type#kubelet hash` keys that another claim in flight is exploring.
     `standalone_claims` are NodeClaims that users wrote and that nothing was launched for yet, sorted by name.
     `commitments` is what new nodes may use of Savings Plans and Reserved Instances, None if none are counted on.
@@ -150,6 +151,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     now: float
     view: ClusterView = ClusterView()
     claims: tuple[NodeClaim, ...] = ()
+    closed_claims: frozenset[str] = frozenset()
     manifests: Manifests = Manifests()
     catalogs: tuple[NodeClassCatalog, ...] = ()
     missed_pods: frozenset[str] = frozenset()

@@ -109,7 +109,8 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         static = plan_static(snapshot, daemons, StaticPoolInputs(view.nodes, gone, paired, waiting, sorted_pods.bound))
         units |= static.units
     templates = templates_of(pools, catalogues, daemons, budgets, units)
-    rooms = list_existing_nodes(view.nodes, paired, waiting, pods_by_node(sorted_pods), snapshot.now, templates)
+    on_nodes = pods_by_node(sorted_pods)
+    rooms = list_existing_nodes(view.nodes, paired, waiting, on_nodes, snapshot.now, templates, snapshot.closed_claims)
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))

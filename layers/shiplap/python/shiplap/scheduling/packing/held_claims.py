@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import pilot_key
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_requests import pod_requests
+from shiplap.kubernetes.quantity import add_resources
 from shiplap.manifests.nodeclaim import ClaimState, LaunchedInstance, NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
@@ -18,16 +21,23 @@ def holding(snapshot: Snapshot, claims: Sequence[PlannedClaim]) -> Snapshot:
     """The snapshot with these claims, whose estimates nobody else tries."""
     if not claims:
         return snapshot
-    held = tuple(_held(snapshot, claim) for claim in claims)
-    return replace(snapshot, claims=(*snapshot.claims, *held), piloted=snapshot.piloted | _pilots(snapshot, claims))
+    keys = {pod.key for claim in claims for pod in claim.pods}
+    pods = {pod.key: pod for pod in snapshot.view.pods if pod.key in keys}
+    return replace(
+        snapshot,
+        claims=(*snapshot.claims, *(_held(snapshot, claim, pods) for claim in claims)),
+        closed_claims=snapshot.closed_claims.union(claim.name for claim in claims),
+        piloted=snapshot.piloted | _pilots(snapshot, claims),
+    )
 
 
-def _held(snapshot: Snapshot, claim: PlannedClaim) -> NodeClaim:
+def _held(snapshot: Snapshot, claim: PlannedClaim, pods: Mapping[str, Pod]) -> NodeClaim:
     """A claim as if it were launched. Its zone and capacity type are known if its labels name them."""
+    requested = add_resources(*(pod_requests(pods[pod.key]) for pod in claim.pods))
     return NodeClaim(
         cluster=snapshot.cluster,
         name=claim.name,
-        plan=replace(plan_of(claim), allocatable=claim.requests),
+        plan=replace(plan_of(claim), allocatable=requested),
         state=ClaimState.LAUNCHED,
         instance=LaunchedInstance(
             id="",

@@ -6,7 +6,7 @@ Shiplap does not manage. Nodes that are cordoned or leaving do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -63,6 +63,7 @@ def list_existing_nodes(
     pods: Mapping[str, Sequence[Pod]],
     now: float,
     templates: Sequence[NodeClaimTemplate],
+    closed: Collection[str] = (),
 ) -> list[ExistingNode]:
     """Usable nodes, finished ones first, then by name; claims without a Node come last.
 
@@ -73,6 +74,7 @@ def list_existing_nodes(
         pods: by node name, those that use it.
         now: epoch seconds.
         templates: of all NodePools; a claim in flight is reckoned as its template would open it now.
+        closed: names of claims whose allocatable is what the pods request that they have.
     """
     known = {(template.tier.pool, template.tier.index, template.reserved): template for template in reversed(templates)}
     of_pool = {label_value_of(template.tier.pool): template for template in templates}
@@ -85,7 +87,11 @@ def list_existing_nodes(
             existing_nodes.append(existing)
     existing_nodes.sort(key=lambda existing: (not existing.initialized, existing.name))
     return existing_nodes + [
-        _existing_node_of_claim(claim, known.get((claim.plan.node_pool, claim.plan.tier, bool(held_by(claim)))))
+        _existing_node_of_claim(
+            claim,
+            known.get((claim.plan.node_pool, claim.plan.tier, bool(held_by(claim)))),
+            is_closed=claim.name in closed,
+        )
         for claim in waiting
         if claim.state in IN_FLIGHT
     ]
@@ -132,7 +138,7 @@ def _is_starting(node: Node, now: float) -> bool:
     return born is not None and born != "" and now - epoch(born) < STARTING_S
 
 
-def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None) -> ExistingNode:
+def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None, *, is_closed: bool) -> ExistingNode:
     certain = {
         **claim.plan.labels,
         **labels.of_pool(claim.plan.node_pool),
@@ -146,6 +152,7 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
     certain |= {key: value for key, value in launched.items() if value}
     possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(certain).values())
     types = _possible_types(claim, template) if template is not None else ()
+    net = _net_allocatable(claim, template, types, is_closed=is_closed) if template is not None and types else None
     return ExistingNode(
         claim.name,
         False,
@@ -155,7 +162,7 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
         possible=possible,
         template=template,
         types=types,
-        net=_net_allocatable(claim, template, types) if template is not None and types else None,
+        net=net,
         promised=_promised(claim),
         estimated=bool(claim.plan.relies_on_estimate),
     )
@@ -187,14 +194,18 @@ def assumed_allocatable(instance_type: InstanceType, claim: NodeClaim) -> dict[s
     return instance_type.careful_allocatable
 
 
-def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int]) -> Ints:
-    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons."""
+def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Sequence[int], *, is_closed: bool) -> Ints:
+    """What is left for pods [resources] whichever of the types is launched: by the figures counted on, less daemons.
+
+    Of a closed claim daemons are not counted: its room is that of its pods.
+    """
     table = template.table
     if claim.known_instance.type and claim.plan.allocatable:
         counted = table.axis.vector(claim.plan.allocatable)[None, :]
     else:
         counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
-    net: Ints = (counted - template.daemons.overhead[list(types)]).min(axis=0)
+    daemons = 0 if is_closed else template.daemons.overhead[list(types)]
+    net: Ints = (counted - daemons).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:
         net[attached] = table.allocatable[np.isin(table.row_type, types)][:, attached].min(axis=0)
