@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from threading import Event
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from shiplap.cluster.watcher import ChangeBatch
+from shiplap.cluster.watcher import KINDS, ChangeBatch
 from shiplap.errors import AwsError, ClusterDenied, ClusterGone, ClustersNotServed, StoreError, StoreThrottled
 from shiplap.flows.catalog.refresh import refresh
 from shiplap.flows.messages import NodeSeen, PodsPending
-from shiplap.flows.watch.watch import hints_of, watch, watch_all
+from shiplap.flows.watch.watch import hints_of, most_pods, watch, watch_all
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes.objects import CustomObject, Node, NodeSpec, ObjectMeta, Pod
-from shiplap.ports import CatalogSource
+from shiplap.ports import MANIFEST_KINDS, CatalogSource
+from shiplap_lab.fakes.cluster import FakeCluster
 from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage, catalog
@@ -148,6 +150,32 @@ def test_a_watch_is_established_once_it_is_known_what_was_there(*, snapshots: bo
 
     watch(CLUSTER, context, deadline=stage.clock.now() + 30, pause=pause, established=begun)
     assert begun.is_set()
+
+
+@pytest.mark.parametrize("live", [(), (CLUSTER,)])
+def test_manifests_are_watched_where_they_are_live(live: tuple[str, ...]) -> None:
+    stage, listed = Stage(), set[str]()
+
+    class Noting(FakeCluster):
+        def list_for_watch(self, kind: str) -> Any:
+            listed.add(kind)
+            return super().list_for_watch(kind)
+
+    def pause(_: float) -> None:
+        if set(KINDS) < listed or not live:
+            stage.clock.advance(1.0)
+
+    contexts = {CLUSTER: structs.replace(stage.context, cluster=Noting(stage.server), snapshots=None)}
+    watch_all(contexts, deadline=stage.clock.now() + 30, pause=pause, live=live)
+    assert listed.isdisjoint(MANIFEST_KINDS) is not bool(live)
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "clusters", "pods"), [(128, 1, 38 * 1400), (128, 11, 33 * 1400), (1024, 1, 934 * 1400), (90, 9, 0)]
+)
+def test_memory_holds_as_many_pods_as_the_docs_say(memory_mib: int, clusters: int, pods: int) -> None:
+    """See the setting `watchMemoryMib`."""
+    assert most_pods(memory_mib, clusters) == pods
 
 
 @pytest.mark.parametrize(("left_s", "pauses"), [(150.0, [60.0, 60.0, 30.0]), (60.0, [60.0])])

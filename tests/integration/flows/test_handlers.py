@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from shiplap.errors import (
@@ -22,6 +23,8 @@ from shiplap.errors import (
 )
 from shiplap.flows.claim_events import pods_pending
 from shiplap.flows.context import FlowContext
+from shiplap.flows.disrupt import entry as disrupt_entry
+from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.flows.install import Install
 from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
 from shiplap.flows.schedule import entry as schedule_entry
@@ -226,6 +229,13 @@ def test_disrupt_looks_at_one_cluster(load: Load) -> None:
     assert [command.method for command in stage.state.commands(CLUSTER)] == ["emptiness"]
 
 
+def test_disrupt_tells_what_became_of_commands(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, _ = load("disrupt", Stage())
+    report = DisruptionReport(begun=("a",), done=("b", "c"), undone=("d", "e", "f"))
+    monkeypatch.setattr(disrupt_entry, "disrupt", lambda *_, **__: report)
+    assert module.handle({"cluster": CLUSTER}, Context()) == {"begun": 1, "done": 2, "undone": 3}
+
+
 def test_disrupt_drops_a_cluster_it_does_not_know(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     module, _ = load("disrupt", Stage())
     assert module.handle({"cluster": "gone"}, Context()) == {"begun": 0, "done": 0, "undone": 0}
@@ -253,6 +263,17 @@ def test_catalog_inspects_alone_with_the_catalogue_there_is(load: Load, monkeypa
     monkeypatch.delattr(Source, "fetch")
     module.handle({"kind": "inspect"}, Context())
     assert install.statuses.load().clusters
+
+
+def test_catalog_inspects_with_the_catalogue_of_each_region(load: Load) -> None:
+    module, install = load("catalog", Stage())
+    east = msgspec.structs.replace(install.settings.clusters[0], name="east", region="us-east-1")
+    install.settings = Settings((*install.settings.clusters, east))
+    stores = {"eu-west-1": FakeCatalog(catalog()), "us-east-1": FakeCatalog(catalog())}
+    install.catalog_store = stores.__getitem__  # type: ignore[method-assign]
+    install.context = lambda _: install._stage.context  # type: ignore[method-assign]
+    assert module.handle({"kind": "inspect"}, Context()) == dict.fromkeys(stores, len(catalog().types))
+    assert [cluster.cluster for cluster in install.statuses.load().clusters] == [CLUSTER, "east"]
 
 
 def test_catalog_counts_and_logs_what_ends_it(

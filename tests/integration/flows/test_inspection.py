@@ -11,8 +11,14 @@ from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import _texts, inspect
 from shiplap.flows.catalog.refresh import inspect_all
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
-from shiplap.instances.catalog.resolved_nodeclass import Ami
-from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, SecurityGroup
+from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation
+from shiplap.instances.readiness.nodeclass_status import (
+    ClusterStatus,
+    InstallStatus,
+    NodeClassStatus,
+    SecurityGroup,
+    manifest_digest,
+)
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.kubernetes.quantity import PODS
 from shiplap.manifests.custom_resources import AmiSelectorTerm, EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
@@ -78,6 +84,18 @@ def test_what_is_told_of_a_class_that_is_ready() -> None:
         ("a", "odd", "True"),
         ("b", "sound", "True"),
     ]
+
+
+def test_all_that_a_class_resolves_to_is_told() -> None:
+    amis = (Ami("ami-2", "new", "2026-01-01"), Ami("ami-1", "old", "2025-01-01"))
+    ground = Ground(amis=amis)
+    ground.stage.compute.reservations = (CapacityReservation("cr-1", "m6i.large", ZONES[0], available=2),)
+    resolved = ground.stage.compute.inspect(ground.settings.manifests.node_classes[0])
+    odd = ground.odd()
+    assert odd.amis == resolved.amis == amis
+    assert [item.id for item in odd.capacity_reservations] == ["cr-1"]
+    assert (odd.subnets, odd.placement_group) == (resolved.subnets, resolved.placement_group)
+    assert (odd.manifest, odd.family) == (manifest_digest(ground.settings.manifests.node_classes[0]), resolved.family)
 
 
 @pytest.mark.parametrize(

@@ -337,6 +337,17 @@ def test_a_pod_that_may_stand_for_one_that_was_deleted_is_no_news() -> None:
     assert held(hold_back(view(pod("p")), [], past, {}, NOW)) == ["q", "r", "s"]
 
 
+def test_the_last_three_nodes_are_named_to_users() -> None:
+    known = {"uid-p": tried(FREE + 2, 10)}
+    (told,) = hold_back(view(pod("p")), [], known, {}, NOW).unschedulable
+    assert "(c2, c3, c4)" in told.message
+    alone = {"uid-p": replace(known["uid-p"], launched_at=NOW - 7000)}
+    taken = claim("t", "r", created_at=NOW - 100)
+    seen = view(pod("p"), pod("r", node="node-t", phase="Running"))
+    (told,) = hold_back(seen, [taken], alone, {}, NOW).unschedulable
+    assert told.message.startswith("5 nodes were launched for it, and it runs on none of them (c2, c3, c4)")
+
+
 def test_other_kinds_go_on() -> None:
     known = {"uid-p": tried(FREE, 10)}
     assert held(hold_back(view(pod("p"), pod("q", "b")), [], known, {}, NOW)) == ["p", "r", "s"]

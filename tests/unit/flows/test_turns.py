@@ -129,6 +129,16 @@ def test_an_answer_that_is_a_refusal_is_an_answer() -> None:
     assert list(take(due("a", "b"), probe)[0]) == ["a", "b"]
 
 
+@pytest.mark.parametrize("error", [ClusterGone("deleted"), ZeroDivisionError("a bug")])
+def test_whatever_a_probe_meets_is_met_and_told_by_serving_the_cluster(error: Exception) -> None:
+    def probe(item: Due) -> bool:
+        if item.cluster.name == "a":
+            raise error
+        return False
+
+    assert list(take(due("a", "b", named=False), probe)[0]) == ["a"]
+
+
 def test_a_probe_that_never_ends_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What hangs below the time limit, such as the resolver, holds up its own cluster only."""
     monkeypatch.setattr(module, "PROBE_S", -0.95)
