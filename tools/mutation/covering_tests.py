@@ -14,6 +14,9 @@ from tools.mutation.covered_lines import CoveredTest
 _QUICK_S = 0.03
 """CPU seconds of a test that is quick."""
 
+_SLOW_S = 5.0
+"""CPU seconds of a test that comes last whatever it is about: it may take the time of all others."""
+
 
 class CoveringTests:
     """Tests by the lines that they run.
@@ -61,7 +64,8 @@ class CoveringTests:
         own = [test for test in in_turn if _file(test) in about_it]
         others = [test for test in in_turn if _file(test) not in about_it]
         # Unit tests before stories that take a hundred times as long: more of them fit.
-        return [*sorted(own, key=rank), *sorted(others, key=lambda test: test.seconds > _QUICK_S)]
+        ranked = [*sorted(own, key=rank), *sorted(others, key=lambda test: test.seconds > _QUICK_S)]
+        return sorted(ranked, key=lambda test: test.seconds > _SLOW_S)
 
     def naming(self, path: str, name: str) -> Sequence[CoveredTest]:
         """Tests that read a constant of a module by its name: some compare it, and run no line of the product."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -311,9 +312,10 @@ def test_the_pointer_names_the_catalogue_and_is_written_last(s3: object) -> None
     assert s3.list_objects_v2(Bucket="bucket")["KeyCount"] == 2
 
 
-def test_a_broken_catalogue_is_a_store_error(s3: object) -> None:
+@pytest.mark.parametrize("body", [b"rubbish", zlib.compress(b"rubbish")], ids=["not compressed", "not a catalogue"])
+def test_a_broken_catalogue_is_a_store_error(s3: object, body: bytes) -> None:
     s3.put_object(Bucket="bucket", Key="catalog/eu-west-1/latest", Body=b"digest")
-    s3.put_object(Bucket="bucket", Key="catalog/eu-west-1/digest", Body=b"rubbish")
+    s3.put_object(Bucket="bucket", Key="catalog/eu-west-1/digest", Body=body)
     with pytest.raises(StoreError, match="catalog/eu-west-1/digest is not a catalogue"):
         BucketCatalog(s3, "bucket", "eu-west-1").load()
 

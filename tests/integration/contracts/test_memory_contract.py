@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -46,10 +47,11 @@ def test_memory_is_kept_exactly_and_by_cluster(stores: Callable[[], MemoryStore]
     assert stores().load("blue") == DecisionMemory()
 
 
-def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("body", [b"{}", zlib.compress(b"{}")], ids=["not compressed", "not a memory"])
+def test_what_cannot_be_read_begins_anew(caplog: pytest.LogCaptureFixture, body: bytes) -> None:
     with aws_in_process():
         client = make_client("s3")
         client.create_bucket(Bucket="memories", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        client.put_object(Bucket="memories", Key=f"{MEMORY_PREFIX}blue", Body=b"{}")
+        client.put_object(Bucket="memories", Key=f"{MEMORY_PREFIX}blue", Body=body)
         assert BucketMemory(client, "memories").load("blue") == DecisionMemory()
     assert "begins again" in caplog.text

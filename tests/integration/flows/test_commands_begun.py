@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
-from shiplap.errors import ClusterUnreachable, StoreError
+from shiplap.errors import ClusterUnreachable, ConditionFailed, StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -205,7 +205,7 @@ def test_a_node_that_is_not_the_claims_any_more_is_not_opened() -> None:
     assert other["spec"]["taints"] == taints
 
 
-@pytest.mark.parametrize("error", [ClusterUnreachable("no answer")])
+@pytest.mark.parametrize("error", [ClusterUnreachable("no answer"), ConditionFailed("another function was faster")])
 def test_a_step_that_fails_is_taken_by_the_next_minute(error: Exception) -> None:
     stage, _ = begun()
     command = command_of(stage)

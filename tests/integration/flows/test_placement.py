@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.errors import ClusterDenied, ObjectConflict
+from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
 from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, placeable
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
@@ -146,9 +146,10 @@ def test_a_pod_that_found_a_place_meanwhile_is_left_there() -> None:
     assert pods(stage, "spec", "nodeName") == ["other", claim.node_name, claim.node_name]
 
 
-def test_refusals_do_not_hold_up_the_node() -> None:
+@pytest.mark.parametrize("error", [ObjectConflict("recreated", status=409), ObjectNotFound("deleted", status=404)])
+def test_refusals_do_not_hold_up_the_node(error: Exception) -> None:
     stage = planned("nominate")
-    stage.faults.on("before", "cluster.nominate", ObjectConflict("recreated", status=409))
+    stage.faults.on("before", "cluster.nominate", error)
     stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
     stage.attend()
     (claim,) = stage.claims()
@@ -219,11 +220,12 @@ def test_a_nomination_is_kept_while_pods_end_on_the_node() -> None:
     assert pods(stage, "status", "nominatedNodeName").count(claim.node_name) == 3
 
 
-def test_refusals_to_withdraw_hold_up_no_sweep() -> None:
+@pytest.mark.parametrize("error", [ObjectConflict("recreated", status=409), ObjectNotFound("deleted", status=404)])
+def test_refusals_to_withdraw_hold_up_no_sweep(error: Exception) -> None:
     stage = planned("nominate")
     stage.attend()
     stage.clock.advance(120)
-    stage.faults.on("before", "cluster.nominate", ObjectConflict("recreated", status=409))
+    stage.faults.on("before", "cluster.nominate", error)
     stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
     stage.sweep()
     assert (stage.meter.counts["PodsNotSteered"], stage.meter.counts.get("SweepsIncomplete", 0)) == (1, 0)

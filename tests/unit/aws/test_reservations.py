@@ -117,6 +117,9 @@ def test_what_is_known_of_a_reservation() -> None:
         available=3,
         ends_at=END.timestamp(),
     )
+    terms = (CapacityReservationSelectorTerm(id="cr-1"),)
+    (endless,) = capacity_reservations(Ec2(), node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]
+    assert endless.ends_at == 0.0
     assert not block.is_expiring(END.timestamp() - 2401)
     assert block.is_expiring(END.timestamp() - 2400)
 

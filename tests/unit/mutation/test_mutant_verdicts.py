@@ -107,6 +107,12 @@ def test_tests_that_are_about_the_function_come_before_all_others() -> None:
     assert found == ["leave", "b", "rare", "a"], "the file of the module, then what is rare"
 
 
+def test_a_test_that_takes_the_time_of_all_others_comes_last() -> None:
+    tests = [covered("tests/test_x.py::test_leave", 5.1, 1), covered("tests/test_y.py::test_any", 0.1, 1)]
+    found = CoveringTests(tests).of("x.py", [1], function="leave")
+    assert [test.seconds for test in found] == [0.1, 5.1]
+
+
 @pytest.mark.parametrize(
     ("imports", "order"),
     [
