@@ -124,6 +124,18 @@ def test_a_sleeping_namespace_empties_only_armed_nodes_that_hold_nothing_else() 
     assert verdict.decision.kept_awake == ("b",)
 
 
+def test_dearer_nodes_that_do_not_sleep_keep_no_cheaper_one_awake() -> None:
+    """Neither one of a pool that is not armed, nor one whose pods do not sleep."""
+    ci = {"namespace": "ci"}
+    pods = [owned("p", "a", metadata=ci), owned("q", "b", metadata=ci), owned("r", "c")]
+    pools = [KEEPS, pool("prod", ON_DEMAND, after="Never")]
+    nodes = (small("a"), large("b", pool="prod"), large("c"))
+
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state(scope("ci", "Namespace")))
+
+    assert verdict.removed == {"a"}
+
+
 def test_a_rehearsal_names_nodes_and_takes_none() -> None:
     asleep = state(scope(rehearsal=True))
 

@@ -9,12 +9,15 @@ from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import (
     FORGET_AFTER_S,
     READY_S,
+    SCHEMA,
     CommandState,
     CommandStep,
     DisruptionCommand,
+    advanced,
     forgotten_at,
     next_step,
 )
+from shiplap.errors import ConditionFailed
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from tests.node_claims import node_claim
 
@@ -183,3 +186,17 @@ def test_a_command_begins_waiting_and_has_not_been_written() -> None:
     assert bare.busy == {"t", "node"}
     assert replace(COMMAND, schema=COMMAND.schema + 1).newer
     assert COMMAND.busy == {"old-a", "old-b", "node-a", "node-b", "new"}
+
+
+def test_each_write_of_a_command_counts_and_names_the_schema_that_it_is_in() -> None:
+    older = replace(COMMAND, version=4, schema=SCHEMA - 1)
+    after = advanced(older, CommandState.REMOVING, {"changed_at": 5.0, "failure": "why"})
+    assert after == replace(older, state=CommandState.REMOVING, version=5, schema=SCHEMA, changed_at=5.0, failure="why")
+
+
+@pytest.mark.parametrize("state", [CommandState.DONE, CommandState.UNDONE])
+def test_a_command_that_is_over_or_of_a_newer_release_is_not_written(state: CommandState) -> None:
+    with pytest.raises(ConditionFailed, match=f"it is {state}"):
+        advanced(replace(COMMAND, state=state), CommandState.REMOVING, {})
+    with pytest.raises(ConditionFailed, match="is newer than"):
+        advanced(replace(COMMAND, schema=SCHEMA + 1), CommandState.REMOVING, {})

@@ -311,6 +311,13 @@ def test_branch_interfaces_are_doubted_where_families_depart_from_the_rule() -> 
     assert (after.capacity[BRANCH_INTERFACES], after.sources[BRANCH_INTERFACES]) == (4, "learned")
 
 
+@pytest.mark.parametrize(("name", "careful"), [("i4i.large", 0), ("i4i.xlarge", 4), ("g5.2xlarge", 9)])
+def test_of_branch_interfaces_that_are_doubted_a_quarter_is_relied_on_from_four_v_cpus_on(
+    name: str, careful: int
+) -> None:
+    assert yields(name).careful.get(BRANCH_INTERFACES, 0) == careful
+
+
 def test_windows_nodes_have_no_branches() -> None:
     assert BRANCH_INTERFACES not in yields("m5.large", node_class("Windows2022")).capacity
 
