@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -21,6 +22,7 @@ from shiplap.aws.dynamodb.items import (
     expiry,
     float_of,
     get,
+    get_all,
     number,
     of_version,
     placeholders,
@@ -66,16 +68,6 @@ from shiplap.ports import (
 )
 from shiplap.spending.account_counters import CountChange, CountedSpending
 from shiplap.spending.ledger import SpendingLedger
-
-if TYPE_CHECKING:
-    from types_boto3_dynamodb import DynamoDBClient
-
-
-from collections.abc import Iterable
-from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from shiplap.aws.dynamodb.items import get_all
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

@@ -64,7 +64,7 @@ def _value(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} has no form in TOML")
 
 
-_BINDS_BY_ITSELF = (1, 46, 0)
+_BINDS_BY_ITSELF = (1, 46)
 """From this version on `ephemeral-storage bind` knows the directories by itself."""
 
 _MOUNT = "000-mount-instance-storage"

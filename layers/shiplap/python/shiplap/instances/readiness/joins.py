@@ -211,7 +211,7 @@ def with_advice(code: str, text: str) -> str:
 
 def node_class_scope(cluster: str, node_class: EC2NodeClass) -> str:
     """The name under which an EC2NodeClass, as it is written now, is left alone: a changed one may do."""
-    return f"{scope_prefix(cluster, node_class.metadata.name)}{manifest_digest(node_class)[:12]}"
+    return f"{scope_prefix(cluster, node_class.metadata.name)}{manifest_digest(node_class)}"
 
 
 def scope_prefix(cluster: str, node_class: str) -> str:
