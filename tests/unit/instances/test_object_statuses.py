@@ -26,6 +26,7 @@ from shiplap.instances.readiness.nodeclass_status import (
 from shiplap.instances.readiness.object_statuses import (
     BufferCapacity,
     StatusUpdate,
+    merge_patch,
     status_updates,
     uninspected,
 )
@@ -198,6 +199,122 @@ class TestNodePool:
         assert cluster.conditions("NodePool")["Ready"] == ("False", "NodePoolValidationFailed")
         valid = next(each for each in cluster.objects[0]["status"]["conditions"] if each["type"] == "Ready")
         assert valid["message"].startswith("spec.template.spec.expireAfter: ")
+
+
+def holding(*types: str, status: str = "True", message: str = "", reason: str = "") -> list[dict[str, Any]]:
+    """Conditions of now, of the third generation."""
+    return [
+        {
+            "type": name,
+            "status": status,
+            "reason": reason or name,
+            "message": message,
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+            "observedGeneration": 3,
+        }
+        for name in types
+    ]
+
+
+class TestWholeStatuses:
+    """All that `kubectl get -o yaml` shows of objects with nothing wrong, and of what is wrong with others."""
+
+    def of(self, kind: str, cluster: Cluster) -> dict[str, Any]:
+        return next(update.status for update in cluster.updates() if update.kind == kind)
+
+    def test_of_a_pool(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.nodes = (node("a", "default"),)
+        assert self.of("NodePool", cluster) == {
+            "resources": {"cpu": "4", "memory": "16Gi", "pods": "58", "nodes": "1"},
+            "nodes": 1,
+            "nodeClassObservedGeneration": 3,
+            "conditions": holding("NodeClassReady", "NodeRegistrationHealthy", "Ready", "ValidationSucceeded"),
+        }
+
+    def test_of_a_pool_without_nodes_nobody_knows_whether_they_register(self) -> None:
+        (healthy,) = [
+            each
+            for each in self.of("NodePool", Cluster(*EVERYTHING))["conditions"]
+            if each["type"] == "NodeRegistrationHealthy"
+        ]
+        assert [healthy] == holding("NodeRegistrationHealthy", status="Unknown", reason="AwaitingReconciliation")
+
+    def test_of_a_class(self) -> None:
+        shared = {"availabilityZone": "eu-west-1a", "ownerID": "123456789012", "interruptible": False}
+        assert self.of("EC2NodeClass", Cluster(*EVERYTHING)) == {
+            "subnets": [{"id": "subnet-0a", "zone": "eu-west-1a", "zoneID": "euw1-az1"}],
+            "securityGroups": [{"id": "sg-0123abcd", "name": "nodes"}],
+            "amis": [
+                {
+                    "id": "ami-0a",
+                    "name": "al2023",
+                    "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
+                }
+            ],
+            "capacityReservations": [
+                shared
+                | {
+                    "id": "cr-0a",
+                    "instanceType": "m5.large",
+                    "instanceMatchCriteria": "open",
+                    "reservationType": "default",
+                    "state": "active",
+                },
+                shared
+                | {
+                    "id": "cr-0b",
+                    "instanceType": "p5.48xlarge",
+                    "instanceMatchCriteria": "targeted",
+                    "reservationType": "capacity-block",
+                    "state": "expiring",
+                    "endTime": "2027-01-15T08:01:00Z",
+                },
+            ],
+            "instanceProfile": "shiplap-profile",
+            "conditions": holding(
+                "AMIsReady",
+                "CapacityReservationsReady",
+                "InstanceProfileReady",
+                "PlacementGroupReady",
+                "Ready",
+                "SecurityGroupsReady",
+                "SubnetsReady",
+                "ValidationSucceeded",
+            ),
+        }
+
+    def test_of_what_only_validates(self) -> None:
+        ready = holding("Ready", "ValidationSucceeded")
+        assert self.of("NodeOverlay", Cluster(*EVERYTHING)) == {"conditions": ready}
+        buffers = self.of("CapacityBuffer", Cluster(*EVERYTHING))
+        assert buffers == {"conditions": holding("ReadyForProvisioning")}
+
+    def test_of_a_class_that_nobody_has_inspected(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.inspected = False
+        soon = holding(
+            "Ready", status="Unknown", reason="AwaitingReconciliation", message="the next inspection looks at it"
+        )
+        assert self.of("EC2NodeClass", cluster) == {"conditions": soon}
+
+    def test_what_is_wrong_with_its_class_is_what_is_wrong_with_a_pool(self) -> None:
+        cluster = Cluster(*EVERYTHING)
+        cluster.problems = (NodeClassProblem(AMIS, "AMINotFound", "no image"),)
+        found = self.of("NodePool", cluster)["conditions"]
+        wrong = {"status": "False", "reason": "NodeClassNotReady", "message": "no image"}
+        assert [each for each in found if each["status"] == "False"] == [
+            *holding("NodeClassReady", **wrong),
+            *holding("Ready", **wrong),
+        ]
+
+
+def test_a_status_is_patched_to_just_what_is_wanted() -> None:
+    present = {"conditions": [1], "gone": 1, "resources": {"cpu": "1", "nodes": "2"}, "number": 1}
+    wanted = {"conditions": [2], "resources": {"nodes": "1"}, "number": {"a": 1}}
+    patched = {"gone": None, "conditions": [2], "resources": {"cpu": None, "nodes": "1"}, "number": {"a": 1}}
+    assert merge_patch(present, wanted) == patched
+    assert merge_patch("odd", wanted) == merge_patch({}, wanted) == wanted
 
 
 class TestNodeClass:
