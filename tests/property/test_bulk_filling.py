@@ -11,12 +11,21 @@ from shiplap.scheduling.model.resources import distinct_lines
 from shiplap.scheduling.packing.size_classes import in_proportion, split_by_quotas, water_fill
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import clear_cache, fill_cached, fill_cheaply, improve
+from shiplap.scheduling.search.improve import (
+    clear_cache,
+    fill_cached,
+    fill_cheaply,
+    grow_nodes,
+    improve,
+    size_weights,
+)
 from shiplap.scheduling.search.joined_nodes import join_nodes
+from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
 from tests.filling_faults import faults
 from tests.property.bin_packing_problems import one_each, only, problems, without_rules
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=150)
+_PLENTY = Effort(np.inf)
 
 
 @SETTINGS
@@ -36,6 +45,21 @@ def test_the_cheap_filling_keeps_every_rule(problem: BinPackingProblem) -> None:
 def test_small_problems_are_never_filled_dearer_than_by_first_fit(problem: BinPackingProblem) -> None:
     [cheap], plain = fill_cheaply([problem]), first_fit(problem)
     assert cheap.hourly(problem) <= plain.hourly(problem) + 1e-9
+
+
+@settings(SETTINGS, max_examples=60)
+@given(problem=problems(most_items=5, most_pods=120, rules=False))
+def test_few_kinds_of_pods_are_never_filled_dearer_than_where_each_goes_where_it_adds_least(
+    problem: BinPackingProblem,
+) -> None:
+    """However large is defined. Nodes of some fillings are joined for less, so only the price after that counts."""
+    [cheap] = fill_cheaply([problem])
+    [(_, reduced, _)] = reduce_problems([problem], [1])
+    for weights in size_weights(reduced):
+        grown = realise(problem, reduced, grow_nodes(reduced, reduced.leading(), weights, _PLENTY), _PLENTY)
+        assert grown is not None
+        joined = join_nodes(problem, grown, reduced.rows, _PLENTY)
+        assert cheap.hourly(problem) <= joined.hourly(problem) + 1e-9
 
 
 def test_a_cached_first_filling_is_the_same_and_no_other_problems() -> None:

@@ -18,7 +18,7 @@ batches are repeated. Both are pure functions of their arguments: the caches sav
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
@@ -62,6 +62,9 @@ _FIRST_SLACKS = (0.0, 0.01, 0.03)
 _BEAM = 16
 _SMALL_BATCH = 100
 """Problems with up to so many pods are filled in several ways: it takes little time, and few nodes leave much waste."""
+
+_MOST_GROWN, _FEW_GROWN = 2_000, 32
+"""So are problems of up to so many pods and kinds of pods, but not by first-fit-decreasing."""
 
 _MANY_SIZES = 160
 """With more sizes of pods than this they are rounded up, so that each step places many pods."""
@@ -126,24 +129,34 @@ def _least_nodes(problem: BinPackingProblem) -> int:
 
 def _filling(problem: BinPackingProblem, reduced: ReducedProblem) -> Filling | None:
     """The cheapest filling found at once; None where a pod finds no place."""
-    few = bool(problem.counts.sum() <= _SMALL_BATCH)
+    return min(_fillings(problem, reduced), key=lambda found: _filling_rank(problem, found), default=None)
+
+
+def _fillings(problem: BinPackingProblem, reduced: ReducedProblem) -> Iterator[Filling]:
+    """Fillings that are found at once, with joined nodes: joining saves more in one than in another."""
+    pods, kinds = int(problem.counts.sum()), int(np.count_nonzero(reduced.demand))
+    several = pods <= _SMALL_BATCH or (pods <= _MOST_GROWN and kinds <= _FEW_GROWN)
     _, _, used = totals_bound(reduced.hard(), _unlimited())
     # Fewer pods than that are on one node or two, whatever is bought.
     fine = float(reduced.demand.sum()) >= _FINE * max(float(used.sum()), 1.0)
-    patterns = _dealt(reduced) if fine else []
-    if few or not patterns:
-        if not patterns and np.count_nonzero(reduced.demand) > _MANY_SIZES:
-            [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
-        weightings = size_weights(reduced)[: None if few else 1]
-        patterns += [grow_nodes(reduced, reduced.leading(), weights, _unlimited()) for weights in weightings]
-    best = patterns[0] if len(patterns) == 1 else min(patterns, key=lambda some: _rank(reduced, some))
-    found = realise(problem, reduced, best, _unlimited())
+    ways = _dealt(reduced) if fine else []
+    for patterns in ways:
+        yield from _realised(problem, reduced, patterns)
+    if ways and not several:
+        return
+    if not ways and kinds > _MANY_SIZES:
+        [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
+    for weights in size_weights(reduced)[: None if several else 1]:
+        yield from _realised(problem, reduced, grow_nodes(reduced, reduced.leading(), weights, _unlimited()))
+    if pods <= _SMALL_BATCH:
+        yield first_fit(problem)
+
+
+def _realised(problem: BinPackingProblem, reduced: ReducedProblem, patterns: Floats) -> Iterator[Filling]:
+    """The filling of these patterns [nodes, kinds] after nodes were joined, unless a pod finds no place in it."""
+    found = realise(problem, reduced, patterns, _unlimited())
     if found is not None:
-        found = join_nodes(problem, found, reduced.rows, _unlimited())
-    plain = first_fit(problem) if few else None
-    if found is None or (plain is not None and _filling_rank(problem, plain) <= _filling_rank(problem, found)):
-        return plain
-    return _in_placing_order(found)
+        yield _in_placing_order(join_nodes(problem, found, reduced.rows, _unlimited()))
 
 
 def _rank(reduced: ReducedProblem, patterns: Floats) -> tuple[float, int]:
