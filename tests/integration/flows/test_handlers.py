@@ -28,6 +28,7 @@ from shiplap.flows.disrupt.disruption_round import DisruptionReport
 from shiplap.flows.install import Install
 from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
 from shiplap.flows.schedule import entry as schedule_entry
+from shiplap.flows.watch import entry as watch_entry
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.signals import FakeDeadLetters
@@ -290,6 +291,24 @@ def test_catalog_counts_and_logs_what_ends_it(
     output = capsys.readouterr().out
     assert metrics_in(output)["AwsThrottled"] == [1.0]
     assert "not done: slow down" in output
+
+
+@pytest.mark.parametrize(("left_s", "lasts_s"), [(900, 840), (845, 840), (65, 60)])
+def test_watch_ends_some_seconds_before_its_function_does(
+    load: Load, monkeypatch: pytest.MonkeyPatch, left_s: int, lasts_s: int
+) -> None:
+    stage = Stage()
+    module, _ = load("watch", stage)
+    watched: list[tuple[list[str], float]] = []
+
+    def watch_all(contexts: dict[str, FlowContext], *, deadline: float, **_: object) -> int:
+        watched.append((list(contexts), deadline - stage.clock.now()))
+        return 7
+
+    monkeypatch.setattr(watch_entry, "watch_all", watch_all)
+    monkeypatch.setattr(Context, "get_remaining_time_in_millis", lambda _: left_s * 1000)
+    assert module.handle({"clusters": [CLUSTER]}, Context()) == {"told": 7}
+    assert watched == [([CLUSTER], lasts_s)]
 
 
 @pytest.mark.parametrize("event", [{"cluster": "red"}, {"clusters": ["red"]}])

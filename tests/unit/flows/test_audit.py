@@ -46,13 +46,14 @@ def test_any_scheduler_may_say_so_and_by_any_write() -> None:
         {"stage": "Panic"},
         {"verb": "get"},
         {"responseStatus": {"metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404}},
+        {"responseStatus": {"metadata": {}, "code": 300}},
         {"objectRef": {"resource": "pods", "namespace": "shop", "name": "web", "subresource": "binding"}},
         {"objectRef": {"resource": "nodes", "name": "ip-1", "subresource": "status"}},
         {"objectRef": None},
         {"kind": "EventList"},
         {"user": {"username": "system:node:ip-10-0-1-2"}},
     ],
-    ids=["begun", "panicked", "read", "refused", "bound", "node", "nothing", "list", "kubelet"],
+    ids=["begun", "panicked", "read", "refused", "redirected", "bound", "node", "nothing", "list", "kubelet"],
 )
 def test_other_records_say_nothing(changed: dict[str, Any]) -> None:
     assert read(text(record(**changed))) is None
