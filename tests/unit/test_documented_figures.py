@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from shiplap.aws import bus
 from shiplap.aws.ec2 import ec2_compute, launch_templates, request_pace
 from shiplap.cluster import snapshot_keeper
 from shiplap.disruption import consolidation, decision_memory, move_costs, node_history, progress
@@ -15,6 +16,7 @@ from shiplap.flows.interrupt import interrupt
 from shiplap.flows.lifecycle import drain, lifecycle, pod_placement
 from shiplap.flows.planning import futile_launches, unproven
 from shiplap.flows.schedule import schedule
+from shiplap.flows.sweep import repair
 from shiplap.flows.watch import watch
 from shiplap.instances.offerings import unavailability
 from shiplap.instances.readiness import joins, nodeclass_status
@@ -48,6 +50,10 @@ def test_how_nodes_are_launched() -> None:
     assert launch_templates.UNUSED_FOR_S == DAY_S
     assert says("events", "ten at a time, at most once an hour")
     assert (launch_templates.MOST_AT_ONCE, ec2_compute._TEMPLATE_SWEEP_S) == (10, HOUR_S)
+    assert says("events", "Launches of up to ten nodes get timers")
+    assert assign_instances.MOST_TIMERS == 10
+    assert says("limits", "refused entries are sent again, up to five times")
+    assert bus._TRIES == 5
     assert says("limits", "rounds of planning and launching in one invocation | 12, within 300 s")
     assert schedule.MAX_ROUNDS == 12
     assert says("limits", "pods named in an event | 500")
@@ -147,3 +153,14 @@ def test_invocations_and_snapshots() -> None:
     assert watch._PODS_PER_MIB == 1400
     assert says("operations", "every six hours")
     assert nodeclass_status.ALLOWED_FOR_S == 6 * HOUR_S
+
+
+def test_nodes_that_are_sick() -> None:
+    assert says("events", "status check that has failed for two minutes")
+    assert repair.IMPAIRED_S == 2 * MINUTE_S
+    assert says("events", "If more than a fifth of a NodePool")
+    assert repair.SICK_FRACTION == 1 / 5
+    assert says("events", "At most ten nodes of a cluster are in repair at once")
+    assert repair.MOST_AT_ONCE == 10
+    assert says("events", "A change more than twelve hours away is recorded")
+    assert interrupt.URGENT_S == 12 * HOUR_S
