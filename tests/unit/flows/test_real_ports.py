@@ -160,6 +160,25 @@ def test_each_port_has_the_adapter_of_its_service(port: str, clients: list[tuple
     assert set(clients) == services
 
 
+@pytest.mark.parametrize(
+    ("adapter", "port", "others"),
+    [
+        ("shiplap.aws.ec2.ec2_compute.Ec2Compute", "compute", {"ssm": "ssm", "eks": "eks", "iam": "iam"}),
+        ("shiplap.aws.health.Ec2Health", "health", {"eks": "eks", "zonal_shift": "arc-zonal-shift"}),
+    ],
+)
+def test_clients_that_are_seldom_needed_are_of_the_clusters_region(
+    adapter: str, port: str, others: dict[str, str], clients: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(adapter, lambda *_, **parts: given.update(parts) or MagicMock())
+    assert getattr(made().context(CLUSTERS[1]), port).anything is not None
+    clients.clear()
+    for name in others:
+        given[name]()
+    assert clients == [(service, "us-east-1") for service in others.values()]
+
+
 def test_evidence_about_spot_has_no_port_where_spot_risk_is_off(clients: list[tuple[str, ...]]) -> None:
     assert made().context(CLUSTERS[0]).spot_evidence is None
     assert clients == []
