@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ConditionFailed, StoreError
-from shiplap.flows.disrupt.disruption_round import DisruptionReport
+from shiplap.flows.disrupt.disruption_round import DisruptionReport, _that_refuses
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.spending.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.integration.flows.disrupted import Disrupted, oversized
 from tests.node_claims import with_fields
 
@@ -272,3 +273,22 @@ def test_a_memory_that_cannot_be_written_ends_the_look() -> None:
     with pytest.raises(StoreError):
         stage.disrupt()
     assert stage.state.commands(stage.name) == ()
+
+
+@pytest.mark.parametrize(
+    ("modes", "looks"),
+    [
+        ((), False),
+        ((CeilingMode.STOP,), True),
+        ((CeilingMode.CHEAPEST,), False),
+        ((CeilingMode.CHEAPEST, CeilingMode.STOP), True),
+    ],
+)
+def test_disruption_looks_at_dollars_only_where_a_ceiling_may_refuse_replacements(
+    modes: tuple[CeilingMode, ...], looks: bool
+) -> None:
+    view = SpendingView(
+        tuple(CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, 1, 0, "demo", mode=mode) for mode in modes)
+    )
+    assert _that_refuses(view) == (view if looks else None)
+    assert _that_refuses(None) is None

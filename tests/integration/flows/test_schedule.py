@@ -13,6 +13,7 @@ from shiplap.flows import claim_events
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning.decision_inputs import PricedSnapshot
 from shiplap.flows.schedule import schedule as schedule_flow
+from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -261,6 +262,22 @@ def test_throttled_launches_are_resumed_by_the_next_invocation() -> None:
     second = stage.schedule()
     assert len(second.launched) == 1
     assert len(stage.claims()) == 1
+
+
+@pytest.mark.parametrize("throttled", [True, False])
+def test_after_a_launch_that_is_put_off_or_that_took_all_the_time_no_other_is_begun(throttled: bool) -> None:
+    """The next sweep resumes it."""
+    stage = Stage((pool("a", ("c7i",)), pool("b", ("m6i",))))
+    for name in ("a", "b"):
+        stage.add_pods(1, prefix=name, selector={labels.NODE_POOL: name})
+    if throttled:
+        stage.faults.on("before", "compute.launch", AwsThrottled("slow down", code="RequestLimitExceeded"))
+    else:
+        stage.faults.on("after", "compute.launch", lambda: stage.clock.advance(295.0))
+    stage.schedule(seconds=300.0)
+    assert stage.faults.points.count("before compute.launch") == 1
+    assert sorted(claim.state for claim in stage.claims())[-1] is ClaimState.PLANNED
+    assert len(stage.claims()) == 2
 
 
 def test_a_launch_without_an_answer_is_found_again_by_its_tag() -> None:
