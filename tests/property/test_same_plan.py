@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiplap.scheduling.model.pod_classes import group
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan
@@ -91,6 +92,23 @@ def test_no_order_matters(snapshot: Snapshot, seed: int) -> None:
 @given(clusters(), st.integers(0, 1000))
 def test_no_order_matters_to_topology(snapshot: Snapshot, seed: int) -> None:
     assert written(other_order(snapshot, seed)) == written(snapshot)
+
+
+def test_topology_terms_have_the_same_numbers_in_any_order() -> None:
+    """Where many rules bind nodes, ties between them are broken by the numbers of their terms."""
+    spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    web = {"labels": {"app": "web"}}
+    pods = [
+        case.pod(f"{name}-{namespace}", cpu=cpu, metadata={**web, "namespace": namespace}, spec=spec)
+        for namespace in ("a", "b", "c")
+        for name, cpu, spec in (("plain", "1", {}), ("spread", "2", {"topologySpreadConstraints": [spread]}))
+    ]
+    known = [(item.constraints, item.selected) for item in group(pods, missed={pods[3].metadata.uid})]
+    for seed in range(10):
+        shuffled = random.Random(seed).sample(pods, len(pods))  # noqa: S311 - a shuffle for a test
+        grouped = group(shuffled, missed={pods[3].metadata.uid})
+        assert [(item.constraints, item.selected) for item in grouped] == known
 
 
 @SETTINGS

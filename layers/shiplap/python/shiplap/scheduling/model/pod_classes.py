@@ -8,6 +8,7 @@ class.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import le
 from typing import Any, TypeVar
 
 import msgspec
@@ -126,66 +127,144 @@ def group(
         volumes: what the volumes of a pod ask for, by `namespace/name`.
         terms: the topology terms of pods that stand already; those of these pods are added.
     """
-    plain = _Alike({})
-    kinds: dict[tuple[bool, VolumeNeeds], _Alike] = {(plain.missed, plain.needs): plain}
-    by_signature = plain.members
-    for pod in pods:
-        if missed or volumes:
-            needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
-            kind = (pod.metadata.uid in missed, needs)
-            by_signature = (kinds.get(kind) or kinds.setdefault(kind, _Alike({}, *kind))).members
-        encoded = signature(pod.spec)
-        members = by_signature.get(encoded)
-        if members is None:
-            by_signature[encoded] = [pod]
-        else:
-            members.append(pod)
-    classes = _classes(kinds.values(), Terms() if terms is None else terms)
-    for pod_class in classes:
-        if len(pod_class.members) > 1:
-            pod_class.members.sort(key=_age)
-    classes.sort(key=_placing_order)
-    for index, pod_class in enumerate(classes):
+    listed = list(pods)
+    ages = list(map(_age, listed))
+    in_order = all(map(le, ages, ages[1:]))
+    specifications = _specifications(listed, missed, volumes)
+    if not in_order:
+        specifications = _by_age(specifications, ages)
+    classes = _classes(listed, specifications, Terms() if terms is None else terms)
+    for pod_class, places in classes:
+        if len(places) > 1:
+            places.sort(key=None if in_order else ages.__getitem__)
+        pod_class.members = [listed[place] for place in places]
+    classes.sort(key=lambda pair: (*_largest_first(pair[0]), ages[pair[1][0]]))
+    for index, (pod_class, _) in enumerate(classes):
         pod_class.index = index
-    return classes
+    return [pod_class for pod_class, _ in classes]
 
 
-class _Alike(msgspec.Struct, frozen=True):
-    """Pods by the signature of their specification; all of them have the same volumes, and are `missed` or are not."""
+Places = list[int]
+"""Where pods stand in the list of all that are grouped. Pods themselves are read in the order of that list, which is
+mostly the order in which they lie in memory."""
 
-    members: dict[bytes, list[Pod]]
+
+class _Specification(msgspec.Struct, frozen=True):
+    """Pods of equal specification and volumes by their namespace; all of them are `missed`, or none."""
+
+    places: dict[str, Places]
     missed: bool = False
     needs: VolumeNeeds = NO_VOLUMES
 
+    @property
+    def first(self) -> int:
+        """Where the first pod of the first namespace stands."""
+        return next(iter(self.places.values()))[0]
 
-def _classes(kinds: Iterable[_Alike], terms: Terms) -> list[PodClass]:
+
+def _specifications(
+    pods: Sequence[Pod], missed: Collection[str], volumes: Mapping[str, VolumeNeeds] | None
+) -> list[_Specification]:
+    """The specifications of pods and their namespaces, each by their first pod in the list."""
+    plain: dict[bytes, dict[str, Places]] = {}
+    kinds = {(False, NO_VOLUMES): plain}
+    by_signature = plain
+    for place, pod in enumerate(pods):
+        if missed or volumes:
+            needs = volumes.get(pod.key, NO_VOLUMES) if volumes else NO_VOLUMES
+            by_signature = kinds.setdefault((pod.metadata.uid in missed, needs), {})
+        encoded = signature(pod.spec)
+        by_namespace = by_signature.get(encoded)
+        if by_namespace is None:
+            by_namespace = by_signature[encoded] = {}
+        namespace = pod.metadata.namespace
+        places = by_namespace.get(namespace)
+        if places is None:
+            by_namespace[namespace] = [place]
+        else:
+            places.append(place)
+    found = [_Specification(places, *kind) for kind, alike in kinds.items() for places in alike.values()]
+    if len(kinds) > 1:
+        found.sort(key=lambda specification: specification.first)
+    return found
+
+
+def _by_age(specifications: Iterable[_Specification], ages: Sequence[Age]) -> list[_Specification]:
+    """The same specifications, the oldest pods first: how topology terms are numbered must not depend on the list."""
+    age = ages.__getitem__
+    found = []
+    for specification in specifications:
+        sorted_places = [(name, sorted(places, key=age)) for name, places in specification.places.items()]
+        sorted_places.sort(key=lambda pair: age(pair[1][0]))
+        found.append(msgspec.structs.replace(specification, places=dict(sorted_places)))
+    found.sort(key=lambda specification: age(specification.first))
+    return found
+
+
+def _classes(
+    pods: Sequence[Pod], specifications: Sequence[_Specification], terms: Terms
+) -> list[tuple[PodClass, Places]]:
     """Pods of equal specification, told apart by what they demand and how topology terms see their labels."""
     parts = _Parts()
-    reader = _DemandReader(terms, parts)
-    specifications = [(kind, members) for kind in kinds for members in kind.members.values()]
+    reader = _DemandReader(pods, terms, parts)
     demands = [
-        reader.demands_of(members) if terms.constrains(members[0].spec) else None for _, members in specifications
+        reader.demands_of(specification) if terms.constrains(pods[specification.first].spec) else None
+        for specification in specifications
     ]
-    merged: dict[object, PodClass] = {}
+    selections = terms.selecting_each(pods) if terms.all else [_UNSELECTED] * len(pods)
+    merged: dict[object, tuple[PodClass, Places]] = {}
     shapes: dict[object, object] = {}
-    for (kind, members), demanded in zip(specifications, demands, strict=True):
-        common = describe(members[0], missed=kind.missed, volumes=kind.needs, prefer=terms.prefer, parts=parts)
+    nothing = parts.value(_NOTHING)
+    for specification, demanded in zip(specifications, demands, strict=True):
+        first, missed, needs = pods[specification.first], specification.missed, specification.needs
+        common = describe(first, missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
         but_for_size = parts.shape(common)
         described = (but_for_size, id(parts.requests(common.requests)), common.priority, common.problem)
-        for demand, selected, pods in _alike(members, demanded, terms, parts):
-            identity = (described, id(demand), id(selected))
-            known = merged.get(identity)
-            if known is not None:
-                known.members.extend(pods)
-                continue
-            fresh = merged[identity] = msgspec.structs.replace(common, members=list(pods))
-            fresh.constraints, preferred, problem = demand
-            fresh.selected = selected
-            fresh.shape = shapes.setdefault((but_for_size, id(demand), id(selected)), object())
-            if preferred != UNCONSTRAINED:
-                fresh.preferences = Preferences(common.preferences.node, preferred)
-            fresh.problem = common.problem or problem
+        for namespace, together in specification.places.items():
+            shared = nothing if demanded is None else demanded.by_namespace.get(namespace)
+            each = {} if demanded is None else demanded.by_place
+            for demand, selected, places in _alike(together, shared, each, selections):
+                identity = (described, id(demand), id(selected))
+                known = merged.get(identity)
+                if known is not None:
+                    known[1].extend(places)
+                    continue
+                shape = shapes.setdefault((but_for_size, id(demand), id(selected)), object())
+                merged[identity] = (_bound_by(common, demand, selected, shape), places)
     return list(merged.values())
+
+
+def _alike(
+    places: Places, shared: Demand | None, each: Mapping[int, Demand], selections: Sequence[frozenset[int]]
+) -> Iterable[tuple[Demand, frozenset[int], Places]]:
+    """Pods of one specification and namespace by the terms that count them, and their demand if they do not share one.
+
+    What is returned may be changed: nobody else has these lists.
+    """
+    counting = [selections[place] for place in places]
+    if shared is not None and counting.count(counting[0]) == len(counting):
+        return [(shared, counting[0], places)]
+    found: dict[tuple[int, int], tuple[Demand, frozenset[int], Places]] = {}
+    for place, selected in zip(places, counting, strict=True):
+        demand = shared or each[place]
+        key = (id(demand), id(selected))
+        known = found.get(key)
+        if known is None:
+            found[key] = (demand, selected, [place])
+        else:
+            known[2].append(place)
+    return found.values()
+
+
+def _bound_by(common: PodClass, demand: Demand, selected: frozenset[int], shape: object) -> PodClass:
+    """A class of pods that are described alike, with what topology asks of them."""
+    pod_class = msgspec.structs.replace(common)
+    pod_class.constraints, preferred, problem = demand
+    pod_class.selected, pod_class.shape = selected, shape
+    if preferred != UNCONSTRAINED:
+        pod_class.preferences = Preferences(common.preferences.node, preferred)
+    pod_class.problem = common.problem or problem
+    return pod_class
 
 
 class _Parts:
@@ -239,76 +318,49 @@ class _Demands(msgspec.Struct, frozen=True):
     """What pods of one specification demand: by namespace, unless labels of their own or of their workload count."""
 
     by_namespace: dict[str, Demand]
-    by_pod: dict[int, Demand]
-
-    def of(self, pod: Pod) -> Demand:
-        """What one of them demands."""
-        return self.by_pod[id(pod)] if self.by_pod else self.by_namespace[pod.metadata.namespace]
-
-
-def _alike(
-    members: list[Pod], demanded: _Demands | None, terms: Terms, parts: _Parts
-) -> Iterable[tuple[Demand, frozenset[int], list[Pod]]]:
-    """Pods of one specification by their demand and the terms that count them."""
-    if not terms.all:
-        demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
-        return [(demand, _UNSELECTED, members)]
-    selections = terms.selecting_each(members)
-    if demanded is None or (not demanded.by_pod and len(demanded.by_namespace) == 1):
-        demand = parts.value(_NOTHING) if demanded is None else demanded.of(members[0])
-        same = selections[0]
-        if selections.count(same) == len(members):
-            return [(demand, same, members)]
-        by_selection: dict[int, tuple[Demand, frozenset[int], list[Pod]]] = {}
-        for pod, selected in zip(members, selections, strict=True):
-            known = by_selection.get(id(selected))
-            if known is None:
-                by_selection[id(selected)] = (demand, selected, [pod])
-            else:
-                known[2].append(pod)
-        return by_selection.values()
-    found: dict[tuple[int, int], tuple[Demand, frozenset[int], list[Pod]]] = {}
-    for pod, selected in zip(members, selections, strict=True):
-        demand = demanded.of(pod)
-        found.setdefault((id(demand), id(selected)), (demand, selected, []))[2].append(pod)
-    return found.values()
+    by_place: dict[int, Demand]
 
 
 class _DemandReader:
     """Reads what pods demand: once for all of a namespace whose topology constraints are written alike."""
 
-    def __init__(self, terms: Terms, parts: _Parts) -> None:
-        self._terms, self._parts = terms, parts
+    def __init__(self, pods: Sequence[Pod], terms: Terms, parts: _Parts) -> None:
+        self._pods, self._terms, self._parts = pods, terms, parts
         self._known: dict[tuple[bytes, str], Demand] = {}
 
-    def demands_of(self, members: Sequence[Pod]) -> _Demands:
+    def demands_of(self, specification: _Specification) -> _Demands:
         """What pods of one specification demand."""
-        terms, spec = self._terms, members[0].spec
-        if reads_own_labels(spec):
-            return _Demands({}, {id(pod): self._parts.value(_demands(pod, terms)) for pod in members})
-        if terms.defaults is None:
+        spec, by_namespace = self._pods[specification.first].spec, specification.places
+        if not reads_own_labels(spec) and self._terms.defaults is None:
             written = _encode((spec.affinity, spec.topology_spread_constraints))
-            return _Demands(self._by_namespace(written, members), {})
+            firsts = {namespace: self._pods[places[0]] for namespace, places in by_namespace.items()}
+            return _Demands({namespace: self._of_all(written, pod) for namespace, pod in firsts.items()}, {})
+        of = self._of_one if reads_own_labels(spec) else self._by_default()
+        return _Demands({}, {place: of(self._pods[place]) for places in by_namespace.values() for place in places})
+
+    def _of_all(self, written: bytes, pod: Pod) -> Demand:
+        """What all pods of a namespace demand whose constraints are `written` like those of this one."""
+        key = (written, pod.metadata.namespace)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._of_one(pod)
+        return known
+
+    def _by_default(self) -> Callable[[Pod], Demand]:
+        """What pods of one specification demand: the same where the same default constraints apply."""
         shared: dict[tuple[str, int], Demand] = {}
-        found = {}
-        for pod in members:
-            key = (pod.metadata.namespace, terms.default_number(pod))
+
+        def of(pod: Pod) -> Demand:
+            key = (pod.metadata.namespace, self._terms.default_number(pod))
             demand = shared.get(key)
             if demand is None:
-                demand = shared[key] = self._parts.value(_demands(pod, terms))
-            found[id(pod)] = demand
-        return _Demands({}, found)
+                demand = shared[key] = self._of_one(pod)
+            return demand
 
-    def _by_namespace(self, written: bytes, members: Iterable[Pod]) -> dict[str, Demand]:
-        by_namespace: dict[str, Demand] = {}
-        for pod in members:
-            namespace = pod.metadata.namespace
-            if namespace not in by_namespace:
-                demand = self._known.get((written, namespace))
-                if demand is None:
-                    demand = self._known[written, namespace] = self._parts.value(_demands(pod, self._terms))
-                by_namespace[namespace] = demand
-        return by_namespace
+        return of
+
+    def _of_one(self, pod: Pod) -> Demand:
+        return self._parts.value(_demands(pod, self._terms))
 
 
 def _demands(pod: Pod, terms: Terms) -> Demand:
@@ -470,10 +522,14 @@ def _unsupported(pod: Pod) -> str:
     return ""
 
 
-def _age(pod: Pod) -> tuple[str, str, str, str]:
+Age = tuple[str, str, str, str]
+"""When a pod was created; then its uid, namespace and name, so that no two pods are of one age."""
+
+
+def _age(pod: Pod) -> Age:
     meta = pod.metadata
     return (meta.creation_timestamp or "", meta.uid, meta.namespace, meta.name)
 
 
-def _placing_order(pod_class: PodClass) -> tuple[int, int, tuple[str, str, str, str]]:
-    return (-pod_class.requests.get("cpu", 0), -pod_class.requests.get("memory", 0), _age(pod_class.members[0]))
+def _largest_first(pod_class: PodClass) -> tuple[int, int]:
+    return (-pod_class.requests.get("cpu", 0), -pod_class.requests.get("memory", 0))
