@@ -305,6 +305,8 @@ def test_soft_wishes_do_not_stand_in_the_way() -> None:
     spread = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
     item = pod("a", topologySpreadConstraints=[spread], nodeSelector={"disk": "ssd"})
     assert placed(claim_of("a", cpu_milli=1000), [item], []) == ["a"]
+    avoided = node(taints=[{"key": "team", "value": "other", "effect": "PreferNoSchedule"}])
+    assert placed(claim_of("a", cpu_milli=1000), [pod("a")], [], on=avoided) == ["a"]
 
 
 def test_nothing_is_bound_to_a_node_that_takes_no_pods() -> None:

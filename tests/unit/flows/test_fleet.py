@@ -8,12 +8,14 @@ import pytest
 from msgspec import structs
 
 from shiplap.flows.planning.planned_launches import FleetOptions, fleet_options
+from shiplap.flows.schedule.launch import _cheapest, _with_leases
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.requirements import requirement
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.supply.existing_nodes import assumed_allocatable
+from tests.integration.flows.stage import Stage
 from tests.node_claims import node_claim, with_fields
 
 ZONES = ("a", "b")
@@ -302,3 +304,19 @@ def test_fabric_adapters_are_asked_for_where_a_pod_wants_one(
     asked = claim(types, requests={"cpu": 1000, "memory": 5000, **requests})
     found = fleet_options(asked, {"m.large": types[0]}, ZONES)
     assert {override.fabric_adapters for override in found.overrides} == {adapters}
+
+
+def test_of_estimates_the_cheapest_that_can_be_had_are_explored() -> None:
+    dear, cheap, same = kind("m.dear", 0.3), kind("m.cheap", 0.1), kind("m.alike", 0.1)
+    gone = structs.replace(
+        kind("m.gone", 0.01), offerings=tuple(structs.replace(o, available=False) for o in cheap.offerings)
+    )
+    assert [item.name for item in _cheapest([dear, gone, cheap, same], 2)] == ["m.alike", "m.cheap"]
+    assert [item.name for item in _cheapest([gone, dear], 9)] == ["m.dear", "m.gone"]
+
+
+def test_no_lease_is_taken_for_a_type_that_has_been_measured_since_or_is_not_sold_any_more() -> None:
+    stage, known = Stage(), structs.replace(kind("m.large", 0.1), verified=True)
+    relying = claim([known], relies_on_estimate=("m.large", "m.gone"))
+    assert _with_leases(relying, {"m.large": known}, stage.context) == {"m.large": known}
+    assert "before capacity.acquire_pilot" not in stage.faults.points
