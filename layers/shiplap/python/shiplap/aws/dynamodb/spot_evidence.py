@@ -27,7 +27,6 @@ SPOT = "@spot"
 REMEMBERED_S = 365 * 24 * 3600.0
 """How long an offering is remembered after its last evidence, in seconds."""
 
-_KEY = ("ami", "item", EXPIRY)
 _DAY = "d"
 
 
@@ -91,4 +90,4 @@ def _offering(item: Item) -> tuple[str, str]:
 
 
 def _sums(item: Item) -> dict[str, float]:
-    return {name: float(value["N"]) for name, value in item.items() if name not in _KEY and "N" in value}
+    return {name: float(value["N"]) for name, value in item.items() if name != EXPIRY and "N" in value}
