@@ -50,6 +50,26 @@ def test_the_current_context(tmp_path: Path) -> None:
     assert (found.context, found.server, found.namespace, found.token) == ("blue", "https://c.example", "web", "secret")
 
 
+def test_what_a_kubeconfig_does_not_say_is_as_strict_as_can_be(tmp_path: Path) -> None:
+    found = read(write(tmp_path))
+    assert found == Access(
+        context="blue",
+        server="https://c.example",
+        namespace="web",
+        authority="",
+        insecure=False,
+        tls_server_name="",
+        proxy="",
+        user="u",
+        token="secret",
+        token_file=None,
+        client=None,
+        exec=None,
+        folder=tmp_path,
+        headers=(),
+    )
+
+
 def test_a_context_without_a_user_is_entered_as_nobody(tmp_path: Path) -> None:
     found = read(write(tmp_path, contexts=[{"name": "blue", "context": {"cluster": "c"}}], users=None))
     assert (found.server, found.namespace, found.token) == ("https://c.example", "default", "")
