@@ -76,6 +76,15 @@ def test_actions_and_regions_have_buckets_of_their_own(shared: Shared) -> None:
     assert shared.waits == []
 
 
+def test_only_actions_whose_instances_count_draw_from_a_bucket_of_instances(shared: Shared) -> None:
+    shared.one.wait("create_tags", 3)
+    shared.one.wait("create_fleet")
+    names = {item["item"]["S"].partition("#")[2] for item in shared.table.scan(TableName="state")["Items"]}
+    assert names == {"create_tags", "create_fleet"}
+    shared.one.wait("create_fleet", 1)
+    assert len(shared.table.scan(TableName="state")["Items"]) == 3
+
+
 def test_in_the_long_run_all_functions_together_keep_the_pace(shared: Shared) -> None:
     start = shared.clock.now()
     for number in range(100):

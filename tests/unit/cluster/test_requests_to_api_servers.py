@@ -257,7 +257,10 @@ def test_each_status_is_an_error_of_its_kind(status: int, kind: type[ClusterErro
     assert (type(told.value), told.value.status) == (kind, status)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"message": 1}', b"\xff", b"[" * 10_000])
+DEEP = b'{"more": ' + b"[" * 10_000 + b"]" * 10_000 + b"}"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"message": 1}', b"\xff", b"[" * 10_000, DEEP])
 def test_an_error_of_something_in_between_is_told_by_its_status(body: bytes) -> None:
     talks, _, _ = talk(Answer(404, body))
     with pytest.raises(ObjectNotFound, match="status 404"):

@@ -52,7 +52,10 @@ def test_a_secret_refers_to_nothing_outside_of_it(
     assert (told.value.source, told.value.document, told.value.field) == ("secret x", document, field)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 10_000, '{"clusters": 3}', "\ud800"])
+DEEP = '{"more": ' + "[" * 10_000 + "]" * 10_000 + "}"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 10_000, DEEP, '{"clusters": 3}', "\ud800"])
 def test_what_is_no_kubeconfig_in_json_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidInput, match="kubectl config view --raw --flatten --minify -o json"):
         parse_secret(text, "secret x")
