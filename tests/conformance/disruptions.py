@@ -185,10 +185,11 @@ def disrupted(
     sleep: SleepState | None = None,
     commitments: UsedCommitments | None = None,
     spending: SpendingView | None = None,
+    unsettled: Sequence[str] = (),
 ) -> Verdict:
     """What a cluster of these nodes would be told to give up; `class_says` is what its EC2NodeClass is known to say.
 
-    `coming` are claims that have no node yet.
+    `coming` are claims that have no node yet, `unsettled` NodePools whose spec may still be taken back.
     """
     snapshot = Snapshot(
         cluster="test",
@@ -221,6 +222,7 @@ def disrupted(
                 busy=frozenset(busy),
                 settings=settings or DisruptionSettings(),
                 commitments=commitments,
+                unsettled_pools=tuple(unsettled),
             )
         )
     )

@@ -93,6 +93,20 @@ def test_drift_is_told_apart_from_age_and_looked_for_on_every_node() -> None:
     assert verdict.blocked("b") == verdict.blocked("d") == "pods of nodes that go now are moved first"
 
 
+def test_nodes_of_a_pool_that_has_not_settled_keep_no_other_from_being_looked_at() -> None:
+    """They do not drift yet, and age all the same."""
+    pools = [pool(name, ON_DEMAND, GONE, after="Never") for name in ("a-pool", "b-pool")]
+    nodes = [
+        small("a", pool="a-pool", labels=DRIFTS),
+        small("b", pool="b-pool", labels=DRIFTS),
+        small("c", pool="a-pool", created_at=NOW - 3601, made={"expire_after": "1h"}),
+    ]
+    bound = [pod(f"p{name}", name, cpu="3") for name in "abc"]
+    verdict = disrupted(*nodes, pods=bound, pools=pools, types=BOTH, unsettled=["a-pool"])
+    assert verdict.decision.drifted == ("b",)
+    assert [(command.nodes, command.reason) for command in verdict.commands] == [(("c",), Reason.EXPIRED)]
+
+
 @pytest.mark.parametrize(
     ("histories", "created", "first"),
     [

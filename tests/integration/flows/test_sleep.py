@@ -84,6 +84,15 @@ class Sleepy(Disrupted):
         return {claim.failure for claim in self.claims() if claim.state is not ClaimState.FAILED} - {""}
 
 
+def test_pods_that_sleep_are_not_counted_among_those_that_fit_nowhere() -> None:
+    stage = Sleepy()
+    stage.until(stage.opens_at)
+    stage.minutes(8)
+    stage.add_pods(1, cpu="4000", prefix="huge")
+    stage.server.patch("pods", "huge-000", {"spec": {"priority": 2_000_000_000}})  # critical pods never sleep
+    assert stage.sweep().unschedulable == stage.meter.counts["PodsUnschedulable"] == 1, "beside four that sleep"
+
+
 def test_nodes_leave_at_night_pods_wait_and_all_is_back_when_the_window_ends() -> None:
     stage = Sleepy()
     assert stage.nodes >= 1

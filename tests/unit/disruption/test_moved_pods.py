@@ -75,3 +75,15 @@ def test_only_pods_of_nodes_that_are_to_move_are_planned_for() -> None:
     found = without(("a", "b"), pod("p", cpu="1", node="a"), pod("q", cpu="1", node="b"), moving=("a",), a="2", b="2")
     assert [[entry.name for entry in claim.pods] for claim in found.claims] == [["p"]]
     assert found.received == {}
+
+
+def test_room_that_pods_which_wait_will_take_is_not_given_to_pods_that_are_moved() -> None:
+    """Nor are those that wait among the pods that a removal moves."""
+    waits = pod("waits", cpu="1500m")
+    held = (pod("p", cpu="1", node="a"), pod("q", cpu="1", node="a"))
+    alone = without(("a",), *held, a="2", b="2")
+    assert sorted(alone.received["a"]) == ["b"]
+    found = without(("a",), *held, waits, a="2", b="2")
+    assert found.received == {}
+    assert sorted(entry.name for claim in found.claims for entry in claim.pods) == ["p", "q"]
+    assert found.stuck == {}
