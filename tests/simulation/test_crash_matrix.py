@@ -2,7 +2,7 @@
 
 One short life of a cluster is played: pods come, their nodes join, spot takes nodes back, pods go, nodes are replaced
 and emptied. The points at which each function could die are recorded, so an effect that is new is covered by itself.
-Then the same life is played once for each of them, and must come to its end by sweeps, timers and redelivery alone.
+Then the same life is played on from each of them, and must come to its end by sweeps, timers and redelivery alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from shiplap_lab.scenarios.scenario import Fault, Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
+from tests.forked_runs import forked_outcomes
 
 SEED = 4
 HOURS = 0.3
@@ -55,8 +56,13 @@ def life() -> Play:
     return replace(play, scenario=scenario, manifests={"demo": replace(play.manifests["demo"], node_pools=pools)})
 
 
+def simulated(faults: tuple[Fault, ...] = ()) -> Simulation:
+    return Simulation(life(), SEED, (*LIFE, *faults), HOURS, skips_quiet=True)
+
+
 def played(*faults: Fault) -> RunOutcome:
-    return Simulation(life(), SEED, (*LIFE, *faults), HOURS).play()
+    """`played(death.fault)` plays the life of one death from the start."""
+    return simulated(faults).play()
 
 
 @cache
@@ -101,6 +107,29 @@ def test_the_life_comes_to_every_stage() -> None:
     assert passed["disrupt"] >= {"state.commit", "memory.load", "memory.save"}
 
 
+def test_the_quiet_hour_without_its_idle_minutes_has_the_same_effects() -> None:
+    short, long = (Simulation(life(), SEED, LIFE, HOURS, skips_quiet=skips).play() for skips in (True, False))
+    assert _effects(short) == _effects(long)
+    assert (short.spent, short.settled_at, short.ended_at) == (long.spent, long.settled_at, long.ended_at)
+    assert short.steps < long.steps * 0.6
+
+
+def _effects(outcome: RunOutcome) -> list[dict[str, object]]:
+    """What happened, and when, without invocations."""
+    events = [msgspec.json.decode(line) for line in outcome.lines]
+    return [event for event in events if "invocation" not in event]
+
+
+def test_a_life_that_is_played_on_in_a_child_is_the_one_that_is_played_from_the_start() -> None:
+    faults = [found[len(found) // 2].fault for found in deaths().values()]
+    forked = forked_outcomes(simulated, faults)
+    assert len({outcome.trace for outcome in forked.values()}) == len(faults)
+    for fault in faults:
+        whole = played(fault)
+        assert any('"died"' in line for line in whole.lines)
+        assert forked[fault] == replace(whole, lines=(), steps=forked[fault].steps)  # forks are steps of the parent
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_whatever_dies_wherever_every_promise_is_kept(function: str, part: int) -> None:
@@ -111,8 +140,9 @@ def test_whatever_dies_wherever_every_promise_is_kept(function: str, part: int) 
 
 
 def _broken(known: tuple[Death, ...]) -> Iterator[tuple[str, object]]:
+    outcomes = forked_outcomes(simulated, [death.fault for death in known])
     for death in known:
-        outcome = played(death.fault)
-        died = any(b'"died"' in line.encode() for line in outcome.lines)
+        outcome = outcomes[death.fault]
+        died = outcome.effects.get("crash", 0) == 1
         if outcome.violations or outcome.settled_at < 0 or not died:
             yield death.path[-1], (death.fault, outcome.violations, died)

@@ -154,9 +154,12 @@ class Simulation:
         *,
         make_state: MakeState = CheckedState,
         skips_idle: bool = True,
+        skips_quiet: bool = False,
         disruption: DisruptionSettings | None = None,
     ) -> None:
         """`skips_idle`: leave out idle minutes where that has the same effects, as in scenarios with rhythms.
+
+        `skips_quiet`: leave out those of the quiet hour at the end, too, in any scenario without sleep.
 
         `disruption` bounds what may be disrupted for money, for all clusters.
         """
@@ -207,11 +210,8 @@ class Simulation:
         # What sleeps changes with time alone.
         rests = bool(scenario.rhythms) and self._threads is None and scenario.sleep is None
         self.faults.latency_by_moment = rests
-        self._idle_minutes = (
-            IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
-            if rests and skips_idle
-            else None
-        )
+        self._skips_idle, self._skips_quiet = rests and skips_idle, skips_quiet
+        self._idle_minutes = IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
         self.judge = self._seated_judge()
         if scenario.reserved_instances:
             self._commit_account()
@@ -332,23 +332,29 @@ class Simulation:
 
     def _run(self) -> None:
         self._play_steps()
-        least = max(self._start + self._hours * 3600, self._calm_from, self.loop.now())
-        latest = least + self._play.scenario.settle_minutes * 60
-        extended = False
+        begun, extended_to = self.loop.now(), 0.0
         while not self.loop.stopped:
             self.loop.run_until(self.loop.now() + _LOOK_S)
             now = self.loop.now()
-            if self._idle_minutes is not None and now < least:
-                self._idle_minutes.look()
-                if self._settled_since is not None:
-                    self._idle_minutes.skip(least)
+            least = max(self._start + self._hours * 3600, self._calm_from, begun)
+            self._leave_out_idle(least)
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
                 return
+            latest = extended_to or least + self._play.scenario.settle_minutes * 60
             if now >= latest and self._settled_since is None:
-                if extended or now - self._disturbed_at > _LATE_COMMAND_S:
+                if extended_to or now - self._disturbed_at > _LATE_COMMAND_S:
                     self._must_have_settled()
                     return
-                extended, latest = True, now + _LATE_COMMAND_S
+                extended_to = now + _LATE_COMMAND_S
+
+    def _leave_out_idle(self, least: float) -> None:
+        """Leave out idle minutes where that is wanted. `least`: when the quiet hour may begin, in epoch seconds."""
+        is_at_end = self.loop.now() >= least
+        if not (self._skips_quiet if is_at_end else self._skips_idle):
+            return
+        self._idle_minutes.look()
+        if self._settled_since is not None:
+            self._idle_minutes.skip(self._settled_since + QUIET_S if is_at_end else least)
 
     def _play_steps(self) -> None:
         region = SimulatedRegion(self)
@@ -498,6 +504,12 @@ class Simulation:
         return price(self.charged, instance.instance_type, instance.zone, instance.capacity_type)
 
     # Faults
+
+    def strike(self, fault: Fault) -> None:
+        """A fault begins now, as if it had been planned."""
+        self._planned = (*self._planned, fault)
+        self._calm_from = self._end_of_trouble()
+        self._begin(len(self._planned) - 1, fault)
 
     def _begin(self, number: int, fault: Fault) -> None:
         self.trace.record("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
