@@ -15,6 +15,9 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from tests.dynamodb_local.faulty_transport import KINDS, FaultyTransport, answer_of
 
+SESSION = botocore.session.Session()
+"""It keeps the model of DynamoDB's API, which takes long to read."""
+
 TABLE = "state"
 PUTS: list[Any] = [{"Put": {"TableName": TABLE, "Item": {"cluster": {"S": name}}}} for name in "abc"]
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,7 +48,7 @@ class Server:
 
 
 def client_of(server: Server, seed: int, **settings: Any) -> tuple[Any, FaultyTransport]:
-    client = botocore.session.Session().create_client(
+    client = SESSION.create_client(
         "dynamodb",
         region_name="eu-west-1",
         aws_access_key_id="testing",
