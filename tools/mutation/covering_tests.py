@@ -113,6 +113,17 @@ def names_changed(mutant: Mutant, source: str) -> set[str]:
     return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
 
 
+def class_changed(mutant: Mutant, source: str) -> str:
+    """The class whose body, outside of its functions, a mutant changes, as in a default of a field; else empty."""
+    around = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+    ]
+    innermost = max(around, key=lambda node: node.lineno, default=None)
+    return innermost.name if isinstance(innermost, ast.ClassDef) else ""
+
+
 def lines_that_use(names: Collection[str], source: str) -> set[int]:
     """The lines on which names are read."""
     used = [part for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Name) and part.id in names]

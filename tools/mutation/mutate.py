@@ -26,6 +26,7 @@ from tools.mutation.code_mutants import Mutant, mutants_of
 from tools.mutation.covered_lines import PRODUCT, SOURCES, keep_sources, read
 from tools.mutation.covering_tests import (
     CoveringTests,
+    class_changed,
     lines_of,
     lines_that_use,
     names_changed,
@@ -113,7 +114,8 @@ def trial_of(mutant: Mutant, covering: CoveringTests) -> Trial:
     source = (PRODUCT / mutant.path).read_text()
     lines, is_imported = lines_of(mutant, source), runs_when_imported(mutant, source)
     found = covering.of(mutant.path, lines, function=mutant.function, is_imported=is_imported)
-    for name in sorted(names_changed(mutant, source)):
+    changed = class_changed(mutant, source)
+    for name in sorted({changed} if changed else names_changed(mutant, source)):
         found = [*covering.naming(mutant.path, name), *found]
         for path, used in _users_of(name, mutant.path).items():
             found = [*found, *covering.of(path, used)]

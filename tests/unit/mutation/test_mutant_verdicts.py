@@ -11,7 +11,7 @@ import pytest
 
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import CoveredTest, keep_sources, read
-from tools.mutation.covering_tests import CoveringTests, lines_of, runs_when_imported, within_s
+from tools.mutation.covering_tests import CoveringTests, class_changed, lines_of, runs_when_imported, within_s
 from tools.mutation.mutant_runs import Outcome, Verdict
 from tools.mutation.mutant_verdicts import STRATA, VerdictStore, read_equivalents, sample, share_of, stratum_of
 
@@ -194,6 +194,22 @@ def test_a_mutant_is_tried_by_tests_that_run_its_statement(
     planted = Mutant("a", "x.py", function, line, 0, 1, "a", "b", "kind")
     assert lines_of(planted, LINES) == lines
     assert runs_when_imported(planted, LINES) is is_imported
+
+
+CLASSES = """class C:
+    a = 1
+
+    def f(self, b=2):
+        return 3
+
+
+d = 4
+"""
+
+
+@pytest.mark.parametrize(("line", "name"), [(1, "C"), (2, "C"), (4, ""), (5, ""), (8, "")])
+def test_a_default_of_a_field_is_tried_by_tests_that_name_its_class(line: int, name: str) -> None:
+    assert class_changed(Mutant("a", "x.py", "C", line, 0, 1, "a", "b", "kind"), CLASSES) == name
 
 
 def test_tests_are_taken_while_they_fit_and_those_of_a_file_stay_together() -> None:
