@@ -12,7 +12,7 @@ from shiplap.errors import StoreError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.install import EmfMeter
 from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import MEMORY
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -89,6 +89,59 @@ def test_a_cluster_without_anything_costs_no_metric() -> None:
     cluster_metrics.measure_nodes(CLUSTER, [], stage.context)
     cluster_metrics.measure_pods(CLUSTER, stage.cluster.view(), stage.clock.now(), stage.meter)
     assert stage.meter.counts == {}
+
+
+def waiting(name: str, created: str | None) -> Pod:
+    unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    written = {"metadata": {"name": name, "uid": name, "creationTimestamp": created}, "status": unscheduled}
+    return msgspec.convert(written, Pod)
+
+
+def bound(name: str, node: str) -> Pod:
+    return msgspec.convert({"metadata": {"name": name, "uid": name}, "spec": {"nodeName": node}}, Pod)
+
+
+def test_pods_are_counted_where_they_run_and_by_how_long_they_wait() -> None:
+    nodes = [
+        msgspec.convert({"metadata": {"name": name, "labels": marks}}, Node)
+        for name, marks in (
+            ("a", {"karpenter.sh/nodepool": "general"}),
+            ("b", {"karpenter.sh/nodepool": "general"}),
+            ("c", {"karpenter.sh/nodepool": "batch"}),
+            ("of-others", {}),
+        )
+    ]
+    pods = [
+        *(bound(f"p{place}", name) for place, name in enumerate(("a", "a", "b", "c", "of-others", "unknown"))),
+        waiting("young", "2026-01-01T00:00:50Z"),
+        waiting("old", "2026-01-01T00:00:00Z"),
+        waiting("undated", None),
+    ]
+    view = ClusterView(pods=tuple(pods), nodes=tuple(nodes), unreadable=("Pod a/b", "Pod a/c"))
+    meter = FakeMeter()
+    cluster_metrics.measure_pods(CLUSTER, view, 1_767_225_660.0, meter)
+    own = ("cluster", CLUSTER)
+    assert meter.seen == {
+        "ObjectsUnreadable": [(2, (own,))],
+        "Pods": [(1, (own, ("pool", "batch"))), (3, (own, ("pool", "general")))],
+        "PodsWaiting": [(3, (own,))],
+        "OldestPodWaiting": [(60.0, (own,))],
+    }
+
+
+def test_a_node_of_a_users_node_claim_is_of_no_pool() -> None:
+    stage = Stage()
+    cluster_metrics.measure_nodes(CLUSTER, [claim("a", pool="")], stage.context)
+    assert stage.meter.seen["Nodes"] == [(1, (("cluster", CLUSTER), ("pool", "none"), ("tier", "0")))]
+
+
+@pytest.mark.parametrize(("refreshed_ago_s", "age_s"), [(90.0, 90.0), (-5.0, 0.0)])
+def test_the_age_of_a_catalogue_is_never_negative(refreshed_ago_s: float, age_s: float) -> None:
+    meter = FakeMeter()
+    cluster_metrics.measure_catalog(
+        Catalog(region="eu-west-1", types=(), refreshed_at=1000.0 - refreshed_ago_s), 1000.0, meter
+    )
+    assert [value for value, _ in meter.seen["CatalogAge"]] == [age_s]
 
 
 def test_pods_that_another_autoscaler_has_do_not_wait_for_us() -> None:
