@@ -194,6 +194,12 @@ def test_memory_that_a_plan_did_not_know_of_is_measured(found: float, metric: st
     assert meter.counts == ({metric: 0.5} if metric else {})
 
 
+def test_a_node_that_reports_no_memory_lacks_all_that_was_planned() -> None:
+    meter = FakeMeter()
+    cluster_metrics.measure_memory(claim("a"), {}, meter)
+    assert meter.counts == {"MemoryShort": 7.0}
+
+
 def test_a_story_is_measured_from_event_to_ready_and_carries_its_events_id() -> None:
     stage = Stage()
     stage.add_pods(2)
