@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shiplap.scheduling.model.resources import Floats
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
-from shiplap.scheduling.search.column_generation import CoveringProgram, pairs, totals_bound
+from shiplap.scheduling.search.column_generation import CoveringProgram, SparseColumns, pairs, totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import fill_cheaply, grow_nodes, improve
 from shiplap.scheduling.search.pod_kinds import realise, reduce_problems
@@ -190,6 +190,19 @@ def test_a_program_that_begins_from_the_basis_of_another_demand_comes_to_the_sam
     assert (covered >= np.array(demands[1]) - 1e-5).all()
     assert np.isclose(begun.objective, (begun.duals * begun.demand).sum())
     assert begun.objective == pytest.approx(plain.objective, rel=1e-3)
+
+
+def test_the_worth_of_columns_without_their_zeros_is_that_with_them_to_the_last_bit() -> None:
+    """Another last bit could choose another column."""
+    draw = np.random.default_rng(3)
+    columns = np.where(draw.random((60, 900)) < 0.06, draw.integers(1, 9, (60, 900)), 0).astype(np.float64)
+    values = draw.random(60)
+    sparse = SparseColumns(60)
+    for known in (300, 301, 900):
+        expected = np.add.reduce(values[:, None] * columns[:, :known], axis=0)
+        assert sparse.worth(columns[:, :known], values).tolist() == expected.tolist()
+    columns = np.concatenate([columns, np.full((60, 1), 2.0)], axis=1)
+    assert sparse.worth(columns, values).tolist() == np.add.reduce(values[:, None] * columns, axis=0).tolist()
 
 
 def test_a_program_begins_from_the_basis_of_another_demand_in_few_pivots() -> None:
