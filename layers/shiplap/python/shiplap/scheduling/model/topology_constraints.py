@@ -285,10 +285,13 @@ class Terms:
 
     def selecting_each(self, pods: Iterable[Pod]) -> list[frozenset[int]]:
         """`selecting` of each of these pods."""
-        found, reaching = [], self._reaching
+        found = []
+        namespace, reach = "default", self._reached("default")
         for pod in pods:
             meta = pod.metadata
-            reach = reaching.get(meta.namespace) or self._reached(meta.namespace or "default")
+            if meta.namespace != namespace:
+                namespace = meta.namespace
+                reach = self._reached(namespace or "default")
             profile = tuple(map(meta.labels.get, reach.mentioned))
             known = reach.known.get(profile)
             found.append(self._selected(reach, profile, meta.labels) if known is None else known)

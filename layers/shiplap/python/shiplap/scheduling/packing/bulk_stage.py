@@ -130,8 +130,12 @@ class _ConstraintClasses:
             by_term.setdefault(rule.term, []).append(index)
         ruled = frozenset(by_term)
         numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
+        counting_of: dict[frozenset[int], frozenset[int]] = {}
         for part in parts:
-            counting = part.size_class.selected & ruled
+            selected = part.size_class.selected
+            counting = counting_of.get(selected)
+            if counting is None:
+                counting = counting_of[selected] = selected & ruled
             number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
             self.of.append(number)
             if number == len(self.attempts):

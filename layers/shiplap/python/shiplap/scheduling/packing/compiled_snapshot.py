@@ -168,10 +168,11 @@ def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
 
 def counted_pods(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:
     """Pods that topology constraints count, by node: those that are not terminating and not pending."""
-    moving = {id(pod) for pod in sorted_pods.pending}
+    by_node = pods_by_node(sorted_pods)
+    moving = {id(pod) for pod in sorted_pods.pending} if by_node else ()
     return {
         node: [pod for pod in on_node if not pod.metadata.deletion_timestamp and id(pod) not in moving]
-        for node, on_node in pods_by_node(sorted_pods).items()
+        for node, on_node in by_node.items()
     }
 
 
