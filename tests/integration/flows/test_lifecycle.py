@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -9,7 +11,7 @@ from shiplap.errors import AwsThrottled, ClusterError, ClusterUnreachable, Condi
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.lifecycle.endings import never_joined
-from shiplap.flows.lifecycle.lifecycle import LifecycleReport
+from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
 from shiplap.instances.capacity.learned_capacity import smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -624,3 +626,18 @@ def test_an_instance_that_stopped_or_ended_before_it_had_a_node_never_joined(
 ) -> None:
     claim = node_claim(name="a", state=ClaimState.TERMINATING, failure=failure, node_name=node_name)
     assert never_joined(claim) is expected
+
+
+def test_nodes_that_joined_are_visited_before_others_and_each_by_name() -> None:
+    visited: list[tuple[str, bool]] = []
+
+    class Visits:
+        def visit(self, name: str, *, seen: bool) -> None:
+            visited.append((name, seen))
+
+        def clear(self, name: str) -> None:
+            visited.append((f"cleared {name}", False))
+
+    visits: Any = Visits()
+    assert _visit_all(visits, {"d": True, "b": False, "c": True, "a": False}, ["b"]) == []
+    assert visited == [("c", True), ("d", True), ("a", False), ("cleared b", False), ("b", False)]
