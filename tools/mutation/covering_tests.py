@@ -14,8 +14,8 @@ from tools.mutation.covered_lines import CoveredTest
 _QUICK_S = 0.03
 """CPU seconds of a test that is quick."""
 
-_SLOW_S = 5.0
-"""CPU seconds of a test that comes last whatever it is about: it may take the time of all others."""
+_SLOW_S = 0.5
+"""CPU seconds of a test that comes last whatever it is about: a few of them would take the time of all others."""
 
 
 class CoveringTests:

@@ -99,7 +99,7 @@ def test_tests_that_are_about_the_function_come_before_all_others() -> None:
         [
             covered("tests/test_any.py::test_rare", 0.1, 1),
             covered("tests/test_any.py::test_a", 0.2, 1, 2),
-            covered("tests/test_x.py::test_nodes_leave", 5.0, 1, 2),
+            covered("tests/test_x.py::test_nodes_leave", 0.5, 1, 2),
             covered("tests/flows/test_x.py::test_b", 0.1, 1, 2),
         ]
     )
@@ -108,9 +108,9 @@ def test_tests_that_are_about_the_function_come_before_all_others() -> None:
 
 
 def test_a_test_that_takes_the_time_of_all_others_comes_last() -> None:
-    tests = [covered("tests/test_x.py::test_leave", 5.1, 1), covered("tests/test_y.py::test_any", 0.1, 1)]
+    tests = [covered("tests/test_x.py::test_leave", 0.6, 1), covered("tests/test_y.py::test_any", 0.1, 1)]
     found = CoveringTests(tests).of("x.py", [1], function="leave")
-    assert [test.seconds for test in found] == [0.1, 5.1]
+    assert [test.seconds for test in found] == [0.1, 0.6]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_tests_of_files_that_import_the_module_come_first(tmp_path: Path, import
     path = "shiplap/flows/x.py"
     tests = [
         CoveredTest("test_any.py::test_a", 0.1, {path: (1,)}),
-        CoveredTest("test_some.py::test_b", 5.0, {path: (1, 2)}),
+        CoveredTest("test_some.py::test_b", 0.5, {path: (1, 2)}),
     ]
     found = CoveringTests(tests, tmp_path).of(path, [1], function="C.act")
     assert [test.test.rpartition("_")[2] for test in found] == order
