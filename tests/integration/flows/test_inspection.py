@@ -178,6 +178,14 @@ def test_when_aws_does_not_answer_nothing_is_known() -> None:
     assert found.pools[0].ready == "Unknown"
 
 
+@pytest.mark.parametrize(("code", "reason"), [("RequestLimitExceeded", "RequestLimitExceeded"), ("", "NoAnswer")])
+def test_what_aws_said_is_the_reason_of_what_is_not_known(code: str, reason: str) -> None:
+    ground = Ground()
+    ground.stage.faults.on("before", "compute.inspect", AwsError("no", code=code))
+    ready = ground.inspect().node_classes[0].ready
+    assert (ready.status, ready.reason, ready.message) == ("Unknown", reason, "no")
+
+
 def test_a_pool_without_its_class() -> None:
     ground = Ground()
     manifests = msgspec.structs.replace(ground.settings.manifests, node_classes=())

@@ -105,6 +105,13 @@ def test_without_terms_ec2_is_not_asked() -> None:
     assert ec2.filters == []
 
 
+def test_only_reservations_that_can_be_launched_into_are_asked_for() -> None:
+    ec2 = Ec2()
+    terms = (CapacityReservationSelectorTerm(id="cr-1"),)
+    capacity_reservations(ec2, node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]
+    assert ec2.filters == [[{"Name": "state", "Values": ["active"]}]]
+
+
 def test_what_is_known_of_a_reservation() -> None:
     terms = (CapacityReservationSelectorTerm(id="cr-2"),)
     (block,) = capacity_reservations(Ec2(), node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]

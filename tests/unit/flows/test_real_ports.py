@@ -265,3 +265,20 @@ def test_a_watch_that_is_given_up_is_counted_by_what_ended_it(error: Exception, 
     assert stage.meter.counts == {"WatchesGivenUp": 1, name: 1}
     assert kept.given_up
     assert kept.established.is_set(), "the next one need not wait for it"
+
+
+def test_a_watch_that_came_to_its_end_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A successor may have taken over before the deadline: both would tell of the same changes."""
+    stage, begun = Stage(), list[str]()
+
+    def watched(cluster: str, *_: object, **__: object) -> int:
+        begun.append(cluster)
+        stage.clock.advance(10.0)
+        return 3
+
+    monkeypatch.setattr(watch, "watch", watched)
+    deadline = stage.clock.now() + 60.0
+    kept = watch._Watch(CLUSTER, stage.context, deadline, lambda _: None, None, manifests=False, buffers=False)
+    kept.run()
+    assert (kept.told, begun, kept.given_up) == (3, [CLUSTER], False)
+    assert kept.established.is_set()

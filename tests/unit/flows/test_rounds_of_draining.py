@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, TooManyRequests
 from shiplap.flows import cluster_metrics
 from shiplap.flows.disrupt.second_look import objections, still_valid
-from shiplap.flows.lifecycle.drain import HEAD_START_S, Drains, _set_timer, cordon, drain, uncordon
+from shiplap.flows.lifecycle.drain import HEAD_START_S, Drains, _evict, _set_timer, cordon, drain, uncordon
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
@@ -152,6 +153,17 @@ def test_what_the_api_server_says_to_an_eviction(
         assert one_round(stage, claim, node) is None
     assert stage.meter.counts == ({metric: 1.0} if metric else {})
     assert evicted(stage) == []
+
+
+@pytest.mark.parametrize(("left_s", "given_s"), [(-5.0, 1), (0.2, 1), (40.7, 40), (600.0, None)])
+def test_an_evicted_pod_gets_what_time_its_node_has_left(stage: Stage, left_s: float, given_s: int | None) -> None:
+    """At least a second; its own grace period where that is shorter."""
+    told: list[int | None] = []
+    cluster: Any = SimpleNamespace(evict=lambda _, shortened: told.append(shortened))
+    now = stage.clock.now()
+    claim = node_claim(name="c", deadline_at=now + left_s)
+    _evict(pod(stage, grace_s=60), claim, now, replace(stage.context, cluster=cluster))
+    assert told == [given_s]
 
 
 def test_an_eviction_that_is_taken_is_counted(stage: Stage) -> None:
