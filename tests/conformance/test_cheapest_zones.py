@@ -51,14 +51,20 @@ def _zones(result: Outcome, app: str) -> Counter[str]:
     return +zones
 
 
+def _paid(result: Outcome, zone: str) -> float:
+    """USD per hour of the nodes in a zone."""
+    return round(sum(claim.launch.price for claim in result.claims if claim.launch.zone == zone), 6)
+
+
 @pytest.mark.parametrize(
     ("number", "spec"),
     [(160, {}), (160, _near("app")), (2, _apart("app"))],
     ids=["free", "together", "apart"],
 )
 def test_pods_go_to_the_zones_in_which_they_cost_least(number: int, spec: dict[str, Any]) -> None:
-    result = given(*_spread(303), *_app("app", number, spec), types=_TYPES)
-    assert Z1 not in _zones(result, "app")
+    """All they may take in zone 1 is what is paid for."""
+    alone, result = (given(*_spread(303), *more, types=_TYPES) for more in ((), _app("app", number, spec)))
+    assert _paid(result, Z1) == _paid(alone, Z1)
     assert sum(_zones(result, "app").values()) == number
     assert _zones(result, "spread") == {Z1: 101, Z2: 101, Z3: 101}
 
@@ -76,7 +82,11 @@ def test_a_pod_that_keeps_others_off_its_nodes_goes_to_a_cheap_zone() -> None:
     assert Z1 not in _zones(result, "app")
 
 
-def test_at_equal_prices_free_pods_are_in_all_zones() -> None:
+def test_pods_without_constraints_fill_the_nodes_of_others_in_any_zone() -> None:
+    """Nodes hold eight pods: there is room for six more in the zone of the five followers, for three in the others."""
     types = [fake_type("any", **_NODE, offerings=[("on-demand", zone) for zone in (Z1, Z2, Z3)], price=0.40)]
-    result = given(*_spread(303), *_app("app", 160, {}), types=types)
-    assert set(_zones(result, "app")) == {Z1, Z2, Z3}
+    others = [*_spread(303), *_app("near", 5, _near("near"))]
+    alone, result = (given(*others, *more, types=types) for more in ((), _app("free", 12, {})))
+    assert result.scheduled
+    assert result.plan.hourly == alone.plan.hourly
+    assert sorted(_zones(result, "free").values()) == [3, 3, 6]

@@ -52,12 +52,14 @@ def test_pods_that_may_go_anywhere_join_the_nodes_of_others(
     assert result.scheduled
     assert [claim.launch.instance_type for claim in result.claims] == bought
     monkeypatch.setattr(planner, "_MOST_PODS", 0)
+    monkeypatch.setattr(planner, "_FREE_LAST_PODS", 0)
     assert result.plan.hourly < _some(free).plan.hourly
 
 
 def test_many_classes_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each class takes its time in each of the ways that are tried."""
     monkeypatch.setattr(planner, "_MOST_CLASSES", 2)
+    monkeypatch.setattr(planner, "_FREE_LAST_PODS", 0)
     assert len(_some(1).claims) == 2
 
 

@@ -48,6 +48,9 @@ from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
 
+_FREE_LAST_PODS = 2_000
+"""Up to so many pods, more than are placed step by step, also have those that no constraint concerns placed last."""
+
 _MOST_PODS = 300
 _MOST_CLASSES = 32
 """Up to so many pods of so many classes are also placed step by step: each pod takes its time."""
@@ -232,10 +235,11 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     But it keeps spreads level in whatever order the pods bind, so it is only given up for a saving worth it. So is that
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
-    packing = _pack_in_bulk(snapshot, compiled, plannable)
-    pods = _pods(plannable)
-    if packing.unplaced or len(packing.claims) < 2 or pods > _MOST_PODS or len(plannable) > _MOST_CLASSES:
+    packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
+    if packing.unplaced or len(packing.claims) < 2:
         return packing
+    if pods > _MOST_PODS or len(plannable) > _MOST_CLASSES:
+        return _free_last(snapshot, compiled, plannable, packing) if pods <= _FREE_LAST_PODS else packing
     topological = any(item.topological for item in plannable)
     if not topological and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
@@ -244,6 +248,14 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     if len({template.level[0] for template in compiled.templates}) == 1:
         return best
     return _step_by_step(snapshot, compiled, orders[:1], best, saving=_CLEARLY, joining=True)
+
+
+def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass], known: Packing) -> Packing:
+    """What placing pods that no constraint concerns after all others gives, if it costs less than what is known."""
+    if not known.has_free:
+        return known
+    other = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0), free_last=True)
+    return other if not other.unplaced and other.hourly() < known.hourly() - _CENTS else known
 
 
 def _step_by_step(
@@ -306,6 +318,7 @@ def _pack_once(
     ordered: list[PodClass],
     *,
     bulk: Effort | None = None,
+    free_last: bool = False,
     cheaply: bool = False,
     joining: bool = False,
     most_hourly: float = np.inf,
@@ -321,7 +334,7 @@ def _pack_once(
         joining=joining,
         most_hourly=most_hourly,
     )
-    return packer.run(ordered, bulk=bulk)
+    return packer.run(ordered, bulk=bulk, free_last=free_last)
 
 
 def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> Plan:

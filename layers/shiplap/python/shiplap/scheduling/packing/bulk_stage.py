@@ -18,6 +18,7 @@ from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
 from shiplap.scheduling.model.resources import Axis, Bools, Ints, distinct_lines, rows_holding
+from shiplap.scheduling.packing.open_room import OpenRoom, Taken
 from shiplap.scheduling.packing.size_classes import (
     DomainQuotas,
     NodeRule,
@@ -29,13 +30,16 @@ from shiplap.scheduling.packing.size_classes import (
 )
 from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.search.improve import fill_cached, improve_cached
+from shiplap.scheduling.search.improve import fill_cached, improve_cached, pod_values
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
+
+_MOST_GROWING = 256
+"""Up to so many claims, each is asked what it adds to the price if it grows for a pod."""
 
 _MOST_MERGES = 64
 """Up to so many constraints per problem, the pairs that cannot share a node are computed beforehand."""
@@ -93,7 +97,8 @@ class _TierProblem(msgspec.Struct, frozen=True, eq=False):
     """A bin packing problem and where its items come from.
 
     `attempts` [items] and `groups` [items] say what each item asks of a node and which group a node for it alone is in.
-    `domain_matters`: other problems depend on the domain of this one.
+    `counted` [items] are those that some rule on nodes counts, also one of pods of another problem. `domain_matters`:
+    other problems depend on the domain of this one.
     """
 
     template: NodeClaimTemplate
@@ -101,6 +106,7 @@ class _TierProblem(msgspec.Struct, frozen=True, eq=False):
     attempts: list[PlacementAttempt]
     groups: list[ClaimGroup]
     unclaimed: _UnclaimedPods
+    counted: Bools
     domain_matters: bool
 
 
@@ -129,21 +135,23 @@ class _ConstraintClasses:
         for index, rule in enumerate(self.rules):
             by_term.setdefault(rule.term, []).append(index)
         ruled = frozenset(by_term)
-        numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int]], int] = {}
+        numbers: dict[tuple[int, tuple[NodeRule, ...], frozenset[int], bool], int] = {}
         counting_of: dict[frozenset[int], frozenset[int]] = {}
         for part in parts:
-            selected = part.size_class.selected
-            counting = counting_of.get(selected)
+            size_class = part.size_class
+            counting = counting_of.get(size_class.selected)
             if counting is None:
-                counting = counting_of[selected] = selected & ruled
-            number = numbers.setdefault((part.attempt.constraint, part.size_class.owns, counting), len(numbers))
+                counting = counting_of[size_class.selected] = size_class.selected & ruled
+            key = (part.attempt.constraint, size_class.owns, counting, size_class.counted_on_nodes)
+            number = numbers.setdefault(key, len(numbers))
             self.of.append(number)
             if number == len(self.attempts):
                 self.attempts.append(part.attempt)
                 self.groups.append(part.start)
         self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
         self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
-        for number, (_, owns, terms) in enumerate(numbers):
+        self.counted: Bools = np.array([counted for *_, counted in numbers], np.bool_)
+        for number, (_, owns, terms, _) in enumerate(numbers):
             self.owners[number, [by_rule[rule] for rule in owns]] = True
             self.capped[number, [index for term in terms for index in by_term[term]]] = True
 
@@ -216,6 +224,7 @@ def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings)
         attempts=[constraint_classes.attempts[number] for number in class_of_item.tolist()],
         groups=[constraint_classes.groups[number] for number in class_of_item.tolist()],
         unclaimed=_UnclaimedPods(np.r_[first_of, len(indexes)], indexes, counts),
+        counted=constraint_classes.counted[class_of_item],
         domain_matters=any(part.size_class.needs_domain for part in parts),
     )
 
@@ -264,49 +273,44 @@ class ClaimBuilder:
         self._placed[index] += number
 
     def fill_open_claims(self, tier_problem: _TierProblem) -> BinPackingProblem:
-        """Put pods into paid room on claims of other templates; returns the problem that is left.
+        """Put pods on claims of other problems; returns the problem that is left.
 
-        Only pods that come after the pods of the claim in placing order, and that no rule on nodes counts.
+        They go into paid room, and, up to `_MOST_GROWING` claims, where the next larger row of a claim of the same
+        level adds less than they are worth in their own problem. Pods that rules on nodes count stay.
         """
-        open_claims, template, unclaimed = self._openings.open, tier_problem.template, tier_problem.unclaimed
-        claims = [at for at, claim in enumerate(open_claims.claims) if claim.group.template is not template]
-        if not claims:
-            return tier_problem.problem
-        rows = [_launch_row(open_claims.claims[at].group, open_claims.used[at]) for at in claims]
-        nets = [open_claims.claims[at].group.template.net[row] for at, row in zip(claims, rows, strict=True)]
-        free = np.array(nets, np.int64) - open_claims.used[claims]
-        left = tier_problem.problem.counts.copy()
-        ruled = (
-            tier_problem.problem.capped.any(axis=0)
-            | tier_problem.problem.owners.any(axis=0)
-            | tier_problem.problem.clash.any(axis=0)
-        )
-        for item in np.flatnonzero(~ruled).tolist():
-            size, attempt = tier_problem.problem.sizes[item], tier_problem.attempts[item]
-            filled: list[tuple[int, int, ClaimGroup]] = []
-            taken = 0
-            for spot in np.flatnonzero((free >= size).all(axis=1)).tolist():
-                claim = open_claims.claims[claims[spot]]
-                target = self._openings.merge(claim.group, attempt)
-                if target is None or rows[spot] not in target.rows:
-                    continue
-                if claim.pods[0][0].index > self._waiting[unclaimed.index(item, taken)][0].index:
-                    continue
-                number = min(int(left[item]) - taken, int((free[spot] // np.maximum(size, 1))[size > 0].min()))
-                free[spot] -= number * size
-                taken += number
-                filled.append((claims[spot], number, target))
-                if taken == left[item]:
-                    break
-            if filled:
-                left[item] -= taken
-                places, numbers = np.array([entry[:2] for entry in filled], np.int64).T
-                turns, _, parts = self._hand_out(unclaimed, np.full(len(filled), item), numbers, places)
-                for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
-                    place, _, target = filled[turn]
-                    own = msgspec.structs.replace(attempt, pod_class=pod_class, requests=size)
-                    open_claims.add(place, target, own, pods)
-        return msgspec.structs.replace(tier_problem.problem, counts=left)
+        template, problem, unclaimed = tier_problem.template, tier_problem.problem, tier_problem.unclaimed
+        claims = [
+            (place, claim.group.template)
+            for place, claim in enumerate(self._openings.open.claims)
+            if claim.group.template is not template or not tier_problem.domain_matters
+        ]
+        ruled = tier_problem.counted | problem.owners.any(axis=0) | problem.clash.any(axis=0)
+        items = np.flatnonzero(~ruled & (problem.counts > 0)).tolist()
+        if not claims or not items:
+            return problem
+        grows = len(claims) <= _MOST_GROWING and any(other.level == template.level for _, other in claims)
+        worth = pod_values(problem) if grows else np.zeros(len(problem.counts))
+        room = OpenRoom(self._openings, template, [place for place, _ in claims])
+        left = problem.counts.copy()
+        for item in items:
+            pod_class = self._waiting[unclaimed.index(item)][0]
+            attempt = msgspec.structs.replace(
+                tier_problem.attempts[item], pod_class=pod_class, requests=problem.sizes[item]
+            )
+            taken = room.take(attempt, int(left[item]), float(worth[item]))
+            if taken:
+                left[item] -= sum(some.number for some in taken)
+                self._put(unclaimed, item, attempt, taken)
+        return msgspec.structs.replace(problem, counts=left)
+
+    def _put(self, unclaimed: _UnclaimedPods, item: int, attempt: PlacementAttempt, taken: Sequence[Taken]) -> None:
+        """Put the next pods of an item on open claims."""
+        places = np.array([some.place for some in taken], np.int64)
+        numbers = np.array([some.number for some in taken], np.int64)
+        turns, _, parts = self._hand_out(unclaimed, np.full(len(taken), item), numbers, places)
+        for turn, (pod_class, pods) in zip(turns.tolist(), parts, strict=True):
+            own = msgspec.structs.replace(attempt, pod_class=pod_class)
+            self._openings.open.add(taken[turn].place, taken[turn].target, own, pods)
 
     def open_claims(
         self,
@@ -501,11 +505,6 @@ def _by_group(groups: Sequence[ClaimGroup | None]) -> list[tuple[ClaimGroup, Int
     return [(group, np.array(members, np.int64)) for group, members in by_group.values()]
 
 
-def _launch_row(group: ClaimGroup, used: Ints) -> int:
-    """The row that a claim would launch now."""
-    return int(group.rows[group.cheapest(used[None, :])[0]])
-
-
 def _loads(
     tier_problem: _TierProblem, filling: Filling, groups: Sequence[ClaimGroup | None]
 ) -> tuple[Ints, Bools, Ints]:
@@ -548,8 +547,17 @@ class BulkStage:
         topology_counts: TopologyCounts,
         effort: Effort,
         existing: ExistingCapacity | None,
+        *,
+        free_last: bool = False,
     ) -> None:
-        """`effort` is what may be spent on cheaper nodes than the first filling has."""
+        """`effort` is what may be spent on cheaper nodes than the first filling has.
+
+        With `free_last` pods that no constraint concerns get no domain: they go onto the claims of the others, whatever
+        their domain, and what is left onto claims of their own.
+        """
+        self._free_last = free_last
+        self.has_free = False
+        """Whether pods that no constraint concerns were given a domain."""
         self._axis = axis
         self._openings = openings
         self._attempts = attempts
@@ -593,7 +601,8 @@ class BulkStage:
         tier_problems = self._tier_problems(size_classes)
         self._unfilled = _number(tier_problems)
         by_template = [
-            list(some) for _, some in groupby(reversed(tier_problems), lambda tier_problem: tier_problem.template.index)
+            list(some)
+            for _, some in groupby(reversed(tier_problems), lambda one: (one.template.index, one.domain_matters))
         ]
         for some in by_template:
             self._fill(some, builder)
@@ -793,7 +802,8 @@ class BulkStage:
             keys.setdefault(size_class.template.index, set()).update({size_class.key} - {""})
         for size_class in size_classes:
             known = keys[size_class.template.index]
-            if not size_class.key and len(known) == 1:
+            if not size_class.key and len(known) == 1 and not (self._free_last and size_class.is_free):
+                self.has_free |= size_class.is_free
                 self._open_domains(size_class, next(iter(known)))
         self._price_domains(size_classes)
         settled: list[SizeClass] = []

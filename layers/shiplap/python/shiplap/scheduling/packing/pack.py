@@ -110,6 +110,7 @@ class Packing(msgspec.Struct, frozen=True):
     attempt_budget: AttemptBudget
     waits: bool = False
     baseline_hourly: float = np.inf
+    has_free: bool = False
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -151,6 +152,7 @@ class Packer:
         self._strictly_reserved = strictly_reserved
         self._waits = False
         self._baseline_hourly = np.inf
+        self._has_free = False
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis), compiled.groups)
@@ -161,11 +163,11 @@ class Packer:
         self._domains = Domains(self._counts, self.openings, self._attempts, self.nodes)
         self._even_spread = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
 
-    def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None) -> Packing:
+    def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None, free_last: bool = False) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.
 
-        With `bulk`, the bulk stage first places the pods it understands and spends that effort on cheaper nodes.
-        Without it, the order is by priority.
+        With `bulk`, the bulk stage first places the pods it understands, with `free_last` as it says, and spends that
+        effort on cheaper nodes. Without it, the order is by priority.
         """
         classes = list(classes)
         self._by_priority = bulk is None
@@ -176,7 +178,7 @@ class Packer:
             for pod_class in classes
         ]
         if bulk is not None:
-            waiting = self._in_bulk(waiting, bulk)
+            waiting = self._in_bulk(waiting, bulk, free_last=free_last)
         waiting = self._place_until_stuck(waiting)
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
         self.openings.reservations.settle()
@@ -192,6 +194,7 @@ class Packer:
             self._attempt_budget,
             self._waits,
             self._baseline_hourly,
+            self._has_free,
         )
 
     def _place_until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
@@ -205,11 +208,11 @@ class Packer:
             waiting = [(pod_class, left) for pod_class, pods in ordered if (left := self._place(pod_class, pods))]
         return waiting
 
-    def _in_bulk(self, waiting: Waiting, effort: Effort) -> Waiting:
+    def _in_bulk(self, waiting: Waiting, effort: Effort, *, free_last: bool) -> Waiting:
         existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.all else None
-        bulk = BulkStage(self.axis, self.openings, self._attempts, self._counts, effort, existing)
+        bulk = BulkStage(self.axis, self.openings, self._attempts, self._counts, effort, existing, free_last=free_last)
         left = bulk.run(waiting)
-        self._baseline_hourly = bulk.baseline_hourly
+        self._baseline_hourly, self._has_free = bulk.baseline_hourly, bulk.has_free
         return left
 
     def _place(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:

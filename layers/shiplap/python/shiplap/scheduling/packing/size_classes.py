@@ -55,7 +55,7 @@ class SizeClass(msgspec.Struct, eq=False):
     cost the same. `reachable` are those in which any template can launch a node for such pods. `quotas` is the outcome:
     the pods that go to each domain.
 
-    `owns` are the rules they bring to a node.
+    `owns` are the rules they bring to a node. `counted_on_nodes`: some rule on nodes counts them, theirs or of others.
     """
 
     attempt: PlacementAttempt
@@ -67,6 +67,7 @@ class SizeClass(msgspec.Struct, eq=False):
     affinity: tuple[int, ...]
     anti: tuple[int, ...]
     owns: tuple[NodeRule, ...]
+    counted_on_nodes: bool
     counts: Ints = _NO_COUNTS
     number: int = 0
     weight: float = 0.0
@@ -85,6 +86,11 @@ class SizeClass(msgspec.Struct, eq=False):
     def template(self) -> NodeClaimTemplate:
         """The first template that may take them: the one that does, once their tier is known."""
         return self.templates[0]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no constraint concerns these pods, neither their own nor that of others."""
+        return not self.owns and not self.selected and not self.needs_domain
 
     def cheapest(self, domains: Sequence[str]) -> Sequence[str]:
         """Those of some domains in which they cost least."""
@@ -188,6 +194,7 @@ def _size_class(
         affinity=demands.affinity,
         anti=tuple(term for term in demands.anti if terms.all[term].key != HOSTNAME),
         owns=tuple(sorted(owns)),
+        counted_on_nodes=bool(terms.over(HOSTNAME, pod_class.selected)),
     )
 
 

@@ -238,6 +238,17 @@ def size_weights(reduced: ReducedProblem) -> Floats:
     return weights
 
 
+def pod_values(problem: BinPackingProblem) -> Floats:
+    """USD per hour that a pod of each item [items] is worth: its share of the cheapest fractional mixture of rows."""
+    possible = _possible(problem)
+    if not possible.counts.any():
+        return np.zeros(len(problem.counts))
+    [(_, reduced, _)] = reduce_problems([possible], [_least_nodes(possible)])
+    hard = reduced.hard()
+    _, values, _ = totals_bound(hard, _unlimited())
+    return np.where(possible.counts > 0, (hard.sizes * values).sum(axis=1)[reduced.kind_of], 0.0).round(9)
+
+
 def grow_nodes(reduced: ReducedProblem, leading: Bools, weights: Floats, effort: Effort) -> Floats:
     """Patterns [nodes, kinds] of all pods: `leading` [kinds] first, then by size with `weights` [resources].
 

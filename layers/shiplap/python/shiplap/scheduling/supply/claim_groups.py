@@ -43,6 +43,7 @@ class ClaimGroup(msgspec.Struct, eq=False):
     _front: Ints | None = None
     _reach: Ints | None = None
     _among: Bools | None = None
+    _bargains: tuple[Ints, Floats] | None = None
     _values: dict[str, Bools] = msgspec.field(default_factory=dict)
 
     @property
@@ -58,6 +59,17 @@ class ClaimGroup(msgspec.Struct, eq=False):
         if self._reach is None:
             self._reach = self.net.max(axis=0, initial=-1)
         return self._reach
+
+    @property
+    def bargains(self) -> tuple[Ints, Floats]:
+        """Net resources and price of the rows that no other exceeds for less; none of estimates, nor exotic types."""
+        if self._bargains is None:
+            table = self.template.table
+            some = ~table.row_estimate[self.rows] & ~table.exotic[table.row_type[self.rows]]
+            nanos = np.round(self.price[some] * 1e9).astype(np.int64)
+            front = pareto_front(np.concatenate([self.net[some], -nanos[:, None]], axis=1))
+            self._bargains = front[:, :-1], -front[:, -1] / 1e9
+        return self._bargains
 
     def has_row(self, rows: Ints) -> Bools:
         """Which of these rows of the template [n] are among the group's."""
