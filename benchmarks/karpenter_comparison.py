@@ -202,6 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=50, help="batches to draw (50)")
     parser.add_argument("--seed", type=int, default=0, help="of which the batches are drawn (0)")
+    parser.add_argument("--least-pods", type=int, default=0, help="leave out batches of fewer pods (0)")
     parser.add_argument("--results", type=Path, help="a file that keeps the results, so that a run can be resumed")
     parser.add_argument("--verbose", action="store_true", help="print every violation")
     options = parser.parse_args()
@@ -210,7 +211,7 @@ def main() -> int:
     except ProgramsMissing as missing:
         print(f"skipped: {missing}")
         return NO_GO
-    cases, batches = fixed(), drawn(options.instances, options.seed)
+    cases, batches = fixed(), drawn(options.instances, options.seed, options.least_pods)
     prices = "on-demand prices of us-east-1" if known_prices() else "estimated prices"
     table = Table(
         *("batch", f"Karpenter {version()}", "without search", "", "with search", ""),

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count, islice
 from typing import Any
 
 import msgspec
@@ -89,9 +90,10 @@ def catalogues() -> dict[str, tuple[InstanceType, ...]]:
     return {"fake": incrementing_types(400), "ec2": ec2}
 
 
-def drawn(number: int, seed: int) -> list[Batch]:
-    """So many batches. Each has a generator of its own, so that one batch can be drawn again alone."""
-    return [_Drawing(f"{seed}-{place}").batch() for place in range(number)]
+def drawn(number: int, seed: int, least_pods: int = 0) -> list[Batch]:
+    """The first batches of so many pods or more. Each has a generator of its own: it can be drawn again alone."""
+    batches = (_Drawing(f"{seed}-{place}").batch() for place in count())
+    return list(islice((batch for batch in batches if len(batch.pods) >= least_pods), number))
 
 
 def fixed() -> list[Batch]:

@@ -243,6 +243,11 @@ def test_the_same_seed_draws_the_same_batches() -> None:
     assert all(1 <= len(of.pods) <= 2000 for of in drawn(40, 5))
 
 
+def test_batches_of_few_pods_can_be_left_out() -> None:
+    large = [of.name for of in drawn(40, 5) if len(of.pods) >= 300]
+    assert [of.name for of in drawn(len(large), 5, 300)] == large
+
+
 def test_our_plans_of_small_batches_are_valid() -> None:
     small = [of for of in drawn(30, 7) if len(of.pods) < 40][:4]
     for of in small:
