@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from shiplap.errors import ClusterUnreachable, StoreError
+from shiplap.errors import ClustersNotServed, ClusterUnreachable, StoreError
 from shiplap.flows import batch
 from shiplap.flows.messages import PodsPending, Sweep, for_schedule
-from shiplap.flows.turns import Turns
+from shiplap.flows.turns import Due, Turns
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeDeadLetters, FakeMeter
@@ -136,3 +137,65 @@ def test_a_sweep_for_all_stays_when_one_cluster_is_not_done() -> None:
     failed, _ = run(calls, '{"kind":"sweep"}')
     assert calls.seen == [("blue", 1), ("green", 1)]
     assert failed == ["m0"]
+
+
+class Late:
+    """Turns that serve the first cluster only."""
+
+    def take(self, due: Sequence[Due], serve: Callable[[ClusterSettings, float], None]) -> list[Due]:
+        serve(due[0].cluster, 300.0)
+        return list(due[1:])
+
+
+@pytest.mark.parametrize(
+    ("hands_on", "failed", "handed"),
+    [("gladly", [], [("green", 5.0)]), ("not", ["m1"], []), ("in vain", ["m1"], [("green", 5.0)])],
+)
+def test_a_cluster_whose_turn_did_not_come_is_counted_and_handed_on_or_its_messages_stay(
+    hands_on: str, failed: list[str], handed: list[tuple[str, float]]
+) -> None:
+    told: list[tuple[str, float]] = []
+    meter = FakeMeter()
+
+    def hand_on(cluster: ClusterSettings, since: float) -> None:
+        told.append((cluster.name, since))
+        if hands_on == "in vain":
+            raise StoreError("the bus refuses")
+
+    late: Any = Late()
+    answer = batch.run(
+        [{"messageId": f"m{n}", "body": name} for n, name in enumerate(("blue", "green"))],
+        lambda body, _: PodsPending(body, 5.0),
+        Calls(),
+        settings=SETTINGS,
+        dead_letters=FakeDeadLetters(),
+        meter=meter,
+        turns=late,
+        hand_on=None if hands_on == "not" else hand_on,
+    )
+    assert [item["itemIdentifier"] for item in answer["batchItemFailures"]] == failed
+    assert (told, meter.counts) == (handed, {"TurnsMissed": 1.0})
+
+
+@pytest.mark.parametrize(("in_vain", "raises"), [(False, False), (True, True)])
+def test_what_starts_for_all_clusters_fails_if_one_is_neither_served_nor_handed_on(in_vain: bool, raises: bool) -> None:
+    served: list[str] = []
+    meter = FakeMeter()
+
+    def hand_on(cluster: ClusterSettings, since: float) -> None:
+        if in_vain:
+            raise StoreError("the bus refuses")
+
+    late: Any = Late()
+
+    def act() -> None:
+        batch.serve_all(
+            SETTINGS.clusters, lambda item: served.append(item.name), meter=meter, turns=late, hand_on=hand_on
+        )
+
+    if raises:
+        with pytest.raises(ClustersNotServed, match="green"):
+            act()
+    else:
+        act()
+    assert (served, meter.counts) == (["blue"], {"TurnsMissed": 1.0})
