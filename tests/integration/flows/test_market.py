@@ -69,11 +69,14 @@ def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as
     stage.clock.advance(180)
     second = stage.schedule()
     assert (len(second.failed), launches(stage)) == (50, 2)
+    held_back = stage.meter.counts["ClaimsHeldBack"]
+    assert held_back >= 40
     stage.compute.capacity.clear()
     stage.clock.advance(360)
     third = stage.schedule()
     assert len(third.launched) == 90
     assert _sizes(stage) == [90, 50, 25, 50, 15]
+    assert stage.meter.counts["ClaimsHeldBack"] - held_back == 65 + 15, "of 90 the first time, of 65 the second"
 
 
 def _sizes(stage: Stage) -> list[int]:
