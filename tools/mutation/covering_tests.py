@@ -105,10 +105,20 @@ def lines_of(mutant: Mutant, source: str) -> set[int]:
 
 
 def names_changed(mutant: Mutant, source: str) -> set[str]:
-    """The names that a changed constant of a module has; none if the mutant is something else."""
-    statement = _statement_at(ast.parse(source), mutant.line)
+    """The names that a changed constant of a module has, and of constants made of it; none for another mutant."""
+    tree = ast.parse(source)
+    statement = _statement_at(tree, mutant.line)
     if mutant.function or not isinstance(statement, ast.Assign | ast.AnnAssign):
         return set()
+    names = _assigned(statement)
+    for item in tree.body:  # what is made of a constant stands below it
+        if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
+            read = {part.id for part in ast.walk(item.value) if isinstance(part, ast.Name)}
+            names |= set() if names.isdisjoint(read) else _assigned(item)
+    return names
+
+
+def _assigned(statement: ast.Assign | ast.AnnAssign) -> set[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
 

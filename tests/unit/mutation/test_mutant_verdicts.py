@@ -11,7 +11,14 @@ import pytest
 
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import CoveredTest, keep_sources, read
-from tools.mutation.covering_tests import CoveringTests, class_changed, lines_of, runs_when_imported, within_s
+from tools.mutation.covering_tests import (
+    CoveringTests,
+    class_changed,
+    lines_of,
+    names_changed,
+    runs_when_imported,
+    within_s,
+)
 from tools.mutation.mutant_runs import Outcome, Verdict
 from tools.mutation.mutant_verdicts import STRATA, VerdictStore, read_equivalents, sample, share_of, stratum_of
 
@@ -210,6 +217,12 @@ d = 4
 @pytest.mark.parametrize(("line", "name"), [(1, "C"), (2, "C"), (4, ""), (5, ""), (8, "")])
 def test_a_default_of_a_field_is_tried_by_tests_that_name_its_class(line: int, name: str) -> None:
     assert class_changed(Mutant("a", "x.py", "C", line, 0, 1, "a", "b", "kind"), CLASSES) == name
+
+
+def test_a_constant_changes_those_that_are_made_of_it() -> None:
+    source = "A = 1\nB: int = A + 1\nC = (B, 2)\nD = 3\n\n\ndef f():\n    E = A\n"
+    changed = [names_changed(Mutant("a", "x.py", "", line, 0, 1, "a", "b", "kind"), source) for line in (1, 2, 4)]
+    assert changed == [{"A", "B", "C"}, {"B", "C"}, {"D"}]
 
 
 def test_tests_are_taken_while_they_fit_and_those_of_a_file_stay_together() -> None:
