@@ -11,7 +11,7 @@ import pytest
 
 from shiplap.aws.ec2.launch_templates import MOST_AT_ONCE, UNUSED_FOR_S, sweep_templates
 from shiplap.aws.selectors.amis import _epoch
-from shiplap.aws.selectors.network import subnets
+from shiplap.aws.selectors.network import security_groups, subnets
 from shiplap.manifests.custom_resources import EC2NodeClass
 
 NOW = 1_800_000_000.0
@@ -92,3 +92,22 @@ def test_a_template_is_left_alone_until_it_is_old(age_s: float, deleted: list[st
     )
     assert sweep_templates(ec2, "demo", NOW) == len(deleted)  # type: ignore[arg-type]
     assert ec2.deleted == deleted
+
+
+def test_security_groups_are_asked_for_by_id_by_tags_and_by_name() -> None:
+    asked: list[list[tuple[str, list[str]]]] = []
+
+    class Groups:
+        def get_paginator(self, operation: str) -> Any:
+            assert operation == "describe_security_groups"
+            return self
+
+        def paginate(self, *, Filters: Sequence[Mapping[str, Any]]) -> list[Any]:  # noqa: N803 - EC2's name
+            asked.append([(item["Name"], list(item["Values"])) for item in Filters])
+            return [{"SecurityGroups": [{"GroupId": f"sg-{9 - len(asked)}", "GroupName": "g"}]}]
+
+    terms = [{"id": "sg-b"}, {"name": "nodes"}, {"tags": {"team": "a"}}, {"id": "sg-a"}]
+    written = {"metadata": {"name": "default"}, "spec": {"securityGroupSelectorTerms": terms}}
+    found = security_groups(Groups(), msgspec.convert(written, EC2NodeClass))  # type: ignore[arg-type]
+    assert asked == [[("group-id", ["sg-a", "sg-b"])], [("tag:team", ["a"])], [("group-name", ["nodes"])]]
+    assert [group.id for group in found] == ["sg-6", "sg-7", "sg-8"]
