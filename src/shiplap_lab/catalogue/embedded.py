@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,20 @@ _FOLDER = Path(__file__).parent / "data"
 def load(region: str = DEFAULT_REGION) -> Catalog:
     """Every instance type, with the zones of `region` that offer it; prices are left to be estimated.
 
+    A region's catalogue is read once: types that were resolved from it are known by the same object.
+
     Raises:
         InvalidInput: the catalogue was not built, or does not know the region.
     """
-    types = _read(TYPES_FILE)
+    return _load(_FOLDER, region)
+
+
+@lru_cache(maxsize=4)
+def _load(folder: Path, region: str) -> Catalog:
+    types = _read(folder / TYPES_FILE)
     if types is None:
         raise InvalidInput("embedded catalogue", "it was not built yet; run `make setup`")
-    offered = _read(region_file(region))
+    offered = _read(folder / region_file(region))
     if offered is None:
         raise InvalidInput("embedded catalogue", f"no region {region!r}; known are {', '.join(regions())}")
     return msgspec.structs.replace(offered, types=types.types)
@@ -53,6 +61,5 @@ def region_file(region: str) -> str:
     return f"{region}.zones.msgpack.z"
 
 
-def _read(name: str) -> Catalog | None:
-    file = _FOLDER / name
-    return decode(file.read_bytes(), f"embedded catalogue {name}") if file.is_file() else None
+def _read(file: Path) -> Catalog | None:
+    return decode(file.read_bytes(), f"embedded catalogue {file.name}") if file.is_file() else None
