@@ -65,14 +65,16 @@ def _fits(problem: ReducedProblem) -> Bools:
 def content_bound(problem: ReducedProblem, seconds: float) -> float:
     """USD per hour: fractions of nodes may be bought, but each has a content of whole pods.
 
-    Column generation finds values of the kinds; Farley's bound scales them by the most valuable content of any row.
+    Column generation finds values of the kinds; Farley's bound scales them by the most valuable content of any row. It
+    may end a little below the resource bound, which holds as well.
     """
+    best = resource_bound(problem)
     problem = problem.hard()
     _, units, _ = totals_bound(problem, Effort.of(5))
     pool = PatternPool(problem)
     generation = Generation(problem, pool, problem.demand, size_values(problem, units), Effort.of(seconds))
     generation.run(400)
-    best, ends = 0.0, time.monotonic() + seconds
+    ends = time.monotonic() + seconds
     for turn in range(60):
         generation.run(40)
         values = np.maximum(generation.program.duals, 0.0) if turn else generation.best_values

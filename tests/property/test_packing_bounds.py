@@ -31,9 +31,8 @@ def test_no_filling_is_cheaper_than_the_bounds(problem: BinPackingProblem) -> No
     found = improve([problem], [one_each(problem)], Effort.of(0.5))[0].hourly(problem)
     reduced = problem_of(problem)
     least, content = resource_bound(reduced), content_bound(reduced, 5.0)
-    assert least <= found + 1e-6
+    assert least <= content
     assert content <= found + 1e-6
-    assert content >= least * (1 - 5e-3)
 
 
 def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
@@ -41,6 +40,13 @@ def test_the_bounds_are_exact_where_nodes_are_filled_to_the_brim() -> None:
     reduced = problem_of(full)
     assert resource_bound(reduced) == pytest.approx(3 * 0.19)
     assert content_bound(reduced, 5.0) == pytest.approx(3 * 0.19)
+
+
+def test_the_content_bound_is_no_lower_where_no_content_improves_it() -> None:
+    """Values of contents alone come to half a percent less here than the least total of the resources."""
+    sizes = [[100, 100, 1], [100, 200, 1], [100, 1100, 1], [100, 1300, 1], [500, 3300, 1]]
+    large = without_rules(sizes, [1, 1, 5, 6, 2], [[16000, 16000, 20]], [0.01])
+    assert content_bound(problem_of(large), 5.0) >= resource_bound(problem_of(large))
 
 
 def test_the_content_bound_knows_that_pods_are_not_cut() -> None:
