@@ -49,18 +49,17 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
     """
     launches = LaunchCosts(snapshot)
     first = _bounded(decided, view, launches)
-    if not first.refused:
+    if not first.reasons:
         return first.plan
-    best = _SmallerNodes(snapshot, view, launches, again).search(first)
+    best = _SmallerNodes(snapshot, view, launches, again).search(first, decided.node_claims)
     return _told(best, first, decided, launches)
 
 
 class _Bounded(msgspec.Struct, frozen=True):
-    """The admitted part of a plan, what it leaves of the ceilings, and what is refused, with the reason by name."""
+    """The admitted part of a plan, what it leaves of the ceilings, and why other claims are refused, by their name."""
 
     plan: Plan
     after: SpendingView
-    refused: tuple[PlannedClaim, ...]
     reasons: Mapping[str, str]
 
     @property
@@ -72,8 +71,7 @@ class _Bounded(msgspec.Struct, frozen=True):
 
 def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
     verdicts = admit(view, launches.wanted(plan.node_claims))
-    refused = tuple(claim for claim in plan.node_claims if claim.name in verdicts.refused)
-    return _Bounded(_narrowed(plan, verdicts, launches), verdicts.after, refused, verdicts.refused)
+    return _Bounded(_narrowed(plan, verdicts, launches), verdicts.after, verdicts.refused)
 
 
 class _SmallerNodes:
@@ -90,11 +88,12 @@ class _SmallerNodes:
         self._snapshot, self._view, self._launches, self._again = snapshot, view, launches, again
         self._pools = usable_pools(snapshot.manifests.node_pools)
         self._plans_left = _MOST_PLANS
+        self._steps = [item.above_priority + 1 for item in view.ceilings if item.mode is CeilingMode.PRIORITY]
         self._pods: Mapping[str, PodReference] = {}
 
-    def search(self, first: _Bounded) -> _Bounded:
-        """The plan with all that could be found."""
-        self._pods = {pod.key: pod for claim in (*first.plan.node_claims, *first.refused) for pod in claim.pods}
+    def search(self, first: _Bounded, decided: Sequence[PlannedClaim]) -> _Bounded:
+        """The plan with all that could be found for the pods of the decided claims."""
+        self._pods = {pod.key: pod for claim in decided for pod in claim.pods}
         by_standing: dict[Standing, list[str]] = {}
         for key, pod in self._pods.items():
             by_standing.setdefault(self._standing(pod), []).append(key)
@@ -106,9 +105,8 @@ class _SmallerNodes:
     def _standing(self, pod: PodReference) -> Standing:
         """That of the pod, with the least priority for which ceilings decide as for its own."""
         known = self._launches.standing_of(pod)
-        steps = [item.above_priority + 1 for item in self._view.ceilings if item.mode is CeilingMode.PRIORITY]
-        passed = [step for step in steps if known.priority >= step]
-        return Standing(max(passed, default=min(steps, default=1) - 1), known.is_exempt)
+        passed = [step for step in self._steps if known.priority >= step]
+        return Standing(max(passed, default=min(self._steps, default=1) - 1), known.is_exempt)
 
     def _serve(self, best: _Bounded, standing: Standing, keys: frozenset[str]) -> _Bounded:
         while self._plans_left and (left := keys - best.served):
