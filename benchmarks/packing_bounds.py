@@ -62,13 +62,13 @@ def _fits(problem: ReducedProblem) -> Bools:
     return rows_holding(problem.net, problem.sizes) & problem.suits
 
 
-def content_bound(problem: ReducedProblem, seconds: float) -> float:
+def content_bound(problem: ReducedProblem, seconds: float, least: float) -> float:
     """USD per hour: fractions of nodes may be bought, but each has a content of whole pods.
 
     Column generation finds values of the kinds; Farley's bound scales them by the most valuable content of any row. It
-    may end a little below the resource bound, which holds as well.
+    may end a little below the resource bound, which holds as well and is given as `least`.
     """
-    best = resource_bound(problem)
+    best = least
     problem = problem.hard()
     _, units, _ = totals_bound(problem, Effort.of(5))
     pool = PatternPool(problem)

@@ -82,7 +82,7 @@ def bounds(problem: ReducedProblem, seconds: float) -> tuple[float, float]:
         total = totals_bound(problem, Effort.of(5))[0]
         return total, total
     least = resource_bound(problem)
-    return least, content_bound(problem, seconds) if seconds else least
+    return least, content_bound(problem, seconds, least) if seconds else least
 
 
 def main() -> None:
