@@ -29,7 +29,7 @@ class CoveringTests:
     def __init__(self, tests: Iterable[CoveredTest], root: Path = Path()) -> None:
         """`root` is the folder that the paths of tests begin in."""
         self._root = root
-        self._imported: dict[str, str] = {}
+        self._sources: dict[str, str] = {}
         self._by_file: dict[str, dict[tuple[int, ...], list[CoveredTest]]] = defaultdict(lambda: defaultdict(list))
         self._words: dict[str, frozenset[str]] = {}
         self._by_test_file: dict[str, list[CoveredTest]] = defaultdict(list)
@@ -78,10 +78,10 @@ class CoveringTests:
 
     def _source(self, file: str) -> str:
         """Of a file of tests; empty if there is no such file."""
-        if file not in self._imported:
+        if file not in self._sources:
             found = self._root / file
-            self._imported[file] = found.read_text() if found.is_file() else ""
-        return self._imported[file]
+            self._sources[file] = found.read_text() if found.is_file() else ""
+        return self._sources[file]
 
     def _imports(self, file: str, path: str) -> bool:
         """Whether a file of tests imports something of a module of the product; False if there is no such file."""
