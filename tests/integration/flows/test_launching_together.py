@@ -58,6 +58,14 @@ def test_instances_are_named_after_the_launch_and_the_rest_by_sweeps() -> None:
     assert calls(stage, "compute.name") == named
 
 
+@pytest.mark.parametrize(("pods", "requests"), [(1, 0), (2, 2)])
+def test_an_instance_that_is_launched_alone_has_its_name_from_the_launch(pods: int, requests: int) -> None:
+    stage = crowd(pods)
+    stage.schedule()
+    assert calls(stage, "compute.name") == requests
+    assert all(instance.claim for instance in stage.compute.alive())
+
+
 def test_names_that_ec2_refuses_cost_nothing_but_names() -> None:
     stage = crowd(3)
     stage.faults.on("before", "compute.name", AwsThrottled("slow down"))

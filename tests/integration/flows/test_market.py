@@ -16,9 +16,12 @@ from shiplap.instances.catalog.resolved_nodeclass import (
     emptiest_subnets,
     open_subnets,
 )
+from shiplap.instances.offerings.unavailability import ANY
+from shiplap.instances.readiness.joins import node_class_scope
+from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.ports import DecisionState, FleetRequest, FleetResult, OfferingFailure
-from tests.integration.flows.stage import ZONES, Stage, pool
+from tests.integration.flows.stage import NODE_CLASS, ZONES, Stage, pool
 from tests.node_claims import node_claim
 
 MINUTE = 60.0
@@ -77,6 +80,23 @@ def test_an_offering_that_failed_is_tried_with_half_as_much_and_trusted_again_as
     assert len(third.launched) == 90
     assert _sizes(stage) == [90, 50, 25, 50, 15]
     assert stage.meter.counts["ClaimsHeldBack"] - held_back == 65 + 15, "of 90 the first time, of 65 the second"
+
+
+def test_of_a_class_whose_instances_ended_one_node_is_tried_and_nothing_is_planned_in_vain_meanwhile() -> None:
+    stage = Stage((pool("a", ("m6i",), sizes=("large",)), pool("b", ("c7i",), sizes=("large",))))
+    ended = OfferingFailure(node_class_scope(stage.name, NODE_CLASS), ANY, ANY, "Client.InternalError")
+    (rests,) = stage.state.mark_unavailable([ended], stage.clock.now())
+    for name in ("a", "b"):
+        stage.add_pods(2, prefix=name, cpu="1200m", memory="2Gi", selector={labels.NODE_POOL: name})
+    assert stage.sweep().unschedulable == 4
+    stage.clock.set(rests.until + 1)
+    first = stage.sweep()
+    assert (len(first.launched), first.rounds, first.unfinished) == (1, 2, "")
+    assert stage.meter.counts["ClaimsHeldBack"] == 3 + 3
+    records = len(stage.recorder.records)
+    again = stage.sweep()
+    assert (again.launched, again.rounds, again.unfinished) == ((), 1, "")
+    assert len(stage.recorder.records) == records
 
 
 def _sizes(stage: Stage) -> list[int]:

@@ -19,8 +19,10 @@ def test_nothing_is_launched_until_the_pause_is_over() -> None:
     stage = Stage()
     stage.add_pods(2)
     pause(stage, paused=True)
-    assert stage.schedule().launched == stage.sweep().launched == ()
+    for report in (stage.schedule(), stage.sweep()):
+        assert (report.launched, report.unschedulable, report.rounds, report.unfinished) == ((), 0, 0, "")
     assert stage.faults.points == []
+    assert stage.meter.counts == {"InvocationsPaused": 2}
     pause(stage, paused=False)
     stage.play_on()
     assert stage.pending() == 0

@@ -203,7 +203,8 @@ def test_the_first_batch_of_an_ami_is_bounded_and_one_node_that_joins_opens_it()
     assert (len(report.launched), report.rounds, report.unfinished) == (5, 1, "")
     assert stage.meter.counts["ClaimsWithoutProof"] == 7
     assert len(stage.schedule().launched) == 0
-    assert stage.meter.counts["PlansWithoutProof"] == 1  # there is no use in planning before a node has joined
+    assert stage.meter.counts["PlansWithoutProof"] == 1
+    assert stage.meter.counts["ClaimsWithoutProof"] == 7, "there is no use in planning before a node has joined"
     stage.clock.advance(60)
     stage.join(stage.compute.launches[0])
     stage.attend()

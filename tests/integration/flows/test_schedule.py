@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import gc
 import zlib
+from collections.abc import Collection
+from typing import Any
 
 import msgspec
 import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, ClusterUnreachable, EpochMoved, NodeClassNotReady, StoreError
 from shiplap.flows import claim_events
+from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
 from shiplap.flows.planning.decision_inputs import PricedSnapshot
 from shiplap.flows.schedule import schedule as schedule_flow
+from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.reading import Unreadable
+from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, PodReference
+from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
-from tests.integration.flows.stage import CLUSTER, ZONES, Stage, pool, share
+from shiplap.scheduling.model.snapshot import ClusterView
+from shiplap_lab.fakes.faults import Crash
+from shiplap_lab.fakes.stores import FakeMemory
+from tests.integration.flows.stage import CLUSTER, NODE_CLASS, ZONES, Stage, pool, share
 
 
 def heard(stage: Stage, *names: str, reason: str = UNSCHEDULABLE, uid: str | None = None) -> PodsPending:
@@ -28,12 +38,14 @@ def heard(stage: Stage, *names: str, reason: str = UNSCHEDULABLE, uid: str | Non
 
 
 def looks(stage: Stage, *hints: PodsPending | Sweep) -> bool:
-    """Whether an invocation with these hints looks at the cluster; it launches nothing more."""
+    """Whether an invocation with these hints looks at the cluster; it launches nothing more and leaves nothing."""
     stage.faults.clear()
     launches = len(stage.compute.launches)
-    stage.schedule(*hints)
+    report = stage.schedule(*hints)
     assert len(stage.compute.launches) == launches
-    return any("cluster.view" in point for point in stage.faults.points)
+    has_looked = any("cluster.view" in point for point in stage.faults.points)
+    assert (report.rounds, report.unfinished) == (int(has_looked), "")
+    return has_looked
 
 
 def test_hints_about_pods_whose_instances_run_cost_no_look_at_the_cluster() -> None:
@@ -118,6 +130,7 @@ def test_pods_get_nodes_of_the_preferred_pool_and_are_in_service_in_the_end() ->
         )
         assert claim.known_instance.type == instance.instance_type
         assert claim.hourly > 0
+        assert claim.plan.annotations[NODE_CLASS_HASH_VERSION] == HASH_VERSION
         assert all(claim.plan.allocatable[resource] >= amount for resource, amount in claim.plan.requests.items())
     assert sorted(pod.name for claim in claims.values() for pod in claim.plan.pods) == [
         f"web-{n:03d}" for n in range(6)
@@ -184,6 +197,79 @@ def test_what_no_event_with_a_time_asked_for_has_no_such_time() -> None:
     (claim,) = stage.claims()
     assert (claim.cause.first_event_at, claim.cause.event_id) == (0.0, "invocation/invocation-1")
     assert "EventToLaunch" not in stage.meter.counts
+
+
+@pytest.mark.parametrize("kinds", [("hint",), ("sweep",), ("hint", "sweep"), ("sweep", "hint")])
+def test_a_sweep_is_done_and_pods_are_measured_if_any_message_asks_for_it(kinds: tuple[str, ...]) -> None:
+    stage = Stage()
+    stage.add_pods(3)
+    now = stage.clock.now()
+    stage.schedule(*(Sweep(CLUSTER, now) if kind == "sweep" else PodsPending(CLUSTER, now) for kind in kinds))
+    assert ("before compute.sweep_templates" in stage.faults.points) == ("sweep" in kinds)
+    assert ("OldestPodWaiting" in stage.meter.counts) == ("sweep" in kinds)
+
+
+def test_a_launch_without_trouble_counts_none_and_writes_nothing_twice() -> None:
+    stage = Stage()
+    stage.add_pods(3)
+    report = stage.schedule()
+    assert (len(report.launched), report.failed, report.rounds) == (1, (), 1)
+    assert stage.meter.counts == {"PodAge": 0.0, "EventToLaunch": 0.0, "NodesLaunched": 1.0}
+    effects = [point.partition(" ")[2] for point in stage.faults.points if point.startswith("before ")]
+    assert effects == [
+        "state.read",
+        "cluster.view",
+        "compute.resolve",
+        "catalog.load",
+        "joins.read",
+        "capacity.pilots",
+        "capacity.learned",
+        "state.claims",
+        "state.commit",
+        "recorder.record",
+        "state.advance_all",
+        "state.reserve_addresses",
+        "compute.launch",
+        "state.advance_all",
+        "bus.publish",
+        "timers.remind",
+    ]
+
+
+def test_the_life_of_a_node_without_trouble_counts_none() -> None:
+    stage, memory = Stage(), FakeMemory()
+    stage.add_pods(3)
+    stage.sweep()
+    stage.join()
+    stage.attend(*stage.due())
+    stage.attend()
+    stage.bind()
+    for _ in range(3):
+        stage.clock.advance(60)
+        stage.sweep()
+        stage.attend(*stage.due())
+        disrupt(stage.settings, stage.context, memory)
+    assert sorted(stage.meter.counts) == [
+        "EventToLaunch",
+        "EventToReady",
+        "HourlyCost",
+        "HourlyListPrice",
+        "JoinedToReady",
+        "LaunchToJoined",
+        "MemoryBeyondPlan",
+        "Nodes",
+        "NodesInitialized",
+        "NodesLaunched",
+        "NodesNotDisruptable",
+        "NodesRegistered",
+        "OldestPodWaiting",
+        "PodAge",
+        "Pods",
+        "PodsNominated",
+        "PodsWaiting",
+    ]
+    assert stage.meter.counts["NodesRegistered"] == stage.meter.counts["NodesInitialized"] == 1
+    assert stage.meter.counts["PodsNominated"] == 3
 
 
 def test_capacity_that_has_run_out_falls_back_in_the_same_invocation() -> None:
@@ -257,7 +343,7 @@ def test_throttled_launches_are_resumed_by_the_next_invocation() -> None:
     stage.add_pods(1)
     stage.faults.on("before", "compute.launch", AwsThrottled("slow down", code="RequestLimitExceeded"))
     report = stage.schedule()
-    assert report.unfinished
+    assert (report.unfinished, report.rounds) == ("EC2 asked to slow down", 1)
     assert stage.compute.alive() == ()
     second = stage.schedule()
     assert len(second.launched) == 1
@@ -318,6 +404,46 @@ def test_a_bus_and_timers_that_refuse_are_counted_and_made_up_for() -> None:
     assert stage.meter.counts["EventsNotPublished"] == 1
     assert stage.meter.counts["TimersNotSet"] == 1
     stage.play_on()
+
+
+def test_pods_that_cannot_be_read_are_told_so_whether_or_not_there_is_anything_to_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    odd = Unreadable("Pod", "default", "odd-000", "uid-odd-000", "no tolerations", waits=True)
+    view = stage.cluster.view
+
+    def seen(names: Collection[str], **options: Any) -> ClusterView:
+        return msgspec.structs.replace(view(names, **options), unreadable=(odd,))
+
+    monkeypatch.setattr(stage.cluster, "view", seen)
+    alone = stage.schedule()
+    assert (alone.launched, alone.unschedulable) == ((), 1)
+    stage.add_pods(1)
+    both = stage.schedule()
+    assert (len(both.launched), both.unschedulable) == (1, 1)
+    assert {
+        (item["involvedObject"]["name"], "it cannot be read" in item["message"])
+        for item in stage.server.list("events").items
+    } == {("odd-000", True)}
+
+
+def test_a_planned_node_of_a_class_that_no_pool_uses_any_more_is_not_launched() -> None:
+    stage = Stage()
+    stage.add_pods(1)
+    stage.faults.on("after", "state.commit", Crash())
+    assert stage.dies(stage.schedule)
+    other = msgspec.structs.replace(NODE_CLASS, metadata=msgspec.structs.replace(NODE_CLASS.metadata, name="other"))
+    template = {"spec": {"template": {"spec": {"nodeClassRef": {"name": "other"}, "requirements": []}}}}
+    moved = msgspec.convert({"metadata": {"name": "moved"}, **template}, NodePool)
+    manifests = msgspec.structs.replace(stage.settings.manifests, node_pools=(moved,), node_classes=(NODE_CLASS, other))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    stage.clock.advance(LEASE_S + 1)
+    stage.schedule()
+    assert {claim.plan.node_class: claim.state for claim in stage.claims()} == {
+        "default": ClaimState.FAILED,
+        "other": ClaimState.LAUNCHED,
+    }
 
 
 def test_without_time_left_nothing_is_begun() -> None:
@@ -384,6 +510,10 @@ def test_a_claim_too_large_to_be_stored_keeps_no_other_from_it(monkeypatch: pyte
     assert (len(report.launched), report.unschedulable) == (1, 3)
     assert stage.meter.counts["ClaimsTooLarge"] == 1
     assert any("larger than" in item["message"] for item in stage.server.list("events").items)
+    records = len(stage.recorder.records)
+    again = stage.schedule()
+    assert (again.launched, again.unschedulable, again.rounds, again.unfinished) == ((), 3, 1, "")
+    assert len(stage.recorder.records) == records, "nothing was decided"
 
 
 def test_the_garbage_collector_pauses_until_the_pods_are_gone_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.errors import AwsUnavailable, ClusterDenied
+from shiplap.errors import AwsError, AwsUnavailable, ClusterDenied
+from shiplap.flows.schedule.launch import LEASE_S
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -16,7 +17,8 @@ from shiplap.scheduling.planner import plan
 from shiplap.spending.ceilings import Ceiling, CeilingMode
 from shiplap_lab.fakes.faults import Crash, When
 from shiplap_lab.fakes.state import FakeState
-from tests.integration.flows.live_stage import LiveStage, lease
+from tests.integration.flows.live_stage import LiveStage, lease, written
+from tests.integration.flows.stage import FLEX_FIRST
 
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
 
@@ -241,6 +243,28 @@ class TestLaunch:
         in_service(stage)
         assert len(stage.compute.alive()) == 1
 
+    @pytest.mark.parametrize("standalone", [True, False])
+    def test_an_instance_that_was_launched_before_a_freeze_is_adopted_with_all_its_labels(
+        self, stage: LiveStage, *, standalone: bool
+    ) -> None:
+        """Although no NodePool uses its EC2NodeClass any more."""
+        if standalone:
+            write(stage)
+        else:
+            stage.server.create("nodepools", written(FLEX_FIRST[0]))
+            stage.add_pods(1)
+        stage.faults.on("after", "compute.launch", Crash())
+        assert stage.dies(stage.minute)
+        if not standalone:
+            stage.server.delete("nodepools", FLEX_FIRST[0].metadata.name)
+        stage.state.freeze([stage.name], stage.clock.now())
+        stage.clock.advance(LEASE_S + 1)
+        stage.sweep()
+        (claim,) = stage.claims()
+        assert claim.state is ClaimState.LAUNCHED
+        assert claim.plan.labels["karpenter.k8s.aws/instance-size"] == claim.known_instance.type.split(".")[1]
+        assert len(stage.compute.launches) == 1
+
 
 class TestLostTable:
     def test_a_node_in_service_gets_its_claim_back(self, stage: LiveStage) -> None:
@@ -314,6 +338,14 @@ class TestFutile:
         play_out(stage, 30)
         assert stage.compute.alive() == ()
         assert known(stage) is None
+
+    def test_one_that_ec2_refuses_is_deleted_although_no_label_was_set_yet(self, stage: LiveStage) -> None:
+        write(stage)
+        stage.compute.refusals["default"] = AwsError("not allowed to pass the role", code="UnauthorizedOperation")
+        stage.sweep()
+        assert known(stage) is None
+        (event,) = [item for item in stage.server.list("events").items if item["reason"] == "LaunchFailed"]
+        assert "its node could not be launched" in event["message"]
 
     def test_a_refused_deletion_is_tried_again(self, stage: LiveStage) -> None:
         write(stage, node_class="none")

@@ -104,6 +104,7 @@ def test_a_hint_does_not_plan_for_pods_that_would_wait_again() -> None:
     stage.add_pods(1, prefix="proven", cpu=ONE_TO_A_NODE, memory="2Gi", tolerations=[own_toleration(1)])
     assert stage.schedule().launched == (), "another new kind waits, too"
     assert stage.meter.counts["PlansOfUnprovenPods"] == 2
+    assert stage.meter.counts["ClaimsOfUnprovenPods"] == 15, "those of the sweep: no plan was made since"
 
 
 # What nodes do take

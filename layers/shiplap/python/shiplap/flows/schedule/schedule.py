@@ -450,7 +450,7 @@ class _Run:
         self._unschedulable = tuple(Unschedulable(_reference(pod), reason) for pod in inputs.view.unbound)
         orphaned = self._orphaned(inputs)
         if orphaned:
-            self._supply.add({claim.plan.node_class for claim in inputs.state.claims if claim.is_standalone})
+            self._supply.add({claims[0].plan.node_class for claims in orphaned})
             priced = self._priced(inputs, self._supply.fresh())
             self._attempt = msgspec.structs.replace(self._attempt, frozen=True)
             self._market = OfferingMarket(inputs.state)
@@ -522,8 +522,8 @@ class _Run:
         launchable = limits.launchable(planned[: self._most_claims], self._market)
         groups = [with_token(claims, priced.snapshot.epoch, self._settings.install) for claims in launchable]
         committed = [claim for claims in groups for claim in claims]
-        if not committed and len(planned) == limits.awaiting_join:
-            return True  # the next sweep asks again: by then a node may have joined
+        if not committed:
+            return True  # the next sweep asks again: another round now would find the same
         counted = self._counted(committed, wanted, priced.snapshot, inputs)
         noted = self._note_commitment_use(committed, priced, inputs)
         if not noted or not self._commit(committed, priced, counted):
