@@ -76,6 +76,7 @@ class Cluster:
         self.problems: Sequence[NodeClassProblem] = ()
         self.inspected = True
         self.buffers: Sequence[BufferCapacity] = ()
+        self.amis = (Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),)
 
     @property
     def live(self) -> LiveManifests:
@@ -92,7 +93,7 @@ class Cluster:
                 conditions(self.problems),
                 subnets=(Subnet("subnet-0a", "eu-west-1a", "euw1-az1", 200),),
                 security_groups=(SecurityGroup("sg-0123abcd", "nodes"),),
-                amis=(Ami("ami-0a", "al2023", "2026", requirements=(("kubernetes.io/arch", "In", ("amd64",)),)),),
+                amis=self.amis,
                 capacity_reservations=RESERVATIONS,
                 instance_profile="shiplap-profile",
             )
@@ -150,6 +151,12 @@ class TestByUpstreamsSchema:
         for update in cluster.updates():
             assert violations(status_schema_of(update.kind), copy.deepcopy(update.status)) == set()
             assert "False" in {each["status"] for each in update.status["conditions"]}
+
+    def test_of_what_is_refused_for_more_reasons_than_a_message_holds(self) -> None:
+        wrong = [{"key": f"{'k' * 80}{number}", "operator": "Is"} for number in range(400)]
+        update = Cluster(changed(NODE_OVERLAY, "spec.requirements", wrong)).updates()[0]
+        assert violations(status_schema_of("NodeOverlay"), copy.deepcopy(update.status)) == set()
+        assert {len(each["message"]) for each in update.status["conditions"]} == {32_768}
 
 
 class TestNodePool:
@@ -337,6 +344,12 @@ class TestNodeClass:
         cluster.objects = [stored(changed(EC2_NODE_CLASS, "spec.detailedMonitoring", True))]
         assert uninspected(cluster.live, before) == ("default",)
 
+    def test_a_deprecated_image_is_shown_as_such(self) -> None:
+        cluster = Cluster(EC2_NODE_CLASS)
+        cluster.amis = (Ami("ami-0a", "al2023", "2026", deprecated=True), Ami("ami-0b", "al2023", "2026"))
+        cluster.write()
+        assert [each.get("deprecated") for each in cluster.objects[0]["status"]["amis"]] == [True, None]
+
     def test_with_another_clusters_role(self) -> None:
         found = Cluster(changed(EC2_NODE_CLASS, "spec.role", "other")).conditions("EC2NodeClass")
         assert found == dict.fromkeys(("Ready", "ValidationSucceeded"), ("False", "EC2NodeClassValidationFailed"))
@@ -437,6 +450,19 @@ class TestCapacityBuffer:
         cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
         cluster.buffers = ()
         assert cluster.updates() == []
+        template = stored({"kind": "PodTemplate", "metadata": {"name": "small", "namespace": "shop"}})
+        cluster.objects += [template, stored(NODE_POOL)]
+        assert [update.kind for update in cluster.updates()] == ["NodePool"]
+
+    def test_each_has_its_own_template(self) -> None:
+        """A template that has been deleted since the plan has no generation."""
+        other = {**BUFFER, "metadata": {"name": "cold", "namespace": "shop"}}
+        other["spec"] = {"podTemplateRef": {"name": "large"}, "replicas": 2}
+        cluster = Cluster(BUFFER, other, {"kind": "PodTemplate", "metadata": {"name": "small", "namespace": "shop"}})
+        cluster.buffers = (BufferCapacity("shop", "warm", replicas=2), BufferCapacity("shop", "cold", replicas=2))
+        found = [update.status for update in cluster.updates()]
+        templates = [(each["podTemplateRef"]["name"], each["podTemplateGeneration"]) for each in found]
+        assert templates == [("small", 3), ("large", 0)]
 
     def test_one_that_no_longer_validates_says_so_at_once(self) -> None:
         cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
