@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
-from shiplap.instances.capacity.described_capacity import BRANCH_INTERFACES, careful_capacity, estimated_memory
+from shiplap.instances.capacity.described_capacity import (
+    BRANCH_INTERFACES,
+    careful_capacity,
+    device_resources,
+    estimated_memory,
+)
 from shiplap.instances.capacity.estimate import recommended_max_pods, reserved_cpu
+from shiplap.instances.catalog.ec2_catalog import GpuDeviceInfo, GpuInfo, NeuronDeviceInfo, NeuronInfo
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, InstanceType, LearnedCapacity
 from tests.unit.instances.given_instances import (
     GIB,
     MIB,
@@ -238,6 +246,7 @@ def test_arm_loses_its_contiguous_memory_first() -> None:
         ("Bottlerocket", (), 20 * GIB),
         ("Windows2022", (), 50 * GIB),
         ("Custom", (), 20 * GIB),
+        ("Custom", (disk("/dev/sda", "8Gi"),), 8 * GIB),
         ("AL2023", (disk("/dev/xvda", "100Gi"),), 100 * GIB),
         ("AL2023", (disk("/dev/xvda", None),), 20 * GIB),
         ("AL2023", (disk("/dev/sdf", "100Gi"),), 20 * GIB),
@@ -288,6 +297,8 @@ def test_devices(name: str, devices: dict[str, int]) -> None:
         ("c6in.32xlarge", 106),
         ("m7i-flex.large", 3),
         ("m7i-flex.8xlarge", 54),
+        ("m7i-flex.12xlarge", 114),
+        ("m7i-flex.16xlarge", 107),
         ("t3.large", 0),
         ("i3.large", 0),
     ],
@@ -298,6 +309,51 @@ def test_branch_interfaces_follow_the_size(name: str, branches: int) -> None:
     assert made.capacity.get(BRANCH_INTERFACES, 0) == branches
     assert made.careful.get(BRANCH_INTERFACES, 0) == branches
     assert made.sources.get(BRANCH_INTERFACES, "formula") == "formula"
+
+
+@pytest.mark.parametrize(
+    ("manufacturer", "resource"),
+    [("NVIDIA", "nvidia.com/gpu"), ("AMD", "amd.com/gpu"), ("Habana", "habana.ai/gaudi"), ("Xilinx", "")],
+)
+def test_accelerators_have_the_resource_of_their_maker(manufacturer: str, resource: str) -> None:
+    gpu_info = GpuInfo(
+        gpus=(GpuDeviceInfo(manufacturer=manufacturer, count=4), GpuDeviceInfo(manufacturer="NVIDIA", count=2))
+    )
+    made = device_resources(msgspec.structs.replace(kind("m5.large"), gpu_info=gpu_info), node_class().spec)
+    expected = {"nvidia.com/gpu": 2} | ({resource: 4} if resource else {})
+    assert made == expected | ({"nvidia.com/gpu": 6} if manufacturer == "NVIDIA" else {})
+
+
+def test_neuron_devices_whose_cores_are_not_told_have_none() -> None:
+    devices = NeuronInfo(neuron_devices=(NeuronDeviceInfo(count=4),))
+    told = device_resources(msgspec.structs.replace(kind("m5.large"), neuron_info=devices), node_class().spec)
+    assert told == {"aws.amazon.com/neuron": 4}
+
+
+def imports(name: str, capacity: dict[str, int], allocatable: dict[str, int]) -> InstanceType:
+    """A type whose capacity another install has learned."""
+    kubelet = yields(name, answered=resolved()).kubelet_hash
+    entry = LearnedCapacity("ami-amd", name, kubelet, imported=ImportedCapacity(capacity, allocatable, 3))
+    return yields(name, answered=resolved(), learned=(entry,))
+
+
+def test_an_import_says_that_it_was_used_only_where_it_lowers_an_estimate() -> None:
+    without = yields("m5.large", answered=resolved())
+    same = imports("m5.large", without.capacity, without.allocatable)
+    assert same == without
+    lower = imports("m5.large", {"memory": 7500 * MIB}, {"memory": 6900 * MIB})
+    assert (lower.capacity["memory"], lower.sources["memory"]) == (7500 * MIB, "imported")
+    assert lower.overhead == without.overhead
+    kept = imports("m5.large", {"memory": without.capacity["memory"]}, {"memory": without.allocatable["memory"] - 1})
+    assert kept.overhead["memory"] == without.overhead["memory"] + 1
+    assert (kept.sources["memory"], kept.sources["cpu"]) == ("imported", "catalog")
+
+
+def test_an_import_takes_at_most_twice_what_the_kubelet_keeps() -> None:
+    without = yields("g5.48xlarge", answered=resolved())
+    odd = imports("g5.48xlarge", without.capacity, dict.fromkeys(without.capacity, 1))
+    assert odd.overhead == {resource: 2 * amount for resource, amount in without.overhead.items()}
+    assert odd.allocatable["nvidia.com/gpu"] == 8
 
 
 def test_branch_interfaces_are_doubted_where_families_depart_from_the_rule() -> None:

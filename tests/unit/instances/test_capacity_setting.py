@@ -115,11 +115,21 @@ def test_a_node_class_switches_prefix_delegation() -> None:
         ("shiplap.dev/vm-memory-overhead-percent", "7.5"),
         ("shiplap.dev/vm-memory-overhead-percent", "little"),
         ("shiplap.dev/vm-memory-overhead-percent.m5", "-0.1"),
+        ("shiplap.dev/vm-memory-overhead-percent.m5", "1"),
+        ("shiplap.dev/vm-memory-overhead-percent.m5", "nan"),
     ],
 )
 def test_annotations_that_cannot_be_read(key: str, value: str) -> None:
-    with pytest.raises(InvalidInput, match=key):
+    with pytest.raises(InvalidInput, match=key) as caught:
         node_class_setting(CapacitySetting(), node_class(annotations={key: value}))
+    assert caught.value.document == "EC2NodeClass/default"
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.99])
+def test_a_node_class_may_say_that_nothing_or_nearly_all_of_the_memory_is_missing(fraction: float) -> None:
+    key = "shiplap.dev/vm-memory-overhead-percent"
+    made = node_class_setting(CapacitySetting(), node_class(annotations={key: str(fraction)}))
+    assert made.overhead_percent("m5.large") == fraction
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def made(
         ("double(vcpus) * 2.9", 5),
         ("instance_type.startsWith('m5.') ? 17 : 11", 17),
         ("0", 0),
+        ("vcpus - 2", 0),
     ],
 )
 def test_max_pods_of_m5_large(text: str, pods: int) -> None:
@@ -73,18 +74,37 @@ def test_reserved_amounts_see_the_number_of_pods_in_force() -> None:
     assert found.kubelet_values == (("kubeReserved", "memory", "160Mi"),)
 
 
+def test_process_ids_are_told_to_the_kubelet_and_taken_from_no_resource() -> None:
+    found = made(kubeReserved={"cpu": "vcpus - 2", "pid": "vcpus * 100"})
+    assert found.kubelet_values == (("kubeReserved", "cpu", "0m"), ("kubeReserved", "pid", "200"))
+    assert found.overhead == {**made().overhead, "cpu": 0}
+
+
+def test_a_number_of_pods_has_32_bits() -> None:
+    assert made(family="Windows2022", maxPods="vcpus * 0 + 2147483647").capacity["pods"] == 2**31 - 1
+    with pytest.raises(InvalidInput, match="2147483648 is not from 0 to 2147483647"):
+        made(family="Windows2022", maxPods="vcpus * 0 + 2147483648")
+
+
 def test_eviction_thresholds() -> None:
     found = made(
-        evictionHard={"memory.available": "memory_mib / 20", "nodefs.available": "10%", "pid.available": "vcpus * 10"},
-        evictionSoft={"imagefs.available": "vcpus"},
-        evictionSoftGracePeriod={"imagefs.available": "1m"},
+        evictionHard={
+            "memory.available": "memory_mib / 20",
+            "nodefs.available": "vcpus",
+            "pid.available": "vcpus * 10",
+        },
+        evictionSoft={"imagefs.available": "vcpus", "memory.available": "memory_mib / 2"},
+        evictionSoftGracePeriod={"imagefs.available": "1m", "memory.available": "1m"},
     )
     assert found.kubelet_values == (
         ("evictionHard", "memory.available", "416Mi"),
+        ("evictionHard", "nodefs.available", "2Gi"),
         ("evictionHard", "pid.available", "20"),
         ("evictionSoft", "imagefs.available", "2Gi"),
+        ("evictionSoft", "memory.available", "4096Mi"),
     )
-    assert found.overhead["memory"] == (255 + 29 * 11 + 416) * MIB
+    assert found.overhead["memory"] == (255 + 29 * 11 + 416) * MIB, "soft thresholds do not matter"
+    assert found.overhead["ephemeral-storage"] == GIB + 2 * GIB
     assert "memory" not in found.overhead_fraction
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from shiplap.errors import InvalidInput
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold, kubelet_hash, read_kubelet_settings
+from shiplap.manifests.custom_resources import NetworkInterface
 from tests.unit.instances.given_instances import MIB, disk, node_class
 
 
@@ -33,6 +34,11 @@ def test_everything_that_shapes_capacity() -> None:
     )
 
 
+def test_nothing_may_be_reserved() -> None:
+    found = read_kubelet_settings(node_class(kubelet={"kubeReserved": {"cpu": "0", "memory": 0}}))
+    assert found.kube_reserved == {"cpu": 0, "memory": 0}
+
+
 @pytest.mark.parametrize(
     ("written", "field"),
     [
@@ -44,6 +50,7 @@ def test_everything_that_shapes_capacity() -> None:
         ({"kubeReserved": {"cpu": "cores * 10"}}, "spec.kubelet.kubeReserved.cpu"),
         ({"kubeReserved": {"cpu": "-1"}}, "spec.kubelet.kubeReserved.cpu"),
         ({"systemReserved": {"memory": True}}, "spec.kubelet.systemReserved.memory"),
+        ({"systemReserved": {"memory": ["1Gi"]}}, "spec.kubelet.systemReserved.memory"),
         ({"evictionHard": {"memory.available": "lots%"}}, "spec.kubelet.evictionHard.memory.available"),
         ({"evictionHard": {"memory.available": "101%"}}, "spec.kubelet.evictionHard.memory.available"),
         ({"evictionHard": {"nodefs.available": "x"}}, "spec.kubelet.evictionHard.nodefs.available"),
@@ -70,6 +77,10 @@ def test_the_hash_changes_with_all_that_changes_what_kubelet_reports() -> None:
         kubelet_hash(node_class(user_data="[settings]"), 29),
         kubelet_hash(node_class(block_device_mappings=(disk("/dev/xvda", "100Gi"),)), 29),
         kubelet_hash(node_class(instance_store_policy="RAID0"), 29),
+        *(
+            kubelet_hash(node_class(network_interfaces=(NetworkInterface(0, 0), other)), 29)
+            for other in (NetworkInterface(0, 1), NetworkInterface(1, 1), NetworkInterface(0, 1, "efa-only"))
+        ),
     ]
     assert len(set(made)) == len(made)
 

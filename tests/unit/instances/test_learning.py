@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
+import pytest
+
 from shiplap.instances.capacity.learned_capacity import (
     DAY_S,
     RECENT,
@@ -71,6 +74,7 @@ def test_seen_again_it_holds_for_sixty_days_more() -> None:
 def test_an_entry_without_minima_takes_them_from_its_observations() -> None:
     reports = [seen("m5.large", (7700 + at) * MIB, node=f"n{at}", at=at) for at in range(RECENT)]
     written_before = known(*reports)
+    assert is_observed(written_before)
     assert smallest_capacity(written_before)["memory"] == 7700 * MIB
     learned = with_observation(written_before, seen("m5.large", 7800 * MIB, node="next", at=RECENT))
     assert reports[0] not in learned.recent
@@ -129,6 +133,29 @@ def test_a_miss_says_how_much_is_short() -> None:
     assert shortfall(relied_on, {"cpu": 1930, "memory": 6760 * MIB, "pods": 29}) == {"memory": 40 * MIB}
     assert shortfall(relied_on, {"cpu": 1930, "memory": 6837 * MIB, "pods": 29}) == {}
     assert shortfall(relied_on, {"cpu": 1930, "pods": 2}) == {"memory": 6800 * MIB, "pods": 1}
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage", "pods"])
+def test_what_every_kubelet_reports_is_short_when_it_is_missing(resource: str) -> None:
+    assert shortfall({resource: 3}, {}) == shortfall({resource: 3}, {resource: 0}) == {resource: 3}
+    assert shortfall({resource: 3}, {resource: 3}) == {}
+
+
+def test_ten_reports_are_kept_and_amounts_of_sixty_days_of_24_hours() -> None:
+    day_s = 86_400
+    learned = with_observation(None, seen("m5.large", 7000 * MIB, node="small", at=0))
+    for index in range(11):
+        learned = with_observation(learned, seen("m5.large", 7700 * MIB, node=f"n{index}", at=60 * day_s + index))
+    assert [each.node for each in learned.recent] == [f"n{index}" for index in range(1, 11)]
+    assert smallest_capacity(learned)["memory"] == 7000 * MIB
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="later", at=61 * day_s))
+    assert smallest_capacity(learned)["memory"] == 7700 * MIB
+
+
+def test_nodes_of_one_name_in_two_clusters_are_two() -> None:
+    first = seen("m5.large", 7700 * MIB)
+    learned = with_observation(known(first), msgspec.structs.replace(first, cluster="other"))
+    assert (len(learned.recent), learned.count) == (2, 2)
 
 
 def test_a_device_that_is_not_up_yet_is_no_miss_but_too_few_are() -> None:
@@ -230,6 +257,7 @@ def test_imports_keep_the_smaller_amounts_and_are_no_observation() -> None:
     merged = merged_capacity(merged_capacity(None, one), other)
     assert merged.imported == ImportedCapacity({"cpu": 2, "memory": 5}, {"memory": 3}, 3)
     assert merged_capacity(merged, other) is merged
+    assert merged_capacity(merged_capacity(None, other), one).imported == merged.imported
     assert not is_observed(merged)
     assert is_observed(with_observation(merged, seen("t", 5)))
     assert smallest_capacity(merged) == smallest_allocatable(merged) == {}

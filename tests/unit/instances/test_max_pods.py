@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
@@ -65,6 +66,20 @@ def test_prefixes_need_version_1_9() -> None:
     assert told("m5.large", cni=VpcCni(prefix_delegation=True, version="1.8.0")) == 29
     assert told("m5.large", cni=VpcCni(prefix_delegation=True, version="1.9.0")) == 110
     assert told("m5.large", cni=VpcCni(prefix_delegation=True, version="2.0.1")) == 110
+
+
+@pytest.mark.parametrize(("v_cpus", "pods"), [(30, 110), (31, 250)])
+def test_more_than_110_pods_are_recommended_on_more_than_30_v_cpus(v_cpus: int, pods: int) -> None:
+    large = kind("m5.24xlarge")
+    cut = msgspec.structs.replace(large, v_cpu_info=msgspec.structs.replace(large.v_cpu_info, default_v_cpus=v_cpus))
+    assert recommended_max_pods(cut, PD) == pods
+
+
+@pytest.mark.parametrize("prefixes", [True, False])
+def test_without_an_interface_for_pods_only_those_of_the_host_network_run(prefixes: bool) -> None:
+    one = VpcCni(prefix_delegation=prefixes, custom_networking=True, max_eni=1)
+    assert cni_max_pods(kind("m5.large"), one) == 2
+    assert cni_max_pods(kind("m5.large"), one, 9) == 2
 
 
 def test_types_that_are_not_nitro_get_no_prefixes() -> None:

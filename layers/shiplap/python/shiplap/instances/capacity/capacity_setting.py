@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import nan
 from typing import Protocol
 
 import msgspec
@@ -148,7 +149,7 @@ def _fraction(node_class: EC2NodeClass, key: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
+        value = nan
     if not 0 <= value < 1:
         raise _refuse(node_class, key, f"{text!r} is not a fraction such as 0.075")
     return value

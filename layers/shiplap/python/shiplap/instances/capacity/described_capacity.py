@@ -36,7 +36,7 @@ BRANCH_INTERFACES = "vpc.amazonaws.com/pod-eni"
 
 _IN_ALL = ((64, 122), (16, 62), (8, 42), (4, 22), (2, 12), (1, 6))
 """Interfaces of all kinds, from so many vCPUs on."""
-_IN_ALL_LARGE_X86 = ((48, 122), (32, 92), *_IN_ALL[1:])
+_IN_ALL_LARGE_X86 = ((48, 122), (32, 92), *_IN_ALL)
 """The same for Intel and AMD of the sixth generation and later."""
 _STEADY_FAMILIES = re.compile(r"(?:a|c|m|r)\d")
 _MAYBE_UNLISTED = re.compile(r"[a-z]+(?:9|\d{2})|[a-z]+\d[a-z]*[nb]\.metal")
