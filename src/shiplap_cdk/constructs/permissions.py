@@ -153,7 +153,7 @@ def catalog(targets: PolicyTargets) -> Statements:
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         *_manifests(targets, "s3:GetObject"),
-        _allow("KeepStatus", ["s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
+        _allow("KeepStatus", ["s3:GetObject", "s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         *_commitments(targets),
         *_clusters(targets),
     ]

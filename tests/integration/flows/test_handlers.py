@@ -19,6 +19,7 @@ from shiplap.errors import (
     ClustersNotServed,
     ClusterUnreachable,
     InvalidInput,
+    StoreError,
     StoreThrottled,
 )
 from shiplap.flows.claim_events import pods_pending
@@ -29,6 +30,7 @@ from shiplap.flows.install import Install
 from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
 from shiplap.flows.schedule import entry as schedule_entry
 from shiplap.flows.watch import entry as watch_entry
+from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.signals import FakeDeadLetters
@@ -91,6 +93,11 @@ class StagedInstall(Install):
 class Source:
     def fetch(self, previous: object) -> Any:
         return catalog()
+
+
+class RefusedSource:
+    def fetch(self, previous: object) -> Any:
+        raise AwsThrottled("slow down", code="RequestLimitExceeded")
 
 
 Load = Callable[[str, Stage], tuple[ModuleType, StagedInstall]]
@@ -275,6 +282,27 @@ def test_catalog_inspects_with_the_catalogue_of_each_region(load: Load) -> None:
     install.context = lambda _: install._stage.context  # type: ignore[method-assign]
     assert module.handle({"kind": "inspect"}, Context()) == dict.fromkeys(stores, len(catalog().types))
     assert [cluster.cluster for cluster in install.statuses.load().clusters] == [CLUSTER, "east"]
+
+
+@pytest.mark.parametrize("event", [{}, {"kind": "inspect"}], ids=["hourly", "inspect"])
+def test_a_region_without_a_catalogue_keeps_no_other_from_being_inspected(
+    load: Load, monkeypatch: pytest.MonkeyPatch, event: dict[str, str]
+) -> None:
+    module, install = load("catalog", Stage())
+    away = msgspec.structs.replace(install.settings.clusters[0], name="away", region="eu-central-1")
+    install.settings = Settings((away, *install.settings.clusters))
+    stores = {"eu-west-1": FakeCatalog(catalog()), "eu-central-1": FakeCatalog()}
+    sources = {"eu-west-1": Source(), "eu-central-1": RefusedSource()}
+    monkeypatch.setattr(install, "catalog_store", stores.__getitem__)
+    monkeypatch.setattr(install, "catalog_source", sources.__getitem__)
+    monkeypatch.setattr(install, "context", lambda _: install._stage.context)
+    before = ClusterStatus("away", "eu-central-1", 1.0)
+    install.statuses.save(InstallStatus((before, ClusterStatus("removed", "eu-west-1", 1.0))))
+    with pytest.raises((AwsThrottled, StoreError)):
+        module.handle(event, Context())
+    known, inspected = install.statuses.load().clusters
+    assert known == before
+    assert (inspected.cluster, inspected.checked_at) == (CLUSTER, install._stage.clock.now())
 
 
 def test_catalog_counts_and_logs_what_ends_it(

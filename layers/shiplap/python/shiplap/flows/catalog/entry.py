@@ -21,8 +21,8 @@ _LOG = logging.getLogger(__name__)
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
     """How many types each region has.
 
-    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is. Each region is tried
-    before the first error ends the invocation.
+    An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is. Each region is tried, and
+    the clusters of those that have a catalogue are inspected, before the first error ends the invocation.
     """
     with install.reporting(context.aws_request_id):
         known: dict[str, Catalog] = {}
@@ -30,7 +30,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         for region in sorted({cluster.region for cluster in install.settings.clusters}):
             store = install.catalog_store(region)
             if event.get("kind") == "inspect":
-                known[region] = store.load()
+                with _kept(failed, region):
+                    known[region] = store.load()
                 continue
             with _kept(failed, region):
                 known[region] = refresh(install.catalog_source(region), store, install.meter)
@@ -38,8 +39,7 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
                 _refresh_commitments(install, region)
         contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
         current = [(stored_settings(cluster, context), context) for cluster, context in contexts]
-        if all(cluster.region in known for cluster, _ in current):
-            inspect_all(current, known, install.status)
+        inspect_all(current, known, install.status)
         if failed:
             raise failed[0]
         return {region: len(catalog.types) for region, catalog in known.items()}

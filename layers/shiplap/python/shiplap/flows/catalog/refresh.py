@@ -68,19 +68,25 @@ def stored(store: CatalogStore) -> Catalog | None:
 def inspect_all(
     contexts: Sequence[tuple[ClusterSettings, FlowContext]], catalogs: Mapping[str, Catalog], store: StatusStore
 ) -> InstallStatus:
-    """Look at every cluster's EC2NodeClasses with the catalogue of its region, and store what was found.
+    """Look at the EC2NodeClasses of every cluster whose Region has a catalogue, and store what was found.
+
+    What was found of the other clusters before stays as it is.
 
     Raises:
         StoreError: it could not be stored.
     """
     from shiplap.flows.catalog.inspect import inspect  # noqa: PLC0415 - only a refresh renders user data for no node
 
-    found = sorted(
-        (inspect(settings, catalogs[settings.region], context) for settings, context in contexts),
-        key=lambda status: status.cluster,
-    )
+    found = [
+        inspect(settings, catalogs[settings.region], context)
+        for settings, context in contexts
+        if settings.region in catalogs
+    ]
     for settings, context in contexts:
-        cluster_metrics.measure_catalog(catalogs[settings.region], context.clock.now(), context.meter)
-    status = InstallStatus(tuple(found))
+        if settings.region in catalogs:
+            cluster_metrics.measure_catalog(catalogs[settings.region], context.clock.now(), context.meter)
+    if others := {settings.name for settings, _ in contexts if settings.region not in catalogs}:
+        found += [status for status in store.load().clusters if status.cluster in others]
+    status = InstallStatus(tuple(sorted(found, key=lambda status: status.cluster)))
     store.save(status)
     return status
