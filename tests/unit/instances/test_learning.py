@@ -91,6 +91,40 @@ def test_merging_an_entry_brings_its_smallest_amounts() -> None:
     assert merged_capacity(merged, theirs) == merged, "nothing of it is new"
 
 
+@pytest.mark.parametrize("field", ["minimum_capacity", "minimum_allocatable"])
+@pytest.mark.parametrize(("day", "kept"), [(39, False), (40, True)])
+def test_sixty_days_are_counted_from_the_newest_day_of_both_entries(field: str, day: int, kept: bool) -> None:
+    key = ("ami-amd", "m5.large", "h")
+    newer = LearnedCapacity(*key, **{field: {"cpu": (Minimum(2000, 100),)}})  # type: ignore[arg-type]
+    older = LearnedCapacity(*key, minimum_capacity={"memory": (Minimum(GIB, day),)})
+    for merged in (merged_capacity(newer, older), merged_capacity(older, newer)):
+        assert smallest_capacity(merged).get("memory") == (GIB if kept else None)
+
+
+def test_of_many_amounts_of_one_day_the_smallest_stays() -> None:
+    learned = None
+    for index in range(20):
+        amount = (7000 + index * 7 % 20) * MIB
+        learned = with_observation(learned, seen("m5.large", amount, node=f"n{index}", at=index))
+    assert learned is not None
+    assert learned.minimum_capacity["memory"] == (Minimum(7000 * MIB, 0),)
+
+
+@pytest.mark.parametrize("field", ["capacity", "allocatable", "predicted"])
+def test_of_two_reports_of_one_moment_the_same_is_kept_whichever_came_first(field: str) -> None:
+    one = seen("m5.large", 7700 * MIB)
+    other = msgspec.structs.replace(one, **{field: {**getattr(one, field), "cpu": 7}})
+    first = with_observation(with_observation(None, one), other)
+    second = with_observation(with_observation(None, other), one)
+    assert first.recent == second.recent
+
+
+def test_an_observation_of_sixty_days_ago_is_kept() -> None:
+    learned = with_observation(None, seen("m5.large", 7700 * MIB, node="old", at=0))
+    learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="new", at=60 * DAY_S))
+    assert [each.node for each in learned.recent] == ["old", "new"]
+
+
 def test_old_observations_are_forgotten() -> None:
     learned = with_observation(None, seen("m5.large", 7000 * MIB, node="old", at=0))
     learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="new", at=61 * DAY_S))
