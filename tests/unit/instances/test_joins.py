@@ -77,6 +77,13 @@ def test_an_ami_on_which_nothing_joins_is_barred_and_tried_again_with_growing_pa
     assert many.all.pause_until(3) == NOW + LONGEST_PAUSE_S
 
 
+def test_pauses_double_from_a_quarter_of_an_hour_to_six_hours() -> None:
+    pauses = [JoinRecord(failures=failures, failed_at=NOW).pause_until(3) for failures in range(2, 11)]
+    doubled = [900, 1800, 3600, 7200, 14_400, 21_600, 21_600, 21_600]
+    assert pauses == [0.0, *(NOW + pause_s for pause_s in doubled)]
+    assert JoinRecord(failures=10_000, failed_at=NOW).pause_until(3) == NOW + 21_600
+
+
 def test_a_try_is_waited_for_before_the_next_one() -> None:
     item = failed(3, kinds=("a", "b", "c"))
     assert barred(item, ("ami-1", "d"), after_s=FIRST_PAUSE_S).amis == {"ami-1"}
@@ -87,6 +94,13 @@ def test_a_type_that_never_joins_is_barred_on_its_ami_only() -> None:
     item = failed(2, joined_first=True)
     assert barred(item) == BlockedLaunches(types=frozenset({("ami-1", "m6i.large")}))
     assert barred(item, after_s=FIRST_PAUSE_S) == BlockedLaunches()
+    trying = ("ami-1", "m6i.large")
+    assert barred(item, trying, after_s=FIRST_PAUSE_S).types == {trying}
+    assert barred(item, ("ami-1", "d"), ("ami-2", "m6i.large"), after_s=FIRST_PAUSE_S) == BlockedLaunches()
+
+
+def test_one_failure_in_a_row_bars_no_type() -> None:
+    assert barred(failed(1, joined_first=True)) == BlockedLaunches()
 
 
 def test_nodes_launched_before_a_failure_was_known_are_one_failure() -> None:

@@ -115,6 +115,8 @@ def test_types_whose_price_one_part_dominates_are_at_most_a_third_off(name: str)
         ("x1e.xlarge", {"vcpu intel 4": 4.0, "memory intel 4": 32.0, "memory beyond 8 GiB per vcpu": 90.0}),
         ("t3.large", {"burstable memory intel": 8.0}),
         ("c5n.large", {"vcpu intel 5": 2.0, "vcpu option n": 2.0, "memory option n": 5.25}),
+        ("m5zn.large", {"vcpu option z": 2.0, "memory option z": 8.0}),
+        ("r5b.large", {"vcpu option b": 2.0, "memory option b": 16.0}),
         ("i3.large", {"disk ssd": 120.0, "disk ssd beyond": 355.0, "vcpu intel 4": 2.0}),
         ("d3.xlarge", {"disk hdd": 240.0, "disk hdd beyond": 5700.0}),
         ("g4dn.xlarge", {"gpu memory T4": 16.0, "disk ssd": 125.0, "disk ssd beyond": 0.0}),
@@ -178,6 +180,23 @@ def test_a_gpu_nobody_priced_still_costs() -> None:
 def test_a_generation_nobody_priced_costs_what_the_newest_known_does() -> None:
     plain = kind("m8i.large")
     assert features(msgspec.structs.replace(plain, instance_type="m12i.large")) == features(plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "called", "priced"),
+    [
+        ("m8g.large", "m12g.large", "vcpu aws 9"),
+        ("c6g.large", "a1.large", "vcpu aws 6"),
+        ("m8a.large", "m12a.large", "vcpu amd 8"),
+        ("m5a.large", "m4a.large", "vcpu amd 5"),
+        ("m8i.large", "m12i.large", "vcpu intel 8"),
+        ("m5.large", "m1.large", "vcpu intel 4"),
+    ],
+)
+def test_generations_beyond_those_priced_cost_what_the_nearest_does(name: str, called: str, priced: str) -> None:
+    found = features(msgspec.structs.replace(kind(name), instance_type=called))
+    assert found[priced] == 2.0
+    assert priced in USD_PER_HOUR
 
 
 MOST_PER_UNIT = {
