@@ -8,7 +8,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType, GpuDeviceInfo, GpuInfo
+from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType, GpuDeviceInfo, GpuInfo, NeuronDeviceInfo, NeuronInfo
 from shiplap.instances.offerings.estimated_prices import USD_PER_HOUR, features, on_demand
 from tests.unit.instances.given_instances import catalog, kind
 
@@ -180,6 +180,12 @@ def test_a_gpu_nobody_priced_still_costs() -> None:
 def test_a_generation_nobody_priced_costs_what_the_newest_known_does() -> None:
     plain = kind("m8i.large")
     assert features(msgspec.structs.replace(plain, instance_type="m12i.large")) == features(plain)
+
+
+def test_an_accelerator_nobody_priced_costs_a_dollar() -> None:
+    plain = kind("m5.large")
+    neuron = NeuronInfo((NeuronDeviceInfo(name="Inferentia9", count=2),))
+    assert on_demand(msgspec.structs.replace(plain, neuron_info=neuron)) == pytest.approx(on_demand(plain) + 2.0)
 
 
 @pytest.mark.parametrize(
