@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices, ZonePrice
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.instances.catalog.type_catalog import Offering
 from shiplap.instances.offerings.estimated_prices import SPOT_FRACTION
 from shiplap.instances.offerings.node_prices import NodePrices, Price, offerings_by_type, total_price
-from shiplap.instances.offerings.offerings import offerings, with_all_zones
+from shiplap.instances.offerings.offerings import incompatibility, offerings, with_all_zones
 from shiplap.instances.offerings.unavailability import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
@@ -27,14 +28,14 @@ from shiplap.instances.offerings.unavailability import (
 )
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, ObjectMeta
-from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.manifests.custom_resources import NetworkInterface, RequirementSpec
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.model.resources import PLENTY, Axis
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.reservations import SHOWN_AFTER_S, held_by, units_left
 from tests.conformance.catalogues import fake_type
 from tests.node_claims import node_claim
-from tests.unit.instances.given_instances import kind
+from tests.unit.instances.given_instances import kind, node_class
 
 NOW = 1_700_000_000.0
 
@@ -180,9 +181,13 @@ def test_vcpus_that_are_not_spot_make_room_for_those_that_are() -> None:
         ("hpc7g.16xlarge", "hpc"),
         ("f2.6xlarge", "f"),
         ("q1.large", "q"),
+        ("fx1.large", "f"),
+        ("px1.large", "p"),
+        ("xz1.large", "x"),
     ],
 )
 def test_families_share_the_vcpu_quotas_that_service_quotas_lists(name: str, quota: str) -> None:
+    """One that is not known yet counts with those that begin with its letter."""
     assert quota_of(name) == f"quota:{quota}"
 
 
@@ -247,6 +252,17 @@ def test_every_zone_offers_what_the_type_is_sold_as() -> None:
     unpriced = offered(catalog=structs.replace(CATALOG, prices={}))
     assert [row[4] for row in unpriced] == [True] * 4
     assert offerings(CATALOG, M5, compatible=True, zones=None, unavailable=())[0].zone_id == "id-a"
+    spot_only = structs.replace(M5, supported_usage_classes=("spot",))
+    sold = offerings(CATALOG, spot_only, compatible=True, zones=None, unavailable=())
+    assert [(item.zone, item.capacity_type) for item in sold] == [("a", "spot"), ("b", "spot")]
+
+
+def test_plain_network_interfaces_need_no_elastic_fabric() -> None:
+    plain, fabric = NetworkInterface(0, 0), NetworkInterface(0, 1, "efa-only")
+    wanted = node_class(network_interfaces=(plain, structs.replace(plain, device_index=1))).spec
+    assert incompatibility(M5, FAMILIES["AL2023"], wanted) is None
+    wanted = node_class(network_interfaces=(plain, fabric)).spec
+    assert incompatibility(M5, FAMILIES["AL2023"], wanted) == "1 elastic fabric adapters are more than it supports"
 
 
 @pytest.mark.parametrize(
@@ -313,6 +329,7 @@ def node(**marks: str) -> Node:
         ({labels.CAPACITY_TYPE: "on-demand"}, {"hourly": 0.3}, Price(0.3, False)),
         ({labels.ZONE: "b", labels.CAPACITY_TYPE: "on-demand"}, {"hourly": 0.1}, Price(0.1, True)),
         ({labels.ZONE: "b", labels.CAPACITY_TYPE: "on-demand"}, {"hourly": 0.3}, Price(0.3, False)),
+        ({labels.ZONE: "b", labels.CAPACITY_TYPE: "on-demand"}, {"hourly": 0.100000005}, Price(0.100000005, False)),
         ({"eks.amazonaws.com/compute-type": "fargate"}, {"hourly": 0.3}, Price(0.0, False)),
     ],
 )

@@ -52,13 +52,12 @@ def in_placement_group(group: str, instance_type: str) -> str:
 
 def launch_budget(failures: int) -> int:
     """Instances that may be asked at once of an offering after so many failures in a row: 100 halved each time."""
-    return max(LAUNCH_BUDGET >> min(failures, 16), 1)
+    return max(LAUNCH_BUDGET >> failures, 1)
 
 
 def wait_s(failures: int, first_s: int = FIRST_WAIT_S) -> int:
     """Seconds to leave an offering alone after so many failures in a row: 180, doubling to 3600."""
-    doublings = min(max(failures - 1, 0), 5)  # five doublings exceed the longest wait
-    return min(first_s << doublings, LONGEST_WAIT_S)
+    return min(first_s << max(failures - 1, 0), LONGEST_WAIT_S)
 
 
 def after_failure(failures: int, until: float, now: float, first_s: int = FIRST_WAIT_S) -> tuple[int, float]:
