@@ -69,7 +69,7 @@ def after_failure(failures: int, until: float, now: float, first_s: int = FIRST_
     """
     if failures and now < until:
         return failures, until
-    repeated = failures > 0 and now <= remembered_until(failures, until)
+    repeated = now <= remembered_until(failures, until)
     failures = failures + 1 if repeated else 1
     return failures, now + wait_s(failures, first_s)
 
