@@ -153,6 +153,21 @@ def test_a_large_reservation_is_filled_and_a_small_load_moves_to_the_small_one()
     assert reservations(plan.claim) == ("cr-l",)
 
 
+@pytest.mark.parametrize(
+    "other", [{"reservation_type": "capacity-block"}, {"reservation_interruptible": True}], ids=["block", "interruptible"]
+)
+def test_a_small_load_moves_to_a_small_reservation_of_whatever_kind(other: dict[str, Any]) -> None:
+    small = msgspec.structs.replace(held("cr-s", 1, price=0.000001), **other)
+    types = [sold("small", small), sold("large", held("cr-l", 1), cpu="16")]
+    claim = given(pod(cpu="1"), types=types).claim
+    assert reservations(claim) == ("cr-s",)
+    assert claim.instance_types == ("small",)
+    asked = {labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "false"}
+    for key, value in asked.items():
+        stays = given(pod(cpu="1", selector={key: value}), types=types).claim
+        assert wanted(stays, key).values == (value,)
+
+
 def test_a_pod_may_choose_its_reservation_or_stay_off_them() -> None:
     types = [sold("only", held("cr-1", 5), held("cr-2", 5, zone=Z2, kind="capacity-block"))]
     assert reservations(given(pod(cpu="1", selector={labels.RESERVATION_ID: "cr-2"}), types=types).claim) == ("cr-2",)

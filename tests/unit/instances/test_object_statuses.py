@@ -464,6 +464,17 @@ class TestCapacityBuffer:
         templates = [(each["podTemplateRef"]["name"], each["podTemplateGeneration"]) for each in found]
         assert templates == [("small", 3), ("large", 0)]
 
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_one_that_is_being_deleted_keeps_its_status(self, is_new: bool) -> None:
+        """The last plan has seen it; a finalizer keeps it for a while."""
+        cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
+        status = cluster.objects[0]["status"]
+        cluster.objects[0] = changed(cluster.objects[0], "metadata.deletionTimestamp", "2027-01-15T08:00:00Z")
+        if is_new:
+            cluster.objects[0]["status"] = {}
+        cluster.write()
+        assert cluster.objects[0]["status"] == ({"conditions": holding("ReadyForProvisioning")} if is_new else status)
+
     def test_one_that_no_longer_validates_says_so_at_once(self) -> None:
         cluster = self.planned(BufferCapacity("shop", "warm", replicas=2))
         cluster.objects[0] = changed(cluster.objects[0], "spec.replicas", -1)

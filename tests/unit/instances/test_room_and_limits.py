@@ -156,6 +156,15 @@ def test_vcpus_that_are_not_spot_make_room_for_those_that_are() -> None:
     assert pool.openable(amounts(1000, spot=1000)) == 0
 
 
+def test_the_least_share_of_a_hundredth_of_a_per_cent_is_kept_exactly() -> None:
+    nodes = limits({}, spot_bound=1)
+    nodes.count(1, steady=True, vcpus=0)
+    assert nodes.spot_openable() == 9_999
+    vcpus = limits({}, vcpu_bound=1)
+    vcpus.count(1, steady=True, vcpus=2000)
+    assert vcpus.openable(amounts(1000, spot=2000)) == 9_999
+
+
 # Quotas and waits
 
 

@@ -164,7 +164,10 @@ class _Known:
         self.refused = {(item.kind, item.namespace, item.name): item.reasons for item in live.refused}
         self.classes = {item.name: item for item in (inspected.node_classes if inspected else ())}
         self.resources, self.registered = _resources_by_pool(nodes)
-        self.buffers = {(item.namespace, item.name): item for item in buffers}
+        written = {(item.metadata.namespace, item.metadata.name): item for item in live.manifests.capacity_buffers}
+        self.written_buffers = written
+        # The plan may have seen one that is refused or being deleted since.
+        self.buffers = {key: item for item in buffers if (key := (item.namespace, item.name)) in written}
         self.template_generations = template_generations
         self.class_generations = class_generations
         self.now = now
@@ -178,7 +181,7 @@ class _Known:
         return Condition(VALIDATION, TRUE)
 
     def is_unplanned_buffer(self, item: RawObject) -> bool:
-        """Whether it is a CapacityBuffer that validates, and that no plan has seen."""
+        """Whether it is a CapacityBuffer that validates, and that no plan has seen, or that is being deleted."""
         key = (str(item["metadata"].get("namespace", "")), str(item["metadata"].get("name", "")))
         return item.get("kind") == BUFFER and (BUFFER, *key) not in self.refused and key not in self.buffers
 
@@ -279,13 +282,11 @@ def _of_overlay(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
 
 def _of_buffer(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
     key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
-    valid = known.validation(BUFFER, metadata)
     found = known.buffers.get(key)
-    if found is None or valid.status == FALSE:
+    if found is None:
+        valid = known.validation(BUFFER, metadata)
         return {}, [Condition(READY_FOR_PROVISIONING, valid.status, valid.reason, valid.message)]
-    written = next(
-        item for item in known.manifests.capacity_buffers if (item.metadata.namespace, item.metadata.name) == key
-    )
+    written = known.written_buffers[key]
     reference = written.spec.pod_template_ref
     if not found.replicas and found.reason:
         missing = "PodTemplateNotFound" if reference is not None else "ScalableRefNotFound"
