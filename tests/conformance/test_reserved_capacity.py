@@ -154,7 +154,9 @@ def test_a_large_reservation_is_filled_and_a_small_load_moves_to_the_small_one()
 
 
 @pytest.mark.parametrize(
-    "other", [{"reservation_type": "capacity-block"}, {"reservation_interruptible": True}], ids=["block", "interruptible"]
+    "other",
+    [{"reservation_type": "capacity-block"}, {"reservation_interruptible": True}],
+    ids=["block", "interruptible"],
 )
 def test_a_small_load_moves_to_a_small_reservation_of_whatever_kind(other: dict[str, Any]) -> None:
     small = msgspec.structs.replace(held("cr-s", 1, price=0.000001), **other)
@@ -162,10 +164,28 @@ def test_a_small_load_moves_to_a_small_reservation_of_whatever_kind(other: dict[
     claim = given(pod(cpu="1"), types=types).claim
     assert reservations(claim) == ("cr-s",)
     assert claim.instance_types == ("small",)
+
     asked = {labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "false"}
     for key, value in asked.items():
         stays = given(pod(cpu="1", selector={key: value}), types=types).claim
         assert wanted(stays, key).values == (value,)
+
+
+@pytest.mark.parametrize(("small", "large"), [("cr-a", "cr-b"), ("cr-b", "cr-a")])
+def test_of_two_reservations_at_a_price_a_load_takes_the_first_by_name(small: str, large: str) -> None:
+    types = [sold("small", held(small, 1)), sold("large", held(large, 1), cpu="16")]
+    assert reservations(given(pod(cpu="1"), types=types).claim) == ("cr-a",)
+
+
+def test_a_reservation_that_a_load_has_moved_out_of_is_free_for_the_next() -> None:
+    """The first is opened in the largest and moves to the cheapest, the second then to what costs less, too."""
+    types = [
+        sold("small", held("cr-s", 1, price=0.000001)),
+        sold("medium", held("cr-m", 1, price=0.000003), cpu="8"),
+        sold("large", held("cr-l", 1, price=0.000002), cpu="16"),
+    ]
+    plan = given(*pods(2, cpu="1", **APART), types=types)
+    assert sorted(map(reservations, plan.claims)) == [("cr-l",), ("cr-s",)]
 
 
 def test_a_pod_may_choose_its_reservation_or_stay_off_them() -> None:

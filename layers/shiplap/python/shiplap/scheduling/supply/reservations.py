@@ -67,19 +67,18 @@ class Reservations:
         self._open = open_claims
         self._before: Mapping[str, int] = next((template.units for template in templates if template.reserved), {})
         self.left = dict(self._before)
-        self._pins: dict[tuple[int, str], tuple[Requirement, ...]] = {}
+        self._pins: dict[str, tuple[Requirement, ...]] = {}
 
     def pins(self, template: NodeClaimTemplate, reservation: str) -> tuple[Requirement, ...]:
         """What narrows a claim down to one reservation."""
-        key = (id(template.table), reservation)
-        if key not in self._pins:
+        if reservation not in self._pins:
             marks = template.table.marks[template.table.reservations.index(reservation)]
-            self._pins[key] = tuple(Requirement.one_of(name, marks[name]) for name in sorted(marks))
-        return self._pins[key]
+            self._pins[reservation] = tuple(Requirement.one_of(name, marks[name]) for name in sorted(marks))
+        return self._pins[reservation]
 
     def taken_here(self, reservation: str) -> bool:
         """Whether a reservation had instances left that claims of this plan have been given."""
-        return self._before.get(reservation, 0) > 0 and self.left.get(reservation, 0) < 1
+        return self._before.get(reservation, 0) > 0 and self.left[reservation] < 1
 
     def openable(self, group: ClaimGroup) -> int:
         """How many more claims may be launched as this group is."""
@@ -105,7 +104,7 @@ class Reservations:
         best = (_cheapest(group, used), now)
         chosen = group
         for reservation in group.template.reservations:
-            if reservation != now and self.left.get(reservation, 0) > 0:
+            if reservation != now and self.left[reservation] > 0:
                 other = self._instead(place, group, self.pins(group.template, reservation))
                 if other is not None and (_cheapest(other, used), reservation) < best:
                     best, chosen = (_cheapest(other, used), reservation), other
@@ -124,7 +123,7 @@ class Reservations:
             reservation
             for reservation in group.template.reservations
             if reservation != now
-            and self.left.get(reservation, 0) > 0
+            and self.left[reservation] > 0
             and self.pins(group.template, reservation)[1:] == own[1:]
             and set(_types(table, reservation).tolist()) <= set(types.tolist())
             and self._instead(place, group, self.pins(group.template, reservation)) is not None
