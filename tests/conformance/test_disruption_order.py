@@ -9,8 +9,10 @@ from msgspec import structs
 
 from shiplap.disruption.commands import Blocked, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
+from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.spending.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pod, pool, small
 from tests.conformance.given import NOW, rule
@@ -229,7 +231,7 @@ def test_a_surplus_node_says_what_it_saves_and_takes_no_pods_of_others() -> None
     nodes = [small("a", pool="fixed"), small("b", pool="fixed"), small("x", labels=DRIFTS)]
     verdict = disrupted(
         *nodes,
-        pods=[pod("p", "a"), pod("q", "x")],
+        pods=[pod("p", "a", cpu="3"), pod("q", "x")],
         pools=[static("fixed", 1, ON_DEMAND), pool("default", ON_DEMAND, GONE, after="Never")],
         types=BOTH,
     )
@@ -237,6 +239,37 @@ def test_a_surplus_node_says_what_it_saves_and_takes_no_pods_of_others() -> None
     assert (down.nodes, down.savings_hourly, down.moved) == (("b",), 1.0, 0)
     assert (down.method, down.detail) == (Method.SCALE_DOWN, "NodePool fixed has more than 1 replicas")
     assert "b" not in {place.name for place in drift.placements}
+
+
+def ceiling(limit: float, used: float, recovery_percent: int = 0) -> SpendingView:
+    """Dollars per hour of the cluster."""
+    whole = CeilingUse(CeilingScope.CLUSTER, HOURLY_PERIOD, int(limit * 1e6), int(used * 1e6), "test")
+    return SpendingView((structs.replace(whole, mode=CeilingMode.STOP, recovery_percent=recovery_percent),))
+
+
+def test_a_replacement_that_a_ceiling_refuses_holds_up_no_other() -> None:
+    verdict = disrupted(
+        large("a", labels=DRIFTS),
+        small("b", labels=DRIFTS),
+        pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
+        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
+        types=BOTH,
+        spending=ceiling(8, 5),
+    )
+    assert verdict.command.nodes == ("b",)
+    assert verdict.blocked("a").endswith("a node takes $4.00")
+
+
+@pytest.mark.parametrize(("used", "gone"), [(2, {"b"}), (3, {"b"}), (3.5, set())])
+def test_a_replacement_may_use_what_a_ceiling_keeps_for_recovery(used: float, gone: set[str]) -> None:
+    verdict = disrupted(
+        small("b", labels=DRIFTS),
+        pods=[pod("q", "b", cpu="3")],
+        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
+        types=BOTH[:1],
+        spending=ceiling(4, used, recovery_percent=50),
+    )
+    assert verdict.removed == gone
 
 
 # What counts against a budget

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from shiplap.disruption import record as disruption_record
 from shiplap.disruption.commands import Decision, Reason
 from shiplap.disruption.decide import decide
-from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot, NodeHistory
 from shiplap.disruption.record import DisruptionRecord
 from shiplap.disruption.sleep.sleep_objections import objection_to_sleep
 from shiplap.disruption.sleep.sleeping_nodes import LEAST_SLEEP_S
@@ -60,6 +60,36 @@ def test_nodes_leave_together_when_all_their_pods_sleep() -> None:
     assert verdict.command.replacements == ()
     assert verdict.command.savings_hourly == 5.0
     assert verdict.command.detail == "all their pods sleep, until 2027-01-15T17:00:00Z at least"
+
+
+def test_the_first_scope_to_wake_says_until_when_and_rehearsals_do_not() -> None:
+    first, rehearsed = scope("ci", "Namespace"), scope("other", rehearsal=True)
+    asleep = state(scope(), replace(first, until=LATER - 3600), replace(rehearsed, until=LATER - 7200))
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=asleep)
+    assert verdict.command.detail == "all their pods sleep, until 2027-01-15T16:00:00Z at least"
+
+
+@pytest.mark.parametrize(("undone", "removed"), [(0, {"a"}), (1, set())])
+def test_a_node_whose_command_was_given_up_just_now_is_not_tried_again(undone: int, removed: set[str]) -> None:
+    known = NodeHistory("a", undone_at=NOW - 60, undone=undone)
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=state(), histories=[known])
+    assert verdict.removed == removed
+
+
+def test_nodes_that_sleep_use_up_budgets_and_take_no_pods() -> None:
+    """One that has to wait for its turn sleeps, too: it takes none of those that move."""
+    pools = [pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "2"},), expire_after="1h")]
+    nodes = (small("a"), small("b"), small("c"))
+    pods = [owned("p", "a", cpu="3"), pod("q", "b", cpu="3"), pod("r", "c", cpu="3")]
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state())
+    assert verdict.removed == {"a", "b"}
+    pools = [
+        pool("default", ON_DEMAND, after="Never", budgets=({"nodes": "1", "reasons": ["Asleep"]},), expire_after="1h")
+    ]
+    pods = [owned("p", "a", cpu="1"), owned("q", "b", cpu="1"), pod("r", "c", cpu="1")]
+    verdict = disrupted(*nodes, pods=pods, pools=pools, types=BOTH, sleep=state())
+    assert verdict.removed == {"a", "c"}
+    assert [len(command.replacements) for command in verdict.commands] == [0, 1]
 
 
 def test_without_sleep_nothing_changes() -> None:
