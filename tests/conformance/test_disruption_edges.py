@@ -253,6 +253,15 @@ def test_pods_do_not_move_onto_a_node_that_is_not_initialized() -> None:
     assert verdict.removed == set()
 
 
+def test_a_node_of_somebody_else_hides_none_that_is_not_initialized() -> None:
+    foreign = standing("0", pool="", claimed=False, cpu="0")
+    wanted = pool("default", rule("gone", "DoesNotExist"), ON_DEMAND)
+    coming = large("b", state=ClaimState.REGISTERED, initialized=False)
+    nodes = [foreign, large("a", labels={"gone": "x"}), coming]
+    verdict = disrupted(*nodes, pods=[pod("p", "a")], pools=[wanted], types=BOTH)
+    assert (len(verdict.command.replacements), verdict.command.placements) == (1, ())
+
+
 def test_pods_move_onto_room_of_others() -> None:
     theirs = Standing(foreign_node("theirs", cpu="8", memory="16Gi"), None)
     verdict = disrupted(

@@ -325,6 +325,19 @@ def test_a_node_climbs_back_when_it_is_as_old_as_settings_say(age_s: float, gone
     assert fallen(small("a", tier=1, created_at=NOW - age_s)).removed == gone
 
 
+@pytest.mark.parametrize(("second", "climbs"), [("small", True), ("tiny", False)])
+def test_a_node_climbs_back_only_if_all_its_pods_get_a_better_tier(second: str, climbs: bool) -> None:
+    kinds = {"p": "large", "q": second}
+    pods = [pod(name, "a", cpu="1", selector={labels.INSTANCE_TYPE: kind}) for name, kind in kinds.items()]
+    odd = fake_type("small", cpu="4", memory="8Gi", pods="20", price=1.12345678)
+    verdict = fallen(tiny("a", tier=2), pods=pods, types=[odd, BOTH[1], TINY])
+    assert verdict.removed == ({"a"} if climbs else set())
+    if climbs:
+        assert [claim.tier for claim in verdict.command.replacements] in ([0, 1], [1, 0])
+        assert verdict.command.detail.startswith("tier 0 of NodePool default has capacity again")
+        assert verdict.command.savings_hourly == round(0.9 - 4.0 - 1.12345678, 6)
+
+
 def test_the_lowest_tier_climbs_first_then_the_oldest_then_by_name() -> None:
     young, old = NOW - 7200, NOW - 7300
     low = fallen(small("a", tier=1, created_at=old), tiny("b", tier=2, created_at=young))
