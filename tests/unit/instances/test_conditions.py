@@ -84,6 +84,14 @@ FORBIDDEN = NodeClassProblem(nodeclass_status.VALIDATION, "RunInstancesAuthCheck
 NO_SUBNET = NodeClassProblem(nodeclass_status.SUBNETS, "SubnetsNotFound", "none match")
 
 
+def test_a_digest_changes_with_all_that_a_user_writes_and_not_with_its_order() -> None:
+    noted = replace(CLASS, metadata=ObjectMeta(name="default", annotations={"a": "1", "b": "2"}))
+    others = [EDITED, noted, replace(CLASS, metadata=ObjectMeta(name="other"))]
+    assert len({manifest_digest(item) for item in (CLASS, *others)}) == 4
+    turned = replace(noted, metadata=ObjectMeta(name="default", annotations={"b": "2", "a": "1"}))
+    assert manifest_digest(turned) == manifest_digest(noted)
+
+
 def test_the_conditions_are_upstreams_in_its_order() -> None:
     assert [item.type for item in nodeclass_status.conditions(())] == [
         "AMIsReady",

@@ -113,7 +113,7 @@ def test_nodes_launched_before_a_failure_was_known_are_one_failure() -> None:
 
 def test_one_node_that_joins_settles_it() -> None:
     item = failed(5).joined("m6i.large", NOW + 1)
-    assert item.all == JoinRecord(joined_at=NOW + 1)
+    assert item.all == item.types["m6i.large"] == JoinRecord(joined_at=NOW + 1)
     assert barred(item) == BlockedLaunches()
 
 

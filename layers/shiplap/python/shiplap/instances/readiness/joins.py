@@ -63,7 +63,7 @@ class JoinRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def failed(self, launched_at: float, now: float) -> JoinRecord:
         """The record once a node launched at `launched_at` has not joined."""
-        known = self.failures > 0 and launched_at <= self.failed_at
+        known = launched_at <= self.failed_at
         return self if known else replace(self, failures=self.failures + 1, failed_at=now)
 
     def pause_until(self, limit: int) -> float:

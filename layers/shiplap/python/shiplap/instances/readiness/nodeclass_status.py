@@ -162,8 +162,8 @@ def known_problem(known: InstallStatus, cluster: str, node_class: EC2NodeClass, 
 def _first_problem(status: NodeClassStatus) -> str:
     if any(condition.status != TRUE for condition in status.conditions if condition.type in _LOOKED_INTO):
         return ""  # what depends on it could not be validated; the decision sees the cause itself
-    wrong = (condition for condition in status.conditions if condition.type in _FOUND_BY_INSPECTION)
-    return next((f"{condition.reason}: {condition.message}" for condition in wrong if condition.status == FALSE), "")
+    wrong = (condition for condition in status.conditions if condition.status == FALSE)
+    return next((f"{condition.reason}: {condition.message}" for condition in wrong), "")
 
 
 _LOOKED_INTO = tuple(name for name in DEPENDENCIES if name not in _FOUND_BY_INSPECTION)
