@@ -147,6 +147,29 @@ def test_a_node_is_not_in_vain_without_a_pod_that_waits_for_it(others: list[Pod]
     assert refused([claim("x", "p")], view(*others), {}, NOW) == {}
 
 
+def test_nodes_that_tell_nothing_hide_none_that_do() -> None:
+    """A node that is young, one whose pod has gone, one that others took, and pods that may still come to theirs."""
+    old, moving = drained(*(pod(f"m{number}") for number in range(5)))
+    waiting = [pod(f"w{number}") for number in range(5)]
+    claims = [
+        old,
+        claim("a", "p", created_at=NOW - 9000, ago_s=1),
+        claim("b", "gone", created_at=NOW - 8000),
+        claim("c", "p", created_at=NOW - 7000),
+        claim("d", "p", *(item.metadata.name for item in (*moving, *waiting)), created_at=NOW - 6000),
+    ]
+    seen = view(pod("p"), pod("other", node="node-c"), *moving, *waiting, nodes=(node("d"),))
+    found = refused(claims, seen, {}, NOW)
+    assert {uid: item.claims for uid, item in found.items()} == dict.fromkeys(
+        ["uid-p", *(item.metadata.uid for item in waiting)], ("d",)
+    )
+
+
+def test_nodes_launched_in_the_same_moment_are_named_in_their_order() -> None:
+    claims = [claim(name, "p") for name in "bca"]
+    assert refused(claims, view(pod("p")), {}, NOW)["uid-p"].claims == ("a", "b", "c")
+
+
 @pytest.mark.parametrize("fields", [{"missed": True}, {"node_name": ""}])
 def test_a_node_that_turned_out_too_small_or_never_came_is_not_in_vain(fields: dict[str, Any]) -> None:
     """Nor does it hide those that are looked at after it."""
@@ -178,6 +201,8 @@ def test_pods_are_of_one_kind_if_what_they_ask_of_a_node_is_the_same() -> None:
         Pod(metadata=ObjectMeta(name="p", namespace="other"), spec=one.spec),
         Pod(metadata=one.metadata, spec=PodSpec(node_selector={"kind": "a"}, scheduler_name="own")),
     ]
+    selected = [PodSpec(node_selector=dict(items)) for items in (("a1", "b2"), ("b2", "a1"))]
+    assert len({pod_kind(Pod(metadata=one.metadata, spec=spec)) for spec in selected}) == 1
     kinds = {pod_kind(item) for item in (one, *others)}
     assert len(kinds) == 5
     named = PodSpec(node_selector={"kind": "a"}, scheduler_name="default-scheduler")
@@ -254,7 +279,7 @@ def test_a_sweep_marks_only_so_many_nodes_and_pods() -> None:
     after = record_refusals(CLUSTER, claims, view(*pods), DecisionState(0), stage.context)
     read = stage.state.read(CLUSTER, NOW)
     assert len(after) == number
-    assert len(read.refused) == len(read.futile) == MOST_MARKS == stage.meter.counts["NodesInVain"]
+    assert len(read.refused) == len(read.futile) == MOST_MARKS == stage.meter.counts["NodesInVain"] == 100
 
 
 # Whether another node is launched
@@ -433,6 +458,8 @@ def test_all_claims_are_looked_at_only_if_a_pod_waits_and_something_is_known_or_
     assert may_be_held(view(pod("p"), pod("q", node="node-n", owner="DaemonSet"), nodes=(empty,)), (), {}, {})
     assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.NODE_CLAIM: "c"}),)), (), {}, {})
     assert not may_be_held(view(pod("p"), nodes=(node("n", **{labels.INITIALIZED: "true"}),)), (), {}, {})
+    other = node("m", **{labels.INITIALIZED: "true", labels.NODE_CLAIM: "d"})
+    assert may_be_held(view(pod("p"), pod("q", node="node-n"), nodes=(empty, other)), (), {}, {})
     assert may_be_held(view(pod("p")), (), {"uid-x": tried(1, 1)}, {})
     assert may_be_held(view(pod("p")), (), {}, {"n": NOW})
     assert not may_be_held(view(), (), {"uid-x": tried(1, 1)}, {"n": NOW})
@@ -477,7 +504,9 @@ def test_pods_of_a_deleted_node_wait_but_not_those_that_must_not_be_disrupted() 
     _, pods = drained(pod("p"), pod("q"))
     kept = replace(pods[1], metadata=replace(pods[1].metadata, annotations={labels.DO_NOT_DISRUPT: "true"}))
     gone = Node(metadata=ObjectMeta(name="node-old", deletion_timestamp=rfc3339(NOW)))
-    assert set(waiting_pods(view(pods[0], kept, nodes=(gone,)), (), NOW)) == {"uid-p"}
+    others = [pod("r", node="node-stays", phase="Running"), pod("s", ending=True), pod("t", phase="Failed")]
+    nodes = (gone, node("stays"))
+    assert set(waiting_pods(view(pods[0], kept, *others, nodes=nodes), (), NOW)) == {"uid-p"}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -540,6 +569,16 @@ def test_kinds_share_what_the_windows_leave_the_one_that_has_waited_longest_firs
 def test_equally_old_pods_of_a_kind_are_tried_by_name() -> None:
     known = {f"uid-{name}": of_kind("a", 1) for name in "pqrs"}
     assert held(hold_back(view(*map(pod, "srqp")), [], known, {}, NOW)) == ["s"]
+    swapped = [pod(name, uid=f"uid-{uid}") for name, uid in zip("pqrs", "srqp", strict=True)]
+    assert held(hold_back(view(*swapped), [], known, {}, NOW)) == ["s"]
+
+
+def test_no_other_node_is_tried_for_a_kind_while_one_is_complete_and_not_judged_yet() -> None:
+    """Its pod has been noted before, and the pause is over."""
+    known = {f"uid-{name}": of_kind("a", 1) for name in "pqrs"}
+    young = claim("n", "p", ago_s=PATIENCE_S - 1)
+    found = hold_back(view(*map(pod, "pqrs"), nodes=(node("n"),)), [young], known, {}, NOW)
+    assert held(found) == ["p", "q", "r", "s"]
 
 
 @pytest.mark.parametrize(("kind", "left"), [("a", 1), ("c", FREE)])
