@@ -81,8 +81,8 @@ def claim(
 ) -> NodeClaim:
     """A claim launched for pods; complete for `ago_s` seconds, and created a minute before that."""
     refs = tuple(PodReference("default", item, f"uid-{item}") for item in pods)
-    known = {"node_name": f"node-{name}", "changed_at": NOW - ago_s, "created_at": NOW - ago_s - 60}
-    return node_claim(cluster=CLUSTER, name=name, state=state, pods=refs, **known | fields)
+    known = {"node_name": f"node-{name}", "changed_at": NOW - ago_s, "created_at": NOW - ago_s - 60, "pods": refs}
+    return node_claim(cluster=CLUSTER, name=name, state=state, **known | fields)
 
 
 def node(name: str, *taints: Taint, unschedulable: bool = False, **marks: str) -> Node:
@@ -239,13 +239,16 @@ def test_tries_go_on_from_what_is_known_of_all_pods_of_the_kind() -> None:
 
 def test_only_so_many_names_are_remembered_the_newest_ones() -> None:
     claims = [claim(f"c{number}", "p", ago_s=1000 - number) for number in range(MOST_NAMES + 2)]
-    found = refused(claims, view(pod("p")), {"uid-p": Refusals(("old",), NOW - 5000)}, NOW)
+    known = {"uid-p": Refusals(("old",), NOW - 5000)}
+    assert refused(claims[:2], view(pod("p")), known, NOW)["uid-p"].claims == ("old", "c0", "c1")
+    found = refused(claims, view(pod("p")), known, NOW)
     assert found["uid-p"].claims == tuple(f"c{number}" for number in range(2, MOST_NAMES + 2))
     assert len(found["uid-p"].claims) == MOST_NAMES == 8
 
 
 def test_a_pod_without_a_uid_is_not_spoken_of() -> None:
-    assert refused([claim("x", "p")], view(pod("p", uid="")), {}, NOW) == {}
+    for own in (claim("x", "p"), claim("x", pods=(PodReference("default", "p", ""),))):
+        assert refused([own], view(pod("p", uid="")), {}, NOW) == {}
     assert hold_back(view(pod("p", uid="")), [claim("x", "p")], {}, {}, NOW) == HeldBackPods(view(pod("p", uid="")))
 
 
@@ -405,7 +408,9 @@ def test_a_pod_whose_complete_node_is_closed_gets_no_other_before_it_is_judged()
 def test_a_pod_that_is_nominated_to_a_node_that_exists_is_never_left_out() -> None:
     known = {"uid-p": tried(FREE, 10), "uid-q": tried(FREE, 10)}
     seen = view(pod("p", nominated="node-n"), pod("q", nominated="node-x"), nodes=(node("n"),))
-    assert held(hold_back(seen, [], known, {}, NOW)) == ["q", "r", "s"]
+    found = hold_back(seen, [], known, {}, NOW)
+    assert held(found) == ["q", "r", "s"]
+    assert [item.pod.name for item in found.unschedulable] == ["q"]
 
 
 def test_the_cluster_launches_no_more_suspect_nodes_than_its_windows_allow() -> None:

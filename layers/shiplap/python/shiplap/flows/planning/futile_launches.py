@@ -316,7 +316,6 @@ def waiting_pods(view: ClusterView, claims: Iterable[NodeClaim], now: float) -> 
         on_node = view.by_node.get(name, ())
         running = (pod for pod in on_node if pod.status.phase not in TERMINAL_PHASES)
         pods |= {pod.metadata.uid: pod for pod in running if needs_room_elsewhere(pod, now)}
-    pods.pop("", None)
     return pods
 
 
@@ -366,19 +365,17 @@ def _departed(known: Mapping[str, Refusals], view: ClusterView, now: float) -> d
 
 def _by_likeness(noted: Mapping[str, Refusals], pending: Mapping[str, Pod]) -> dict[PodKind, _Refusal]:
     """What is noted of single pods, put together for all that are alike."""
-    by_kind: dict[PodKind, _Refusal] = {}
+    alike: dict[PodKind, list[Refusals]] = {}
     for uid in sorted(noted):
-        refusals = noted[uid]
-        like = pod_kind(pending[uid]) if uid in pending else refusals.like
-        before = by_kind.get(like, _Refusal((), 0.0, 0, 0.0))
-        newest = refusals if refusals.at >= before.at else before
-        by_kind[like] = _Refusal(
-            newest.claims,
-            newest.at,
-            max(before.number, refusals.number),
-            max(before.launched_at, refusals.launched_at or refusals.at),
-        )
-    return by_kind
+        like = pod_kind(pending[uid]) if uid in pending else noted[uid].like
+        alike.setdefault(like, []).append(noted[uid])
+    return {like: _together(items) for like, items in alike.items()}
+
+
+def _together(items: Sequence[Refusals]) -> _Refusal:
+    newest = max(items, key=lambda item: item.at)
+    number = max(item.number for item in items)
+    return _Refusal(newest.claims, newest.at, number, max(item.launched_at or item.at for item in items))
 
 
 def _with(
