@@ -264,3 +264,8 @@ def test_no_two_launches_have_the_same_token(other: dict[str, object], epoch: in
 def test_what_is_asked_for_is_enough_for_any_of_the_claims() -> None:
     wanted = alike([claim("a", requests={"cpu": 2, "memory": 1}), claim("b", requests={"cpu": 1, "gpu": 1})])
     assert wanted.plan.requests == {"cpu": 2, "memory": 1, "gpu": 1}
+
+
+def test_what_is_asked_for_is_cheap_enough_for_each_of_the_claims() -> None:
+    wanted = alike([claim("a", most_hourly=0.3), claim("b", most_hourly=0.1), claim("c", most_hourly=0.2)])
+    assert wanted.most_hourly == 0.1
