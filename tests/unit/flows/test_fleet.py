@@ -139,6 +139,33 @@ def test_min_values_keep_the_whole_choice_or_refuse_it() -> None:
     assert options(types[:1], two).overrides == ()
 
 
+def test_values_of_other_keys_are_no_choice() -> None:
+    kinds = [
+        structs.replace(known, requirements=(*known.requirements, requirement(labels.ARCH, "In", (arch,))))
+        for known, arch in ((kind("m.large", 0.2), "amd64"), (kind("m.xlarge", 0.3), "arm64"))
+    ]
+    assert options(kinds, rule("karpenter.k8s.aws/instance-family", "Exists", min_values=2)).overrides == ()
+    assert len(options(kinds, rule(labels.ARCH, "Exists", min_values=2)).overrides) == 4
+
+
+@pytest.mark.parametrize(("capacity_type", "families"), [(labels.RESERVED, 1), (labels.SPOT, 1), (labels.ON_DEMAND, 2)])
+def test_a_capacity_type_that_is_too_little_choice_leaves_it_to_the_next_one(capacity_type: str, families: int) -> None:
+    """One family is reserved, one is sold as spot, and two are sold on demand."""
+    types = (with_offerings("m.large", held("cr-1"), spot=0.1), kind("c.large", 0.1))
+    wide = rule("karpenter.k8s.aws/instance-family", "Exists", min_values=2)
+    assert options(types).capacity_type == labels.RESERVED
+    found = options(types, wide)
+    assert (found.capacity_type, {name for name, _ in taken(found)}) == (labels.ON_DEMAND, {"m.large", "c.large"})
+    only = rule(labels.CAPACITY_TYPE, "In", capacity_type)
+    assert len({name for name, _ in taken(options(types, only))}) == families
+    assert bool(options(types, only, wide).overrides) == (families == 2)
+
+
+def test_what_is_reserved_is_taken_although_it_is_exotic() -> None:
+    types = (with_offerings("m.metal", held("cr-1")), kind("m.large", 0.1))
+    assert options(types).requested_from == "cr-1"
+
+
 def test_a_type_known_by_now_to_be_too_small_is_left_out() -> None:
     small, large = kind("m.large", 0.1, memory=5500), kind("m.xlarge", 0.2)
     assert {name for name, _ in taken(options((small, large)))} == {"m.xlarge"}
@@ -190,6 +217,7 @@ def test_what_is_preferred_of_spot_says_nothing_of_on_demand() -> None:
     on_demand = rule(labels.CAPACITY_TYPE, "In", labels.ON_DEMAND)
     assert preferring(ALL_SPOT[2:], SPOT_TYPES, on_demand) == set(ALL_SPOT)
     assert preferring(ALL_SPOT[2:], (SPOT_TYPES[0],), rule(labels.ZONE, "In", "z")) == set()
+    assert preferring(ALL_SPOT[2:], (SPOT_TYPES[0],), rule(labels.ZONE, "In", "a")) == {ALL_SPOT[0]}
 
 
 def test_a_choice_that_a_claim_must_keep_goes_before_what_is_preferred() -> None:

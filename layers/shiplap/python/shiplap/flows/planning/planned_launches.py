@@ -209,9 +209,9 @@ def fleet_options(
     ]
     for narrowed in (_reserved, _without_exotic, _without_dear_spot):
         left = narrowed(candidates)
-        if _diverse(claim, _of_one_capacity_type(left)):
+        if _diverse(claim, _of_one_capacity_type(left, claim)):
             candidates = left
-    chosen = _preferred_spot(claim, _of_one_capacity_type(candidates), preferred)
+    chosen = _preferred_spot(claim, _of_one_capacity_type(candidates, claim), preferred)
     if requested_from:
         chosen = [candidate for candidate in chosen if _source(candidate.offering) == requested_from]
     if not chosen or not _diverse(claim, chosen):
@@ -242,13 +242,13 @@ def _names_of(instance_type: str, offering: Offering) -> tuple[str, ...]:
     return (instance_type, offering.reservation_id) if offering.reservation_id else (instance_type,)
 
 
-def _of_one_capacity_type(candidates: list[_Candidate]) -> list[_Candidate]:
-    """What is reserved where there is any, else spot, else on-demand."""
-    for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND):
-        chosen = [candidate for candidate in candidates if candidate.offering.capacity_type == capacity_type]
-        if chosen:
-            return _reserved(chosen)
-    return candidates
+def _of_one_capacity_type(candidates: list[_Candidate], claim: NodeClaim) -> list[_Candidate]:
+    """What is reserved where there is any, else spot, else on-demand; not what is too little choice for the claim."""
+    for capacity_type in (labels.RESERVED, labels.SPOT):
+        chosen = _reserved([candidate for candidate in candidates if candidate.offering.capacity_type == capacity_type])
+        if chosen and _diverse(claim, chosen):
+            return chosen
+    return [candidate for candidate in candidates if candidate.offering.capacity_type == labels.ON_DEMAND]
 
 
 def _reserved(candidates: list[_Candidate]) -> list[_Candidate]:
