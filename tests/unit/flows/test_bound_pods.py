@@ -57,6 +57,18 @@ def test_where_versions_have_no_order_all_changes_are_applied(opaque: str) -> No
     assert sorted(pod.metadata.name for pod in pods) == ["a", "b", "c", "one", "two"]
 
 
+def test_no_change_is_waited_for_once_all_is_known_that_was_listed() -> None:
+    """More may have come since; the next look finds it."""
+    cluster = Snapshotted()
+    cluster.add("one")
+    listed = cluster.stage.server.resource_version
+    cluster.add("two")
+    pods = cluster.known(FEWEST_NODES, listed)
+    assert pods is not None
+    assert sorted(pod.metadata.name for pod in pods) == ["a", "b", "c", "one"]
+    assert cluster.names() == ["a", "b", "c", "one", "two"]
+
+
 def test_a_small_cluster_is_listed() -> None:
     assert Snapshotted().names(FEWEST_NODES - 1) is None
 

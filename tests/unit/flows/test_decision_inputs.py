@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from shiplap.errors import AwsError, AwsThrottled, StoreError
 from shiplap.flows.planning.decision_inputs import (
     DecisionInputs,
+    PricedSnapshot,
     exploring,
     joined_nodes,
     priced_snapshot,
     read_inputs,
     read_supply,
 )
+from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering, pilot_key
 from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.instances.readiness.nodeclass_status import (
@@ -26,13 +28,15 @@ from shiplap.instances.readiness.nodeclass_status import (
     NodeClassStatus,
     manifest_digest,
 )
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.related_objects import ScalableName
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.claim_rules import ClaimRule
-from shiplap.manifests.custom_resources import EC2NodeClass, Manifests
+from shiplap.manifests.custom_resources import CapacityBuffer, EC2NodeClass, Manifests, NodeOverlay
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim, PodReference
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.ports import OfferingFailure
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeStatus
 from tests.integration.flows.stage import FLEX_FIRST, NODE_CLASS, ZONES, Stage
@@ -83,6 +87,12 @@ class TestHasPendingPods:
         put(stage, "d", state, node_name="n", instance_id="i-n")
         assert read(stage).has_pending_pods
 
+    def test_a_pod_on_a_node_that_has_just_joined_does_not_wait(self, stage: Stage) -> None:
+        add_node(stage)
+        add_pod(stage)
+        put(stage, "c", ClaimState.REGISTERED, node_name="n", instance_id="i-n")
+        assert not read(stage).has_pending_pods
+
     def test_an_empty_node_on_its_way_out_wants_nothing(self, stage: Stage) -> None:
         add_node(stage)
         put(stage, "c", ClaimState.DRAINING, node_name="n", instance_id="i-n")
@@ -97,6 +107,39 @@ class TestHasPendingPods:
 
 
 class TestReadInputs:
+    def test_pods_of_nodes_on_their_way_out_are_listed_by_the_names_of_node_and_claim(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(stage, "joined", ClaimState.REGISTERED, node_name="stays")
+        put(stage, "drained", ClaimState.DRAINING, node_name="goes")
+        put(stage, "unseen", ClaimState.TERMINATING)
+        asked, view = list[tuple[set[str], bool]](), stage.cluster.view
+
+        def noted(names: set[str], *, workloads: bool = False, known: Any = None) -> ClusterView:
+            asked.append((set(names), workloads))
+            return view(names, workloads=workloads, known=known)
+
+        monkeypatch.setattr(stage.cluster, "view", noted)
+        read(stage)
+        spread = PodTopologySpread(defaulting_type="System")
+        stage.settings = replace(stage.settings, pod_topology_spread=spread)
+        read(stage)
+        leaving = {"drained", "goes", "unseen"}
+        assert asked == [(leaving, False), (leaving, True)]
+
+    @pytest.mark.parametrize("namespace", ["", "team"])
+    def test_the_workload_of_a_buffer_is_looked_for_in_its_namespace(
+        self, stage: Stage, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        spec = {"scalableRef": {"kind": "Deployment", "name": "web"}, "percentage": 20}
+        buffer = msgspec.convert({"metadata": {"name": "spare", "namespace": namespace}, "spec": spec}, CapacityBuffer)
+        manifests = replace(stage.settings.manifests, capacity_buffers=(buffer,))
+        stage.settings = replace(stage.settings, manifests=manifests)
+        asked = list[ScalableName]()
+        monkeypatch.setattr(stage.cluster, "scalables", lambda names: asked.extend(names) or ())
+        read(stage)
+        assert asked == [ScalableName(namespace or "default", "Deployment", "web")]
+
     def test_time_and_state_are_of_before_the_cluster(self, stage: Stage) -> None:
         at = stage.clock.now()
         stage.faults.on("after", "state.read", lambda: stage.clock.advance(5))
@@ -409,6 +452,47 @@ class TestInspected:
         assert read_supply(stage.settings, stage.context).node_classes["default"].not_ready == ""
         absent = replace(stage.context, status=None)
         assert read_supply(stage.settings, absent).node_classes["default"].not_ready == ""
+
+
+def test_answers_of_before_will_do_unless_fresh_ones_are_asked_for(stage: Stage) -> None:
+    stage.compute.remembered["default"] = (Ami("ami-known", "known", "2026-01-01T00:00:00Z"),)
+    assert read_supply(stage.settings, stage.context).amis == ("ami-known",)
+    assert "ami-known" not in read_supply(stage.settings, stage.context, fresh=True).amis
+
+
+def named(name: str, price: float) -> InstanceType:
+    return InstanceType(name, (), {}, {}, (Offering("a", "on-demand", price),), ami="ami-1")
+
+
+def test_a_claim_sees_the_types_of_its_class_as_its_pool_does(stage: Stage) -> None:
+    """An overlay makes the types of one pool dearer."""
+    overlay = msgspec.convert(
+        {
+            "metadata": {"name": "dearer"},
+            "spec": {
+                "requirements": [{"key": labels.NODE_POOL, "operator": "In", "values": ["flex"]}],
+                "priceAdjustment": "+100%",
+            },
+        },
+        NodeOverlay,
+    )
+    bought = read_supply(stage.settings, stage.context)
+    known = priced_snapshot(stage.settings, read(stage), bought, stage.context).snapshot
+    catalogs = (
+        NodeClassCatalog("default", (named("m", 1.0), named("n", 1.0))),
+        NodeClassCatalog("other", (named("m", 5.0),)),
+    )
+    manifests = replace(known.manifests, node_overlays=(overlay,))
+    priced = PricedSnapshot(replace(known, catalogs=catalogs, manifests=manifests))
+    for pool, node_class, prices in (
+        ("flex", "default", {"m": 2.0, "n": 2.0}),
+        ("fallback", "default", {"m": 1.0, "n": 1.0}),
+        ("fallback", "other", {"m": 5.0}),
+        ("gone", "default", {"m": 1.0, "n": 1.0}),
+        ("flex", "none", {}),
+    ):
+        types = priced.types_for(node_claim(name="c", node_pool=pool, node_class=node_class))
+        assert {name: item.offerings[0].price for name, item in types.items()} == prices
 
 
 SOLD = {

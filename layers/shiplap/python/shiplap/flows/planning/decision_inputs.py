@@ -89,35 +89,35 @@ class BoundPods:
         """
         if nodes < FEWEST_NODES or self._context.snapshots is None:
             return None
-        known = self._caught_up(version) or (self._load() and self._caught_up(version))
-        if not known:
-            self._version = ""
-            return None
+        if not self._caught_up(version):
+            self._load()
+            if not self._caught_up(version):
+                self._version = ""
+                return None
         return tuple(self._pods.values())
 
-    def _load(self) -> bool:
-        """Begin from the snapshot in the bucket; whether there is one that serves."""
+    def _load(self) -> None:
+        """Begin from the snapshot in the bucket, if there is one that serves."""
         about = {"cluster": self._cluster}
         self._version = ""
         snapshots = self._context.snapshots
         try:
             document = snapshots.load(self._cluster) if snapshots is not None else None
             if document is None:
-                return False
+                return
             standing, pods = decode_pods(document)
         except (StoreError, InvalidInput) as error:
             self._context.meter.count("SnapshotsNotRead")
             _LOG.warning("snapshot not read, pods are listed: %s", error, extra=about)
-            return False
+            return
         age = self._context.clock.now() - standing.taken_at
         if standing.cluster != self._cluster or not standing.complete:
-            return False
+            return
         if age > OLDEST_S:
             _LOG.info("snapshot is %d s old, pods are listed", age, extra=about)
-            return False
+            return
         self._pods = {pod.metadata.uid: pod for pod in pods}
         self._version, self._seen_at = standing.version, self._context.clock.now()
-        return True
 
     def _caught_up(self, version: str) -> bool:
         """Apply what has changed since; whether there was something to go on from."""
