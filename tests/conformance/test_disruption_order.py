@@ -61,6 +61,11 @@ def test_money_is_said_in_millionths_of_a_dollar() -> None:
         small("a", pool="fixed", labels=DRIFTS), pools=[static("fixed", 1, ON_DEMAND, GONE)], types=[odd]
     )
     assert (replaced.command.savings_hourly, len(replaced.command.replacements)) == (0.0, 1)
+    cheaper = fake_type("tiny", cpu="4", memory="8Gi", pods="20", price=0.01234567)
+    saving = disrupted(
+        small("a", pool="fixed", labels=DRIFTS), pools=[static("fixed", 1, ON_DEMAND, GONE)], types=[odd, cheaper]
+    )
+    assert saving.command.savings_hourly == 0.111111
 
 
 def test_what_only_cheap_pods_need_says_so() -> None:
@@ -336,6 +341,14 @@ def test_a_node_climbs_back_only_if_all_its_pods_get_a_better_tier(second: str, 
         assert [claim.tier for claim in verdict.command.replacements] in ([0, 1], [1, 0])
         assert verdict.command.detail.startswith("tier 0 of NodePool default has capacity again")
         assert verdict.command.savings_hourly == round(0.9 - 4.0 - 1.12345678, 6)
+
+
+@pytest.mark.parametrize(("stuck", "gone"), [(7, {"z"}), (8, set())])
+def test_no_more_than_eight_nodes_are_tried_in_one_decision(stuck: int, gone: set[str]) -> None:
+    names = [f"a{number}" for number in range(stuck)]
+    kept = [pod(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
+    nodes = [*(tiny(name, tier=2) for name in names), small("z", tier=1)]
+    assert fallen(*nodes, pods=[*kept, pod("pz", "z", cpu="3")]).removed == gone
 
 
 def test_the_lowest_tier_climbs_first_then_the_oldest_then_by_name() -> None:

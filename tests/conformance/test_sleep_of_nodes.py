@@ -26,6 +26,7 @@ from shiplap.scheduling.model.scheduling_record import SchedulingRecord, encode,
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
 from shiplap.sleep.sleep_state import NAMESPACE, SleepingScope, SleepState
+from tests.conformance.catalogues import fake_type
 from tests.conformance.disruptions import BOTH, NOW, ON_DEMAND, disrupted, large, pdb, pod, pool, small
 
 WAKES = int(NOW) + 8 * 3600
@@ -67,6 +68,12 @@ def test_the_first_scope_to_wake_says_until_when_and_rehearsals_do_not() -> None
     asleep = state(scope(), replace(first, until=LATER - 3600), replace(rehearsed, until=LATER - 7200))
     verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=BOTH, sleep=asleep)
     assert verdict.command.detail == "all their pods sleep, until 2027-01-15T16:00:00Z at least"
+
+
+def test_what_sleep_saves_is_said_in_millionths_of_a_dollar() -> None:
+    odd = fake_type("small", cpu="4", memory="8Gi", pods="20", price=0.12345678)
+    verdict = disrupted(small("a"), pods=[owned("p", "a")], pools=[KEEPS], types=[odd], sleep=state())
+    assert verdict.command.savings_hourly == 0.123457
 
 
 @pytest.mark.parametrize(("undone", "removed"), [(0, {"a"}), (1, set())])
