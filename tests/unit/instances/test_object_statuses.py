@@ -324,6 +324,21 @@ def test_a_status_is_patched_to_just_what_is_wanted() -> None:
     assert merge_patch("odd", wanted) == merge_patch({}, wanted) == wanted
 
 
+@pytest.mark.parametrize("kind", ["NodePool", "EC2NodeClass"])
+def test_what_is_being_deleted_says_so(kind: str) -> None:
+    """It is not among the manifests any more, although nothing is wrong with it."""
+    cluster = Cluster(NODE_POOL, EC2_NODE_CLASS)
+    place = [item["kind"] for item in cluster.objects].index(kind)
+    cluster.objects[place] = changed(cluster.objects[place], "metadata.deletionTimestamp", "2027-01-15T08:00:00Z")
+    assert cluster.conditions(kind)["Ready"] == ("Unknown", "AwaitingReconciliation")
+    ready = next(each for each in cluster.objects[place]["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["message"] == f"the {kind} is being deleted"
+    refused = Cluster(changed(NODE_POOL, "spec.template.spec.expireAfter", "soon"))
+    assert refused.conditions("NodePool")["NodeClassReady"] == ("Unknown", "AwaitingReconciliation")
+    found = {each["type"]: each["message"] for each in refused.objects[0]["status"]["conditions"]}
+    assert found["NodeClassReady"] == "the NodePool does not validate"
+
+
 class TestNodeClass:
     def test_ready_with_what_was_found(self) -> None:
         cluster = Cluster(EC2_NODE_CLASS)

@@ -200,7 +200,8 @@ def _of_node_pool(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
     name = str(metadata.get("name", ""))
     valid = known.validation(NODE_POOL, metadata)
     pool = next((item for item in known.manifests.node_pools if item.metadata.name == name), None)
-    usable = Condition(NODE_CLASS_READY, UNKNOWN, _NOT_YET, "the NodePool does not validate")
+    why = "does not validate" if valid.status == FALSE else "is being deleted"
+    usable = Condition(NODE_CLASS_READY, UNKNOWN, _NOT_YET, f"the NodePool {why}")
     if pool is not None:
         usable = _class_condition(known, pool.spec.template.spec.node_class_ref.name)
     registered = known.registered[name] > 0
@@ -236,9 +237,10 @@ def _of_node_class(known: _Known, metadata: Mapping[str, Any]) -> _Computed:
     valid = known.validation(NODE_CLASS, metadata)
     if valid.status == FALSE:
         return {}, [valid, _ready(valid)]
-    _, status = known.node_class(str(metadata.get("name", "")))
+    written, status = known.node_class(str(metadata.get("name", "")))
     if status is None:
-        soon = Condition(READY, UNKNOWN, _NOT_YET, "the next inspection looks at it")
+        why = "the next inspection looks at it" if written is not None else "the EC2NodeClass is being deleted"
+        soon = Condition(READY, UNKNOWN, _NOT_YET, why)
         return {}, [soon]
     fields: dict[str, Any] = {
         "subnets": [{"id": each.id, "zone": each.zone, "zoneID": each.zone_id} for each in status.subnets],
