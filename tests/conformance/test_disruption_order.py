@@ -192,6 +192,34 @@ def test_expiration_comes_before_drift_and_they_share_a_budget() -> None:
     assert verdict.blocked("a") != ""
 
 
+@pytest.mark.parametrize(("nodes", "gone"), [("1", {"a"}), ("2", {"a", "b"})])
+def test_empty_nodes_that_expire_leave_those_that_drift_the_rest_of_a_budget(nodes: str, gone: set[str]) -> None:
+    wanted = pool("default", ON_DEMAND, GONE, after="Never", expire_after="1h", budgets=[{"nodes": nodes}], limits={})
+    old, young = small("a", created_at=NOW - 3700), small("b", created_at=NOW - 60, labels=DRIFTS)
+    verdict = disrupted(old, young, pools=[wanted], types=BOTH)
+    assert verdict.removed == gone
+    assert [command.reason for command in verdict.commands] == [Reason.EXPIRED, Reason.DRIFTED][: len(gone)]
+
+
+def test_of_drifted_nodes_only_those_wait_that_take_pods_of_expired_ones() -> None:
+    """Without a limit, the needs of both are added up."""
+    wanted = pool("default", ON_DEMAND, GONE, after="Never", expire_after="1h", limits={})
+    young = {"created_at": NOW - 60, "labels": DRIFTS}
+    verdict = disrupted(
+        large("a", created_at=NOW - 3700),
+        large("b", **young),
+        small("c", **young),
+        pods=[pod("p", "a"), pod("q", "b", cpu="13"), pod("r", "c", cpu="3")],
+        pools=[wanted],
+        types=BOTH,
+    )
+    assert verdict.removed == {"a", "c"}
+    assert verdict.blocked("b") == "pods of nodes that go now are moved first"
+    expired, drifted = verdict.commands
+    assert ([place.name for place in expired.placements], len(expired.replacements)) == (["b"], 0)
+    assert (drifted.placements, len(drifted.replacements)) == ((), 1), "what is left of b is too small"
+
+
 def test_the_reasons_of_nodes_that_go_together_are_all_named() -> None:
     nodes = [small("a", labels=DRIFTS), small("b", labels={"other": "x"})]
     wanted = pool("default", ON_DEMAND, GONE, rule("other", "DoesNotExist"), after="Never")
@@ -275,6 +303,26 @@ def test_a_replacement_may_use_what_a_ceiling_keeps_for_recovery(used: float, go
         spending=ceiling(4, used, recovery_percent=50),
     )
     assert verdict.removed == gone
+    of_no_pods = disrupted(
+        small("b", pool="fixed", labels=DRIFTS),
+        pools=[static("fixed", 1, ON_DEMAND, GONE)],
+        types=BOTH[:1],
+        spending=ceiling(4, used, recovery_percent=50),
+    )
+    assert of_no_pods.removed == gone
+
+
+def test_a_replacement_is_refused_where_any_of_its_types_is_too_dear() -> None:
+    """Its list of types is decided: one of them may be launched."""
+    verdict = disrupted(
+        small("b", labels=DRIFTS),
+        pods=[pod("q", "b", cpu="3")],
+        pools=[pool("default", ON_DEMAND, GONE, after="Never")],
+        types=BOTH,
+        spending=ceiling(4, 2),
+    )
+    assert verdict.commands == ()
+    assert verdict.blocked("b").endswith("$2.00 in use, a node takes $4.00")
 
 
 # What counts against a budget

@@ -186,6 +186,18 @@ def test_a_reservation_that_a_load_has_moved_out_of_is_free_for_the_next() -> No
     ]
     plan = given(*pods(2, cpu="1", **APART), types=types)
     assert sorted(map(reservations, plan.claims)) == [("cr-l",), ("cr-s",)]
+    types.append(sold("other", held("cr-n", 1, price=0.000004), cpu="8"))
+    plan = given(*pods(3, cpu="1", **APART), types=types)
+    assert sorted(map(reservations, plan.claims)) == [("cr-l",), ("cr-m",), ("cr-s",)], "once each"
+
+
+def test_each_claim_sets_aside_one_instance_of_each_reservation_that_it_may_use() -> None:
+    types = [sold("only", held("cr-1", 2), held("cr-2", 2, zone=Z2))]
+    plan = given(*pods(2, cpu="1", **APART), types=types)
+    assert list(map(reservations, plan.claims)) == [("cr-1", "cr-2")] * 2
+    asked = {labels.RESERVATION_TYPE: ("default",), labels.RESERVATION_INTERRUPTIBLE: ("false",)}
+    for claim in plan.claims:
+        assert {key: wanted(claim, key).values for key in asked} == asked
 
 
 def test_a_pod_may_choose_its_reservation_or_stay_off_them() -> None:

@@ -285,6 +285,22 @@ def test_what_cannot_be_placed_teaches_nothing() -> None:
     assert knowledge.inferred_memory("ami-amd", "m5.large", 8 * GIB, 0) is None
 
 
+def test_what_cannot_be_placed_hides_nothing_behind_it() -> None:
+    knowledge = LearnedCapacityIndex([known(seen("x99.large", GIB)), witness("m5.large", 0.9)], NOMINAL)
+    assert knowledge.exact("ami-amd", "m5.large", "h") is not None
+
+
+def test_while_the_ami_is_not_known_the_smallest_import_of_any_counts() -> None:
+    some = [
+        LearnedCapacity(ami, "m5.large", "h", imported=ImportedCapacity({"memory": gib * GIB}, {"memory": GIB}, 1))
+        for ami, gib in (("ami-1", 7), ("ami-2", 6))
+    ]
+    knowledge = LearnedCapacityIndex(some, NOMINAL)
+    assert knowledge.imported("", "m5.large", "h") == ({"memory": 6 * GIB}, {"memory": GIB})
+    assert knowledge.imported("ami-1", "m5.large", "h") == ({"memory": 7 * GIB}, {"memory": GIB})
+    assert knowledge.imported("ami-3", "m5.large", "h") is None
+
+
 def test_imports_keep_the_smaller_amounts_and_are_no_observation() -> None:
     one = LearnedCapacity("ami-amd", "t", "h", imported=ImportedCapacity({"memory": 5, "cpu": 2}, {"memory": 4}, 3))
     other = LearnedCapacity("ami-amd", "t", "h", imported=ImportedCapacity({"memory": 6}, {"memory": 3}, 1))

@@ -86,8 +86,12 @@ NOTHING = {"cpu": 0, "nodes": 0, "usd": 0.0, "room for spot": 0, "counted": (0, 
             {"instance_types": ("gone",), "allocatable": {"cpu": 3000}, "capacity_type": "reserved"},
             {"cpu": 3000, "usd": 0.0, "room for spot": 3000, "counted": (1, 1, 3000)},
         ),
+        (
+            {"instance_types": ("gone",), "capacity_type": "reserved"},
+            {"cpu": 0, "usd": 0.0, "room for spot": 0, "counted": (1, 1, 0)},
+        ),
     ],
-    ids=["any of its types", "never spot", "launched as spot", "bought", "of a type that is gone"],
+    ids=["any of its types", "never spot", "launched as spot", "bought", "of a type that is gone", "of nothing known"],
 )
 def test_a_claim_takes_the_most_and_is_sure_of_the_least_that_it_may_turn_out_with(
     fields: dict[str, Any], expected: dict[str, Any]
