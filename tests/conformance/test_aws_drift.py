@@ -184,6 +184,21 @@ def test_what_an_instance_is_in_and_its_class_no_longer_selects(made: dict[str, 
 
 
 @pytest.mark.parametrize(
+    ("was", "wanted", "words"),
+    [
+        ("pg-1", "pg-2", "in pg-1, EC2NodeClass default selects pg-2"),
+        ("", "pg-2", "in no group, EC2NodeClass default selects pg-2"),
+        ("pg-1", "", "in pg-1, EC2NodeClass default selects none"),
+    ],
+)
+def test_a_placement_group_that_is_no_longer_selected_is_named(was: str, wanted: str, words: str) -> None:
+    made = {"labels": {labels.INSTANCE_TYPE: "large", **({GROUP: was} if was else {})}}
+    says = {"selection": SelectedResources(placement_group=wanted)}
+    verdict = disrupted(large(made=made), pools=[QUIET], types=[LARGE], class_says=says)
+    assert verdict.command.detail == f"PlacementGroupDrift: {words}"
+
+
+@pytest.mark.parametrize(
     "says", [{}, {"not_ready": "SubnetsNotFound", "selection": SelectedResources()}], ids=["", "refused"]
 )
 def test_a_class_that_cannot_be_answered_selects_what_there_is(says: dict[str, Any]) -> None:

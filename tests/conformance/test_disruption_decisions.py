@@ -429,12 +429,26 @@ def test_a_place_that_is_not_known_is_no_drift(made: dict[str, Any], marks: dict
     assert (verdict.removed == {"a"}) is drifts
 
 
-@pytest.mark.parametrize("key", [labels.ZONE, labels.CAPACITY_TYPE, labels.ARCH, labels.OS, labels.REGION])
+@pytest.mark.parametrize(
+    "key",
+    [
+        labels.INSTANCE_TYPE,
+        labels.ZONE,
+        labels.ZONE_ID,
+        labels.CAPACITY_TYPE,
+        labels.ARCH,
+        labels.OS,
+        labels.REGION,
+    ],
+)
 @pytest.mark.parametrize("operator", ["In", "Exists"])
 def test_a_label_that_every_node_has_is_unknown_when_it_is_missing(key: str, operator: str) -> None:
     asked = rule(key, operator, *(["value"] if operator == "In" else []))
-    node = large("a", labels={key: ""})
+    node = large("a", labels={key: ""}, created_at=NOW - 60)
     assert disrupted(node, pools=[pool("default", asked, after="Never")], types=BOTH).removed == set()
+    later = rule("zzz", "In", "value")
+    verdict = disrupted(node, pools=[pool("default", asked, later, after="Never")], types=BOTH)
+    assert "wants zzz In" in verdict.command.detail, "it hides no other"
 
 
 # Drift and expiration
@@ -501,7 +515,20 @@ def test_219_a_type_that_is_gone_drifts_once_the_claim_is_an_hour_old() -> None:
 
 def test_219_an_offering_that_is_gone_drifts() -> None:
     verdict = disrupted(large("a", zone="elsewhere"), pools=[pool(after="Never")], types=BOTH)
-    assert "no longer offered" in verdict.command.detail
+    assert verdict.command.detail.endswith("large is no longer offered as on-demand in elsewhere")
+    unzoned = disrupted(
+        large("a", labels={labels.ZONE: "", labels.CAPACITY_TYPE: "spot"}),
+        pools=[pool(after="Never")],
+        types=[SMALL, fake_type("large", offerings=(("on-demand", Z1),))],
+    )
+    assert unzoned.command.detail.endswith("large is no longer offered as spot")
+
+
+@pytest.mark.parametrize(("sold", "drifts"), [("reserved", False), ("on-demand", False), ("spot", True)])
+def test_a_reserved_node_may_be_of_a_type_that_is_sold_as_reserved_or_on_demand(sold: str, drifts: bool) -> None:
+    only = msgspec.structs.replace(LARGE, offerings=(Offering(Z1, sold, 1.0),))
+    verdict = disrupted(large("a", capacity_type="reserved"), pools=[pool(after="Never")], types=[only], class_says={})
+    assert (verdict.removed == {"a"}) is drifts
 
 
 def test_221_drift_launches_what_the_pods_need_whatever_it_costs() -> None:

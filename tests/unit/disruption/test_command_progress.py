@@ -7,19 +7,19 @@ from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.progress import (
-    FORGET_AFTER_S,
     READY_S,
     SCHEMA,
     CommandState,
     CommandStep,
     DisruptionCommand,
     advanced,
+    fields_without,
     forgotten_at,
     next_step,
 )
 from shiplap.errors import ConditionFailed
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from tests.node_claims import node_claim
+from tests.node_claims import node_claim, with_fields
 
 S = ClaimState
 COMMAND = DisruptionCommand(
@@ -170,9 +170,24 @@ def test_without_replacements_nothing_is_waited_for() -> None:
     assert next_step(deletion, claims(old_a=S.DISRUPTING, old_b=S.DISRUPTING), 1002.0).to is CommandState.REMOVING
 
 
-def test_an_ended_command_is_kept_for_a_while_after_its_last_change() -> None:
+@pytest.mark.parametrize(
+    ("saved", "hourly", "left"),
+    [(3.0, 1.25, 1.75), (3.0, 0.1234567, 2.876543), (1.0, 1.0, 0.0), (0.5, 2.0, 0.0), (0.4, 0.0, 0.4)],
+)
+def test_what_a_command_gives_up_is_taken_from_its_savings_down_to_nothing(
+    saved: float, hourly: float, left: float
+) -> None:
+    known = {"old-a": with_fields(claims(old_a=S.DISRUPTING)["old-a"], hourly=hourly)}
+    assert fields_without(replace(COMMAND, savings_hourly=saved), {"old-a"}, known) == {
+        "targets": ("old-b",),
+        "nodes": ("node-b",),
+        "savings_hourly": left,
+    }
+
+
+def test_an_ended_command_is_kept_for_a_week_after_its_last_change() -> None:
     for state in (CommandState.DONE, CommandState.UNDONE):
-        assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) == 2000.0 + FORGET_AFTER_S
+        assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) == 2000.0 + 604_800
     for state in (CommandState.WAITING, CommandState.REMOVING):
         assert forgotten_at(replace(COMMAND, state=state, changed_at=2000.0)) is None
 
