@@ -8,15 +8,21 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.commands import Decision, Method, Reason
+from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
 from shiplap.errors import ClusterUnreachable, ConditionFailed, StoreError
-from shiplap.flows.disrupt.disruption_round import DisruptionReport, _that_refuses
+from shiplap.flows.disrupt.disruption_round import DisruptionReport, _that_refuses, disrupt
+from shiplap.flows.planning.futile_launches import IN_VAIN_S
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.spending.ceilings import HOURLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
+from shiplap.manifests.template_hash import HASH_VERSION, NODE_CLASS_HASH_VERSION
+from shiplap.ports import Refusals
+from shiplap.spending.ceilings import HOURLY_PERIOD, Ceiling, CeilingMode, CeilingScope, CeilingUse, SpendingView
 from tests.integration.flows.disrupted import Disrupted, oversized
 from tests.node_claims import with_fields
+
+DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
 
 def begun(stage: Disrupted | None = None) -> tuple[Disrupted, DisruptionReport]:
@@ -70,6 +76,9 @@ def test_replacements_are_owned_by_nobody_and_launched_by_the_next_sweep() -> No
     assert (new.launch.owner, new.deadline_at, new.created_at) == ("", now, now)
     assert (new.cause.first_event_at, new.is_replacement) == (now, True)
     assert new.launch.token != ""
+    assert new.name == f"default-{command_of(stage).name}-0"
+    assert new.plan.annotations[NODE_CLASS_HASH_VERSION] == HASH_VERSION
+    assert new.most_hourly == 0.0
     (hint,) = stage.bus.of_type("PodPending")
     assert (hint.detail["id"], hint.detail["reason"]) == (new.cause.event_id, "Disruption")
     assert [pod[1] for pod in hint.detail["pods"]] == ["web-000"]
@@ -132,8 +141,10 @@ def done(stage: Disrupted) -> list[DisruptionReport]:
 def test_a_command_ends_once_and_says_what_it_saved(caplog: pytest.LogCaptureFixture) -> None:
     stage, first = begun()
     saved = command_of(stage).savings_hourly
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         reports = done(stage)
+    told = [item.levelname for item in caplog.records if item.getMessage() == "disruption"]
+    assert told == ["INFO" if report.done else "DEBUG" for report in reports]
     assert {item.levelname for item in caplog.records if "command is" in item.getMessage()} == {"INFO"}
     assert [report.done for report in reports if report.done] == [first.begun]
     assert stage.meter.counts["CommandsDone"] == stage.meter.counts["CommandsRemoving"] == 1
@@ -174,10 +185,19 @@ def undone(stage: Disrupted) -> DisruptionReport:
     return stage.disrupt()
 
 
+def test_looks_that_propose_or_begin_something_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    _, report = begun()
+    assert (report.begun != (), report.proposed) == (True, 0)
+    assert [item.levelname for item in caplog.records if item.getMessage() == "disruption"] == ["INFO", "INFO"]
+
+
 def test_a_command_that_is_given_up_opens_its_node_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     stage, first = begun()
     report = undone(stage)
     assert [item.levelname for item in caplog.records if "command is Undone" in item.getMessage()] == ["WARNING"]
+    assert [item.levelname for item in caplog.records if item.getMessage() == "disruption"][-1] == "INFO"
     assert (report.undone, report.done) == (first.begun, ())
     assert stage.tainted() == []
     assert ClaimState.DISRUPTING not in states(stage).values()
@@ -221,6 +241,21 @@ def test_a_step_that_fails_is_taken_by_the_next_minute(error: Exception) -> None
     assert stage.tainted() == list(command.nodes)
 
 
+def test_a_node_that_its_command_has_closed_stays_closed_while_the_step_fails() -> None:
+    """Its claim is in service until the step is written."""
+    stage = oversized()
+    stage.disrupt()
+    stage.clock.advance(60)
+    for _ in range(2):
+        stage.faults.on("before", "state.advance", ConditionFailed("another function was faster"))
+        stage.disrupt()
+        (node,) = command_of(stage).nodes
+        stage.server.patch("nodes", node, {"spec": {"taints": [DISRUPTED]}})
+    assert states(stage)[command_of(stage).targets[0]] is ClaimState.INITIALIZED
+    assert stage.tainted() == [node]
+    assert "TaintsLeftOver" not in stage.meter.counts
+
+
 def test_a_node_that_is_gone_by_now_does_not_hold_its_command_up() -> None:
     stage, _ = begun()
     command = command_of(stage)
@@ -246,8 +281,7 @@ def test_a_command_of_a_newer_release_is_left_to_it() -> None:
 def test_a_taint_is_taken_away_only_from_nodes_in_service_that_nothing_keeps_closed() -> None:
     stage = oversized()
     (claim,) = stage.claims()
-    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-    stage.server.patch("nodes", claim.node_name, {"spec": {"taints": [taint]}})
+    stage.server.patch("nodes", claim.node_name, {"spec": {"taints": [DISRUPTED]}})
     cordoned: NodeClaim = stage.state.advance(claim, claim.state, cordoned="RebalanceRecommendation")
     stage.disrupt()
     assert stage.tainted() == [claim.node_name]
@@ -265,6 +299,77 @@ def test_without_a_node_in_service_nothing_is_decided() -> None:
     stage.faults.clear()
     assert stage.disrupt() == DisruptionReport()
     assert "before cluster.view" not in stage.faults.points
+
+
+def test_beside_nodes_that_are_on_their_way_those_in_service_are_looked_at() -> None:
+    stage = oversized()
+    (claim,) = stage.claims()
+    stage.state.adopt(with_fields(claim, name="x", instance_id="i-x", state=ClaimState.LAUNCHED, node_name=""))
+    stage.faults.clear()
+    stage.disrupt()
+    assert "before cluster.view" in stage.faults.points
+
+
+def decided_on(stage: Disrupted) -> DisruptionSnapshot:
+    """What the next decision is made of."""
+    seen = list[DisruptionSnapshot]()
+
+    def nothing(snapshot: DisruptionSnapshot) -> Decision:
+        seen.append(snapshot)
+        return Decision()
+
+    disrupt(stage.settings, stage.context, stage.memory, decision_of=nothing)
+    return seen[-1]
+
+
+def test_a_decision_knows_the_settings_and_which_nodes_are_busy() -> None:
+    stage = oversized(move_cost=0.125)
+    found = decided_on(stage)
+    assert (found.settings, found.busy) == (stage.settings.disruption, frozenset())
+    assert found.settings.move_cost == 0.125
+    stage, _ = begun(stage)
+    stage.state.adopt(with_fields(stage.claims()[0], name="y", instance_id="i-y", state=ClaimState.INITIALIZED))
+    assert decided_on(stage).busy == command_of(stage).busy != frozenset()
+
+
+def test_pods_that_waited_for_an_hour_in_vain_keep_no_node() -> None:
+    stage = oversized()
+    stage.add_pods(1, prefix="vain")
+    assert "vain-000" in {pod.metadata.name for pod in decided_on(stage).scheduling.view.pods}
+    at = stage.clock.now() - IN_VAIN_S
+    stage.state.mark_refused(stage.name, "uid-vain-000", Refusals(("x",), at, 1, at))
+    assert {pod.metadata.name for pod in decided_on(stage).scheduling.view.pods} == {"web-000"}
+
+
+@pytest.mark.parametrize(("mode", "knows"), [(CeilingMode.STOP, True), (CeilingMode.CHEAPEST, False)])
+def test_dollars_are_given_to_a_decision_only_if_they_may_refuse_its_replacements(
+    mode: CeilingMode, knows: bool
+) -> None:
+    stage = oversized()
+    stage.settings = replace(stage.settings, ceilings=(Ceiling(hourly=5.0, mode=mode),))
+    assert (decided_on(stage).scheduling.spending is not None) == knows
+    stage, report = begun(stage)
+    assert len(report.begun) == 1
+    new = next(claim for claim in stage.claims() if claim.state is ClaimState.PLANNED)
+    assert new.most_hourly >= new.hourly
+
+
+@pytest.mark.parametrize(("reason", "fresh"), [(Reason.UNDERUTILIZED, False), (Reason.DRIFTED, True)])
+def test_what_seemed_to_have_drifted_is_compared_with_fresh_answers(
+    reason: Reason, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One remembered from before might be older than the node. Other proposals beside it change nothing."""
+    stage, asked = oversized(), list[bool]()
+    resolve = stage.compute.resolve
+    monkeypatch.setattr(
+        stage.compute, "resolve", lambda node_class, *, fresh=False: asked.append(fresh) or resolve(node_class)
+    )
+    stage.disrupt()
+    known = stage.memory.load(stage.name)
+    (proposed,) = known.proposed
+    stage.memory.save(stage.name, replace(known, proposed=(proposed, replace(proposed, reason=reason))))
+    stage.disrupt()
+    assert asked == [False, fresh]
 
 
 def test_a_memory_that_cannot_be_written_ends_the_look() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, disrupt
+from shiplap.flows.lifecycle.lifecycle import LifecycleReport
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.fakes.stores import FakeMemory
 from tests.integration.flows.stage import Stage
@@ -36,7 +37,8 @@ def test_nodes_that_join_during_the_pause_are_taken_into_service_after_it(minute
     pause(stage, paused=True)
     stage.join()
     stage.clock.advance(60.0 * minutes)
-    stage.attend()
+    assert stage.attend() == LifecycleReport()
+    assert stage.meter.counts["InvocationsPaused"] == 1
     assert {claim.state for claim in stage.claims()} == {ClaimState.LAUNCHED}
     launched = {instance.id for instance in stage.compute.alive()}
     pause(stage, paused=False)
