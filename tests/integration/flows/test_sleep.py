@@ -220,6 +220,10 @@ def test_a_wake_ends_a_drain_that_has_begun() -> None:
     assert stage.closed() == stage.before
     stage.wake()
     stage.attend()  # before the sweep: else pods that were evicted get a node of their own first
+    back = [claim for claim in stage.claims() if claim.state is ClaimState.INITIALIZED]
+    assert len(back) >= len(stage.before)
+    assert all((claim.failure, claim.deadline_at) == ("", 0.0) for claim in back)
+    assert stage.clock.now() in {claim.changed_at for claim in back}
     stage.around()
 
     assert stage.closed() == []

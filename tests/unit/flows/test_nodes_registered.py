@@ -360,6 +360,24 @@ def test_the_longest_waiting_nominations_are_taken_back_first_and_only_so_many(s
     assert found == [*names[:-1], "z"]
 
 
+@pytest.mark.parametrize(
+    ("error", "expected", "counted"),
+    [
+        (ObjectNotFound("gone"), ["q", "r"], None),
+        (ObjectConflict("bound"), ["q", "r"], None),
+        (ClusterDenied("no", status=403), [], 1.0),
+    ],
+    ids=["it is gone", "it is bound", "nobody may"],
+)
+def test_a_pod_that_needs_it_no_more_keeps_no_other_from_it_but_a_refusal_is_met_once(
+    stage: Stage, error: ClusterError, expected: list[str], counted: float | None
+) -> None:
+    stage.faults.on("before", "cluster.nominate", error)
+    left = withdrawn(stage, [serving(stage, *"pqr")], *map(nominated, "pqr"))
+    assert left == expected
+    assert stage.meter.counts.get("PodsNotSteered") == counted
+
+
 @pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.FAILED, ClaimState.GONE])
 def test_a_claim_whose_launch_is_not_written_down_or_that_is_over_is_left_as_it_is(
     stage: Stage, state: ClaimState

@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.flows.claim_updates import GRACE_S
 from shiplap.flows.interrupt.interrupt import WARNING_S
 from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.schedule.entry import SweepTimes
-from shiplap.flows.sweep.repair import IMPAIRED_S, SickNode, _room, choose_repairs, sick_among
+from shiplap.flows.sweep.repair import (
+    IMPAIRED_S,
+    SickNode,
+    _room,
+    bad_condition,
+    choose_repairs,
+    repair_budgets,
+    sick_among,
+)
 from shiplap.flows.sweep.sweep import MOST_REMINDERS, _is_silent, _reason, _without_instance, in_turn
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
@@ -185,6 +194,38 @@ def test_a_node_that_drains_for_another_reason_is_one_of_the_pool_and_not_sick()
     assert choose_repairs([item.claim for item in ill], ill).repaired == ()
     ended = [in_pool(f"t{number}", STATES.TERMINATING, failure="Drifted") for number in range(5)]
     assert choose_repairs([*ended, *(item.claim for item in ill)], ill).repaired == (), "those are gone"
+
+
+@pytest.mark.parametrize("kind", [NoticeKind.IMPAIRED, NoticeKind.UNHEALTHY])
+def test_nodes_in_repair_are_sick_ones_of_their_pool(kind: NoticeKind) -> None:
+    """Of six nodes a fifth, rounded up, may be sick: two, and one is in repair already."""
+    repaired = in_pool("r", STATES.DRAINING, failure=str(kind))
+    well = [in_pool(f"w{number}") for number in range(4)]
+    ill = SickNode(in_pool("a"), NoticeKind.UNHEALTHY, "bad")
+    assert choose_repairs([repaired, *well, ill.claim], [ill]).repaired == (ill,)
+    assert choose_repairs([repaired, *well[:3], ill.claim], [ill]).blocked == (ill,)
+
+
+def test_a_condition_that_is_good_or_not_known_hides_no_bad_one() -> None:
+    bad = node(ready="False", since=NOW - 1800)
+    fine = NodeCondition(type="MemoryPressure", status="False", last_transition_time=rfc3339(NOW - 9000))
+    found = replace(bad, status=replace(bad.status, conditions=(fine, *bad.status.conditions)))
+    assert bad_condition(found, NOW) == "its condition Ready has been False for 1800 s"
+
+
+def test_claims_that_nothing_can_repair_hide_no_sick_one() -> None:
+    claims = [claim(STATES.LAUNCHED, name="a"), claim(STATES.INITIALIZED, name="b")]
+    assert [item.claim.name for item in sick_among(claims, {}, [problem()], NOW)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("state", "counts"), [(STATES.INITIALIZED, True), (STATES.DISRUPTING, True), (STATES.LAUNCHED, False)]
+)
+def test_budgets_of_repair_are_shares_of_the_nodes_in_service(state: ClaimState, counts: bool) -> None:
+    wanted = pool("default", budgets=[{"nodes": "50%", "reasons": ["Unhealthy"]}])
+    claims = [in_pool(name) for name in "ab"] + [in_pool(name, state) for name in "cd"]
+    assert repair_budgets([wanted], claims, NOW) == {"default": 2 if counts else 1}
+    assert repair_budgets([pool("default", budgets=[{"nodes": "50%"}])], claims, NOW) == {}
 
 
 @pytest.mark.parametrize(
