@@ -111,7 +111,7 @@ def _budget_moments(pool: NodePool, now: float) -> Iterator[float]:
         try:
             active = is_active(budget, now, zone)
             first = (int(now) // _MINUTE_S + 1) * _MINUTE_S
-            minutes = range(first, int(now + LONGEST_S) + 1, _MINUTE_S)
+            minutes = range(first, int(now + LONGEST_S), _MINUTE_S)
             yield from (minute for minute in minutes if is_active(budget, minute, zone) is not active)
         except ValueError:
             continue
@@ -136,15 +136,15 @@ def _node_moments(snapshot: DisruptionSnapshot, ages: set[float]) -> Iterator[fl
 def _pod_moments(snapshot: DisruptionSnapshot) -> Iterator[float]:
     """Pods that should have started, whose protection ends, or that Cluster Autoscaler has launched for lately."""
     for pod in snapshot.scheduling.view.of_pods(_timed):
-        if pod.status.phase == "Pending" and pod.status.start_time:
+        if pod.status.phase == "Pending":
             yield epoch(pod.status.start_time) + UNSTARTED_S
         value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
-        if value is None or value == "true" or not pod.status.start_time:
+        if value is None:
             continue
         try:
             yield epoch(pod.status.start_time) + go_seconds(value)
         except ValueError:
-            continue  # it protects nothing, now and later
+            continue  # it protects for ever, or nothing, now and later
     for event in snapshot.scheduling.view.events:
         said_at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
         if said_at:
@@ -157,7 +157,7 @@ def _starting_on(view: ClusterView) -> frozenset[str]:
 
 
 def _timed(view: ClusterView) -> list[Pod]:
-    """Pods whose state may change with time: few do."""
+    """Pods that have started, and whose state may change with time: few do."""
     return [
         pod
         for pod in view.pods
