@@ -100,6 +100,20 @@ def test_a_budget_binds_only_the_reasons_it_names() -> None:
     only = pool({"nodes": "0", "reasons": ["Drifted"]})
     assert allowance(only, Reason.DRIFTED, 10, 0, 0.0).nodes == 0
     assert allowance(only, Reason.EMPTY, 10, 0, 0.0).nodes == UNLIMITED
+    assert allowance(only, Reason.EMPTY, 1_000_000, 0, 0.0).nodes > 1_000_000, "more than any pool has"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"nodes": "0", "reasons": ["Drifted"]}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "1h"}],
+    ids=["of another reason", "not active"],
+)
+def test_a_budget_that_does_not_apply_hides_none_behind_it(other: dict[str, Any]) -> None:
+    assert allowance(pool(other, {"nodes": "3"}), Reason.EMPTY, 10, 1, at("2026-11-20T12:00:00")).nodes == 2
+
+
+def test_of_two_budgets_that_allow_as_much_the_first_is_named() -> None:
+    assert "budget 0 of" in allowance(pool({"nodes": "3"}, {"nodes": "30%"}), Reason.EMPTY, 10, 0, 0.0).blocking
 
 
 @pytest.mark.parametrize(

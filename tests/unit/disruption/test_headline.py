@@ -66,6 +66,8 @@ def test_a_plan() -> None:
     both = Plan((claim("a", 1, 0.5), claim("b", 0, 0.25, "static")))
     assert scheduled(both).text == "1 pod → 2 nodes, 0.75 USD/h, flex, static"
     assert scheduled(Plan()).text == "nothing to launch"
+    assert scheduled(Plan((), plan.existing_nodes)).text == "2 pods on nodes that are there"
+    assert scheduled(Plan((), (), plan.unschedulable)).text == "1 pod without a place"
 
 
 def test_a_plan_that_weighed_the_risk_of_spot() -> None:

@@ -52,6 +52,13 @@ def test_nodes_that_are_not_initialised_or_not_ours_are_not_remembered() -> None
         assert observe_nodes((), ClusterView(nodes=(item.node,)), claims, 1.0) == ()
 
 
+def test_a_node_that_is_not_remembered_hides_none_behind_it() -> None:
+    items = (standing("a", initialized=False), standing("b", claimed=False), standing("c"))
+    claims = tuple(item.claim for item in items if item.claim is not None)
+    seen = observe_nodes((), ClusterView(nodes=tuple(item.node for item in items)), claims, 1.0)
+    assert [history.node for history in seen] == ["c"]
+
+
 def test_a_node_being_disrupted_keeps_what_is_known() -> None:
     first = look((), 500.0, pod("p", node="a"))
     assert look((first,), 900.0, pod("p", node="a"), node=standing("a", state=ClaimState.DISRUPTING)) == first
@@ -83,7 +90,10 @@ def test_a_node_rests_twice_as_long_each_time_until_it_is_forgiven() -> None:
     assert rests[:3] == [900.0, 1800.0, 3600.0]
     assert rests[-1] == 4 * 3600.0
     assert backoff_until(known[1]) == 0.0
+    assert with_undone(known, {"a"}, 1000.0 + 24 * 3600.0 - 1)[0].undone == 9
     assert with_undone(known, {"a"}, 1000.0 + 24 * 3600.0)[0].undone == 1
+    long_ago = with_undone((NodeHistory("a", undone_at=1e9, undone=3),), {"a"}, 1e9 + 60)
+    assert (long_ago[0].undone, long_ago[0].undone_at) == (4, 1e9 + 60), "whatever the time is"
 
 
 def test_nothing_is_said_of_a_node_that_is_new() -> None:
