@@ -376,6 +376,12 @@ def test_the_last_three_nodes_are_named_to_users() -> None:
     assert told.message.startswith("5 nodes were launched for it, and it runs on none of them (c2, c3, c4)")
 
 
+def test_pods_of_a_kind_are_told_of_the_nodes_that_were_in_vain_last() -> None:
+    known = {"uid-p": tried(FREE, 20), "uid-q": replace(tried(FREE, 10), claims=("x", "y", "z"))}
+    told = hold_back(view(pod("p"), pod("q")), [], known, {}, NOW).unschedulable
+    assert ["(x, y, z)" in item.message for item in told] == [True, True]
+
+
 def test_other_kinds_go_on() -> None:
     known = {"uid-p": tried(FREE, 10)}
     assert held(hold_back(view(pod("p"), pod("q", "b")), [], known, {}, NOW)) == ["p", "r", "s"]
