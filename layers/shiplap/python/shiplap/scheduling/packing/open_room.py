@@ -54,7 +54,7 @@ class OpenRoom:
         self._each = np.full(len(self._places), np.inf)
         self._many, self._adds = np.zeros_like(self._places), np.zeros(len(self._places))
         for members, target in targets.values():
-            self._ask(members, target, attempt, grows=worth > 0)
+            self._ask(members, target, attempt, number, grows=worth > 0)
         target_of = {member: target for members, target in targets.values() for member in members.tolist()}
         taken: list[Taken] = []
         while number:
@@ -68,7 +68,7 @@ class OpenRoom:
             if self._adds[best]:
                 self._paid[best] += self._adds[best]
                 self._look_up_row(np.array([best]), target_of[best])
-            self._ask(np.array([best]), target_of[best], attempt, grows=worth > 0)
+            self._ask(np.array([best]), target_of[best], attempt, number, grows=worth > 0)
         return taken
 
     def _look_up_row(self, members: Ints, group: ClaimGroup) -> None:
@@ -90,8 +90,8 @@ class OpenRoom:
             targets[number] = (members, target)
         return targets
 
-    def _ask(self, members: Ints, target: ClaimGroup, attempt: PlacementAttempt, *, grows: bool) -> None:
-        """Note for claims [n] what each pod costs there, how many cost that, and what these add to the price."""
+    def _ask(self, members: Ints, target: ClaimGroup, attempt: PlacementAttempt, number: int, *, grows: bool) -> None:
+        """Note for claims [n] what each of so many pods costs there, how many do, and what these add to the price."""
         size, used = attempt.requests, self._used[members]
         if not grows or target.template.level != self._template.level:
             room = _room(self._net[members] - used, size)
@@ -101,7 +101,7 @@ class OpenRoom:
         net, price = target.bargains
         if not len(net):
             return
-        room = _room(net - used[:, None, :], size)
+        room = np.minimum(_room(net - used[:, None, :], size), number)
         adds = np.maximum(price - self._paid[members][:, None], 0.0).round(9)
         each = np.where(room > 0, adds / np.maximum(room, 1), np.inf).round(9)
         best = np.lexsort((-room, each), axis=1)[:, 0]
