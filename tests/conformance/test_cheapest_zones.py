@@ -63,29 +63,29 @@ def _paid(result: Outcome, zone: str) -> float:
 )
 def test_pods_go_to_the_zones_in_which_they_cost_least(number: int, spec: dict[str, Any]) -> None:
     """All they may take in zone 1 is what is paid for."""
-    alone, result = (given(*_spread(303), *more, types=_TYPES) for more in ((), _app("app", number, spec)))
+    alone, result = (given(*_spread(603), *more, types=_TYPES) for more in ((), _app("app", number, spec)))
     assert _paid(result, Z1) == _paid(alone, Z1)
     assert sum(_zones(result, "app").values()) == number
-    assert _zones(result, "spread") == {Z1: 101, Z2: 101, Z3: 101}
+    assert _zones(result, "spread") == {Z1: 201, Z2: 201, Z3: 201}
 
 
 def test_a_spread_has_its_further_pods_in_the_cheapest_zones() -> None:
-    result = given(*_spread(305), types=_TYPES)
-    assert _zones(result, "spread") == {Z1: 101, Z2: 102, Z3: 102}
+    result = given(*_spread(605), types=_TYPES)
+    assert _zones(result, "spread") == {Z1: 201, Z2: 202, Z3: 202}
 
 
 def test_a_pod_that_keeps_others_off_its_nodes_goes_to_a_cheap_zone() -> None:
     own_node = {
         "affinity": {"podAntiAffinity": {REQUIRED: [{**_rule("app"), "topologyKey": "kubernetes.io/hostname"}]}}
     }
-    result = given(*_spread(303), *_app("app", 40, own_node), types=_TYPES)
+    result = given(*_spread(603), *_app("app", 40, own_node), types=_TYPES)
     assert Z1 not in _zones(result, "app")
 
 
 def test_pods_without_constraints_fill_the_nodes_of_others_in_any_zone() -> None:
     """Nodes hold eight pods: there is room for six more in the zone of the five followers, for three in the others."""
     types = [fake_type("any", **_NODE, offerings=[("on-demand", zone) for zone in (Z1, Z2, Z3)], price=0.40)]
-    others = [*_spread(303), *_app("near", 5, _near("near"))]
+    others = [*_spread(615), *_app("near", 5, _near("near"))]
     alone, result = (given(*others, *more, types=types) for more in ((), _app("free", 12, {})))
     assert result.scheduled
     assert result.plan.hourly == alone.plan.hourly

@@ -126,3 +126,40 @@ def test_a_pod_takes_room_that_is_paid_for_in_another_zone_before_it_enlarges_a_
     )
     assert result.scheduled
     assert sorted(claim.launch.instance_type for claim in result.claims) == ["fake-it-1", "fake-it-10"]
+
+
+def _few_on_a_node(app: str, most: int) -> dict[str, object]:
+    rule = {
+        "maxSkew": most,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    return {"topologySpreadConstraints": [rule]}
+
+
+def test_pods_that_keep_apart_open_the_nodes_that_others_fill() -> None:
+    """By cpu, then memory, the first pods share a node, and those that keep apart need others beside it."""
+    result = given(
+        *pods(3, "cache", cpu="2", memory="8Gi"),
+        *pods(2, "web", cpu="2", memory="1Gi", spec=_few_on_a_node("web", 1), metadata={"labels": {"app": "web"}}),
+        pod("one", cpu="500m", memory="2Gi", spec=_spread("one"), metadata={"labels": {"app": "one"}}),
+        types=incrementing_types(20),
+    )
+    assert result.scheduled
+    assert sorted(claim.launch.instance_type for claim in result.claims) == ["fake-it-4", "fake-it-9"]
+
+
+def test_pods_with_a_rule_on_nodes_share_nodes_of_any_pool_of_equal_weight() -> None:
+    """Pods with much cpu may use both NodePools, those with much memory only one: together they fill nodes."""
+    jobs, web = {"labels": {"app": "jobs"}}, {"labels": {"app": "web"}}
+    with_cpu = pods(160, "job", cpu="2", memory="1Gi", spec={**_few_on_a_node("jobs", 8), **_TOLERATES}, metadata=jobs)
+    with_memory = pods(160, "web", cpu="500m", memory="4Gi", spec=_few_on_a_node("web", 8), metadata=web)
+
+    def hourly(*batch: Pod) -> float:
+        pools = [pool("default"), pool("jobs", taints=[_TAINT])]
+        result = given(*batch, pools=pools, types=incrementing_types(20))
+        assert result.scheduled
+        return result.plan.hourly
+
+    assert hourly(*with_cpu, *with_memory) < 0.7 * (hourly(*with_cpu) + hourly(*with_memory))

@@ -174,7 +174,7 @@ def test_the_bulk_stage_places_everything_and_zones_end_even(improve_s: float, m
 
     monkeypatch.setattr(BulkStage, "run", counted)
     result = _diverse(improve_s)
-    assert left == [0]
+    assert set(left) == {0}
     zones = Counter(claim.launch.zone for claim in result.node_claims for pod in claim.pods if "even" in pod.name)
     assert max(zones.values()) - min(zones.values()) <= 1
     near = {claim.launch.zone for claim in result.node_claims for pod in claim.pods if "near" in pod.name}

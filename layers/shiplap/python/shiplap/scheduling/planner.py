@@ -48,19 +48,19 @@ from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
 
-_FREE_LAST_PODS = 2_000
-"""Up to so many pods, more than are placed step by step, also have those that no constraint concerns placed last."""
+_FEW_PODS, _FREE_LAST_PODS = 30, 2_000
+"""Batches of more than few pods, and up to so many, also have those that no constraint concerns placed last."""
 
-_MOST_PODS = 300
+_MOST_PODS = 600
 _MOST_CLASSES = 32
 """Up to so many pods of so many classes are also placed step by step: each pod takes its time."""
 
-_SMALL_BATCH = 100
-"""Up to so many pods are placed in several orders."""
 
-
-def _largest_cpu(pod_class: PodClass) -> tuple[int, ...]:
-    return (pod_class.index,)
+def _most_nodes(pod_class: PodClass) -> tuple[int, ...]:
+    """By how many nodes a rule on nodes spreads the pods over, then by cpu."""
+    most = [spread.max_skew for spread in pod_class.constraints.spreads if spread.key == labels.HOSTNAME]
+    most += [1 for term in pod_class.constraints.anti if term in pod_class.selected]
+    return -(len(pod_class.members) // min(most)) if most else 0, pod_class.index
 
 
 def _largest_memory(pod_class: PodClass) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ def _unconstrained(pod_class: PodClass) -> tuple[int, ...]:
     return (int(pod_class.topological),)
 
 
-_ORDERS = (_largest_cpu, _largest_memory, _unconstrained)
+_ORDERS = (_most_nodes, _largest_memory, _unconstrained)
 """In which the classes of a small batch are placed step by step: which node a pod finds decides much."""
 
 _CLEARLY = 0.005
@@ -238,16 +238,18 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
     if packing.unplaced or len(packing.claims) < 2:
         return packing
+    if _FEW_PODS < pods <= _FREE_LAST_PODS:
+        packing = _free_last(snapshot, compiled, plannable, packing)
     if pods > _MOST_PODS or len(plannable) > _MOST_CLASSES:
-        return _free_last(snapshot, compiled, plannable, packing) if pods <= _FREE_LAST_PODS else packing
+        return packing
     topological = any(item.topological for item in plannable)
     if not topological and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
-    orders = [sorted(plannable, key=order) for order in _ORDERS[: None if pods <= _SMALL_BATCH else 1]]
+    orders = [sorted(plannable, key=order) for order in _ORDERS]
     best = _step_by_step(snapshot, compiled, orders, packing, saving=_CLEARLY if topological else 0.0)
     if len({template.level[0] for template in compiled.templates}) == 1:
         return best
-    return _step_by_step(snapshot, compiled, orders[:1], best, saving=_CLEARLY, joining=True)
+    return _step_by_step(snapshot, compiled, [plannable], best, saving=_CLEARLY, joining=True)
 
 
 def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass], known: Packing) -> Packing:
