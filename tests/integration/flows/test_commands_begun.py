@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shiplap.disruption.commands import Decision, Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.progress import READY_S, CommandState, DisruptionCommand
-from shiplap.errors import ClusterUnreachable, ConditionFailed, StoreError
+from shiplap.errors import ClusterUnreachable, ConditionFailed, ShiplapError, StoreError
 from shiplap.flows.disrupt.disruption_round import DisruptionReport, _that_refuses, disrupt
 from shiplap.flows.planning.futile_launches import IN_VAIN_S
 from shiplap.manifests.custom_resources import NodePool
@@ -289,6 +289,50 @@ def test_a_taint_is_taken_away_only_from_nodes_in_service_that_nothing_keeps_clo
     stage.disrupt()
     assert stage.tainted() == []
     assert stage.meter.counts["TaintsLeftOver"] == 1
+
+
+def closed_too_late() -> tuple[Disrupted, NodeClaim]:
+    """A node that was closed after its command had ended, by an invocation that had read the command before."""
+    stage, _ = begun()
+    (target,) = command_of(stage).targets
+    undone(stage)
+    claim = stage.state.claim(stage.name, target)
+    assert claim is not None
+    closed: NodeClaim = stage.state.advance(claim, ClaimState.DISRUPTING, changed_at=stage.clock.now())
+    node = {"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}}
+    stage.server.patch("nodes", closed.node_name, node)
+    return stage, closed
+
+
+def test_a_node_that_is_closed_for_no_command_is_opened() -> None:
+    stage, closed = closed_too_late()
+    stage.disrupt()
+    assert states(stage)[closed.name] is ClaimState.INITIALIZED
+    assert stage.tainted() == []
+    assert stage.meter.counts["NodesOfNoCommand"] == 1
+
+
+@pytest.mark.parametrize("error", [ConditionFailed("others"), ClusterUnreachable("away")], ids=["others", "cluster"])
+@pytest.mark.parametrize("effect", ["cluster.node", "state.advance"])
+def test_a_node_that_cannot_be_opened_now_is_opened_a_minute_later(effect: str, error: ShiplapError) -> None:
+    stage, closed = closed_too_late()
+    stage.faults.on("before", effect, error)
+    stage.disrupt()
+    assert states(stage)[closed.name] is ClaimState.DISRUPTING
+    stage.clock.advance(60)
+    stage.disrupt()
+    assert states(stage)[closed.name] is ClaimState.INITIALIZED
+
+
+def test_a_node_closed_for_a_command_that_was_begun_meanwhile_stays_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, _ = begun()
+    command = command_of(stage)
+    late: list[tuple[DisruptionCommand, ...]] = [()]
+    commands = stage.state.commands
+    monkeypatch.setattr(stage.state, "commands", lambda name: late.pop() if late else commands(name))
+    stage.disrupt()
+    assert states(stage)[command.targets[0]] is ClaimState.DISRUPTING
+    assert "NodesOfNoCommand" not in stage.meter.counts
 
 
 def test_without_a_node_in_service_nothing_is_decided() -> None:

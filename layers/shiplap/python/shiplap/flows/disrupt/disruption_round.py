@@ -116,7 +116,9 @@ class _Round:
             return DisruptionReport()
         if self._settings.suspended:
             return DisruptionReport()
-        self._remove_leftover_taints(self._advance(self._commands))
+        under_way = self._advance(self._commands)
+        self._open_nodes_of_no_command(under_way)
+        self._remove_leftover_taints(under_way)
         in_service = any(claim.state is ClaimState.INITIALIZED for claim in self._claims.values())
         if self._settings.disruption.enabled and in_service:
             decision, begun, proposed = self._decide()
@@ -175,7 +177,7 @@ class _Round:
         now = self._context.clock.now()
         step = self._second_look(command, next_step(command, self._claims, now), now)
         for name, to in step.moves:
-            self._move(self._claims[name], to, command, now)
+            self._move(self._claims[name], to, str(command.reason), now)
         if step.to is not CommandState.UNDONE:
             self._cordon_targets(command)
         if step.to is command.state and not step.spared:
@@ -200,11 +202,11 @@ class _Round:
         against = objections(self._settings, command.reason, going, self._nodes, self._context)
         return reconsider_step(command, step, self._claims, against)
 
-    def _move(self, claim: NodeClaim, to: ClaimState, command: DisruptionCommand, now: float) -> None:
+    def _move(self, claim: NodeClaim, to: ClaimState, reason: str, now: float) -> None:
         changes: ClaimChanges = {"changed_at": now}
         if to is ClaimState.DRAINING:
             deadline_at = grace_ends_at(claim, self._settings, now) or 0.0
-            changes |= {"failure": str(command.reason), "deadline_at": deadline_at}
+            changes |= {"failure": reason, "deadline_at": deadline_at}
         elif to is ClaimState.INITIALIZED:
             self._uncordon(claim)
         self._claims[claim.name] = self._context.state.advance(claim, to, **changes)
@@ -225,6 +227,27 @@ class _Round:
                 self._nodes.pop(claim.node_name, None)  # as it was read, it still looks closed
         except ObjectNotFound:
             _LOG.info("node is gone", extra=facts(claim))
+
+    def _open_nodes_of_no_command(self, under_way: Sequence[DisruptionCommand]) -> None:
+        """Return nodes to service that are being disrupted for no command.
+
+        An invocation that was slow between its reads and its writes closes a node after another one has ended its
+        command, or has had the command give it up. Commands are read again: a claim that was read before was closed for
+        one that had been written.
+        """
+        if self._closed_for_none(under_way):
+            for claim in self._closed_for_none(self._context.state.commands(self._settings.name)):
+                self._context.meter.count("NodesOfNoCommand")
+                _LOG.warning("node is opened: no command disrupts it", extra=facts(claim))
+                try:
+                    self._move(claim, ClaimState.INITIALIZED, "", self._context.clock.now())
+                except (ConditionFailed, ClusterError) as error:  # others' turn, or the next minute's
+                    _LOG.warning("node is not opened: %s", error, extra=facts(claim))
+
+    def _closed_for_none(self, commands: Sequence[DisruptionCommand]) -> list[NodeClaim]:
+        busy = _busy(commands)
+        closed = (claim for claim in self._claims.values() if claim.state is ClaimState.DISRUPTING)
+        return [claim for claim in closed if claim.name not in busy]
 
     def _remove_leftover_taints(self, under_way: Sequence[DisruptionCommand]) -> None:
         """Nodes in service that still carry the taint of a command that is over: whoever undid it died too early."""
