@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.aws.dynamodb.sleep_notes import REMEMBERED_S, WAKE_REMEMBERED_S, DynamoSleep
+from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.tables import EXPIRY, STATE
 from shiplap.errors import ConditionFailed, StoreError
 from shiplap.ports import SleepStore
@@ -72,8 +72,8 @@ def test_items_expire_and_are_small(dynamodb: Any) -> None:
     sleep.wake("demo", NOW, NOW + 600)
     wake, notes = sorted(client.scan(TableName="state")["Items"], key=lambda item: item["item"]["S"], reverse=True)
     assert (notes["item"]["S"], wake["item"]["S"]) == ("NOTES", "WAKE")
-    assert int(notes[EXPIRY]["N"]) == NOW + REMEMBERED_S + 1
-    assert int(wake[EXPIRY]["N"]) == NOW + 600 + WAKE_REMEMBERED_S + 1
+    assert int(notes[EXPIRY]["N"]) == NOW + 90 * 86_400 + 1
+    assert int(wake[EXPIRY]["N"]) == NOW + 600 + 9 * 86_400 + 1, "a window is a week long at most"
     assert sum(len(msgspec.json.encode(item)) for item in (wake, notes)) < 2048  # of 50 windows; tables may hold 10 MB
 
 

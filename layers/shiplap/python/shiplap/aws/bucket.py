@@ -135,7 +135,7 @@ class BucketDryRuns:
             return DryRuns()
 
     def save(self, cluster: str, rehearsals: DryRuns) -> None:
-        document = msgspec.json.encode(rehearsals, order="deterministic")
+        document = msgspec.json.encode(rehearsals)
         _write(self._client, self._bucket, f"{REHEARSALS_PREFIX}{cluster}.json", document)
 
 
@@ -210,7 +210,7 @@ class BucketSnapshots:
             try:
                 metadata = self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"]
             except ClientError as error:
-                if code_of(error) not in ("404", "NoSuchKey"):
+                if code_of(error) != "404":  # an answer to HEAD has no body that could name an error
                     raise
                 return 0.0
         try:

@@ -110,7 +110,7 @@ class DynamoAccount:
         item: Item = {
             **_key(COMMITMENTS),
             "version": number(made.version),
-            "use": {"B": zlib.compress(msgspec.json.encode(made, order="sorted"), 9)},
+            "use": {"B": zlib.compress(msgspec.json.encode(made), 9)},
         }
         return put_if(self._client, self._table, item, *of_version(known.version or None))
 
@@ -229,7 +229,7 @@ class DynamoAccount:
             current[token] = (granted, now + ADDRESSES_S)
             item = {
                 **key,
-                "taken": text(msgspec.json.encode(current, order="sorted").decode()),
+                "taken": text(msgspec.json.encode(current).decode()),
                 EXPIRY: expiry(now + ADDRESSES_S),
             }
             if stored is None:
@@ -245,7 +245,7 @@ class DynamoAccount:
         """See `StateStore.reserve_addresses`."""
         item = {
             **_key(f"{ADDRESSES}#{token}"),
-            "addresses": text(msgspec.json.encode(addresses, order="sorted").decode()),
+            "addresses": text(msgspec.json.encode(addresses).decode()),
             "until": number(now + ADDRESSES_S),
             EXPIRY: expiry(now + ADDRESSES_S),
         }

@@ -42,7 +42,7 @@ class DynamoSleep:
         notes = SleepNotes()
         if (stored := items.get(_NOTES)) is not None:
             try:
-                notes = replace(_DECODER.decode(stored["notes"]["S"]), version=int(stored["version"]["N"]))
+                notes = _DECODER.decode(stored["notes"]["S"])
             except msgspec.DecodeError as error:
                 raise StoreError(f"the notes of cluster {cluster} on its sleep cannot be read: {error}") from error
         if (wake := items.get(_WAKE)) is not None:
