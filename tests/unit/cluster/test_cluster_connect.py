@@ -184,6 +184,13 @@ class TestTls:
         endpoint = self.serve(answers, authority.server_context(tmp_path, "127.0.0.1"))
         assert client(endpoint=endpoint, certificate_authority=authority.base64_pem).nodes() == ()
 
+    def test_an_authority_with_letters_that_base64_lacks_is_refused(self, authority: Authority) -> None:
+        """A decoder that passes over them would accept what was damaged on its way."""
+        with pytest.raises(InvalidInput, match="not a PEM certificate in base64"):
+            client(
+                endpoint="https://api", certificate_authority=f"{authority.base64_pem[:40]}!{authority.base64_pem[40:]}"
+            )
+
     @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
     def test_another_authority_or_another_name_is_not(
         self, answers: HTTPServer, authority: Authority, tmp_path: Path, address: str

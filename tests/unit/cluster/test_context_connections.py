@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any
 
 import pytest
 
+from shiplap.cluster.connect import ApiEndpoint, endpoint_transport
 from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access
+from shiplap.cluster.transport import KEPT_ALIVE
+from shiplap.settings import ClusterSettings
+from shiplap_lab.fakes.signals import FakeClock
 
 
 class Context:
@@ -25,13 +30,19 @@ class Context:
         self.loaded.append(cadata)
 
 
-def connected(monkeypatch: pytest.MonkeyPatch, **access: Any) -> dict[str, Any]:
-    """The options that connections are made with."""
+def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Where the options that connections are made with will be."""
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(ssl, "SSLContext", Context)
     made: dict[str, Any] = {}
     monkeypatch.setattr("urllib3.connection_from_url", lambda _, **options: made.update(options))
+    return made
+
+
+def connected(monkeypatch: pytest.MonkeyPatch, **access: Any) -> dict[str, Any]:
+    """The options that connections are made with."""
+    made = noted(monkeypatch)
     context_transport(
         Access(context="c", server="https://c.example", **access),
         lambda: "token",
@@ -45,6 +56,36 @@ def test_without_an_authority_the_machines_own_count(monkeypatch: pytest.MonkeyP
     context = connected(monkeypatch)["ssl_context"]
     assert context.loaded == ["machine"]
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
+def test_connections_to_clusters_of_settings_are_kept_alive_and_trust_what_the_machine_trusts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = noted(monkeypatch)
+    settings = ClusterSettings(name="prod", region="eu-west-1", token="t")
+    endpoint_transport(
+        settings, ApiEndpoint("https://c.example"), credentials=no_credentials, clock=FakeClock(), sleep=lambda _: None
+    )
+    assert made["ssl_context"].loaded == ["machine"]
+    assert made["socket_options"] == connected(monkeypatch)["socket_options"] == KEPT_ALIVE
+    assert made["maxsize"] == 8, "as many watches may last side by side"
+
+
+def no_credentials() -> Any:
+    raise AssertionError("a token of its own needs no credentials")
+
+
+def test_a_silent_connection_is_probed_each_minute_and_a_lost_one_ends_within_seconds() -> None:
+    """NAT gateways and load balancers forget one that is silent for 350 seconds."""
+    tcp = socket.IPPROTO_TCP
+    assert {
+        (tcp, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (tcp, socket.TCP_KEEPIDLE, 60),
+        (tcp, socket.TCP_KEEPINTVL, 15),
+        (tcp, socket.TCP_KEEPCNT, 4),
+        (tcp, socket.TCP_USER_TIMEOUT, 10_000),
+    } == set(KEPT_ALIVE)
 
 
 def test_an_authority_counts_alone(monkeypatch: pytest.MonkeyPatch) -> None:

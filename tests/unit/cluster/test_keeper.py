@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Event
 
 import pytest
@@ -11,12 +12,13 @@ from shiplap.errors import ClusterUnreachable, ResourceVersionGone, StoreError
 from shiplap.flows.planning.decision_inputs import OLDEST_S
 from shiplap.flows.watch.entry import LONGEST_S
 from shiplap.kubernetes.compact_pods import SnapshotHeader, decode_pods
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, Pod
 from shiplap.ports import WatchEvent
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.fakes.stores import FakeSnapshots
+from tests.kubernetes_objects import typed_pod
 
 BLUE = "blue"
 
@@ -304,6 +306,37 @@ def test_a_successor_is_looked_for_seldom_at_first_and_each_round_later() -> Non
     assert looks(4, 10.0) == 4
 
 
+def test_a_successor_is_looked_for_from_the_moment_on_at_which_it_is_expected() -> None:
+    kept = Kept()
+    keeper = kept.keeper()
+    kept.clock.advance(SUCCESSOR_S - 1)
+    keeper.round(1.0)
+    kept.store.save(BLUE, b"", kept.clock.now())
+    kept.clock.advance(0.5)
+    keeper.round(1.0)
+    assert not keeper.retired.is_set()
+    kept.clock.advance(0.5)
+    keeper.round(1.0)
+    assert keeper.retired.is_set()
+
+
+def test_of_too_many_pods_no_further_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of 100,000 pods is 200 requests, and its pods may not fit into memory."""
+    kept = Kept()
+    keeper = kept.keeper(most_pods=2)
+    pages: list[int] = []
+
+    def bound_pages() -> Iterator[tuple[tuple[Pod, ...], str]]:
+        for number in range(3):
+            pages.append(number)
+            yield tuple(typed_pod(f"p{number}{place}", metadata={"uid": f"{number}{place}"}) for place in range(3)), "7"
+
+    monkeypatch.setattr(kept.api, "bound_pages", bound_pages)
+    keeper.round(1.0)
+    assert pages == [0]
+    assert keeper.problems == {"SnapshotsTooLarge": 1}
+
+
 class Told:
     """Notes the pauses of a keeper and lets time pass in them."""
 
@@ -329,6 +362,41 @@ def test_pauses_grow_while_it_fails_and_begin_again_after_a_success() -> None:
     assert keeper.problems == {"SnapshotsNotKept": 7}
 
 
+def test_a_round_lasts_seconds_and_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ones are short, so that a successor is found soon."""
+    kept, asked, stop = Kept(), list[float](), Event()
+    keeper = kept.keeper()
+
+    def round_(timeout_s: float, _: Event) -> None:
+        asked.append(timeout_s)
+        kept.clock.advance(timeout_s)
+
+    monkeypatch.setattr(keeper, "round", round_)
+    keeper.run(kept.clock.now() + 45, lambda _: None, stop)
+    assert asked == [20.0, 20.0, 5.0]
+    asked.clear()
+    kept.clock.advance(SUCCESSOR_S)
+    keeper.run(kept.clock.now() + 25, lambda _: None, stop)
+    assert asked == [10.0, 10.0, 5.0]
+
+
+def test_after_a_round_that_succeeds_failures_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, stop = Kept(), Event()
+    keeper = kept.keeper()
+    told = Told(kept, stop, 4)
+    lasts_s = iter([None, None, 1.5, None, None])
+
+    def round_(*_: object) -> None:
+        seconds = next(lasts_s)
+        if seconds is None:
+            raise ClusterUnreachable("no")
+        kept.clock.advance(seconds)  # long enough to go on without a pause
+
+    monkeypatch.setattr(keeper, "round", round_)
+    keeper.run(kept.clock.now() + 1000, told, stop)
+    assert told.pauses == [1.0, 2.0, 1.0, 2.0]
+
+
 def test_a_keeper_without_pods_to_follow_looks_around_each_round() -> None:
     kept, stop = Kept(), Event()
     keeper = kept.keeper(fewest_pods=4)
@@ -349,6 +417,7 @@ def test_bookmarks_move_the_version_on_and_odd_objects_are_counted() -> None:
     keeper.round(1.0)
     kept.server.create("configmaps", {"metadata": {"name": "unrelated"}})
     keeper.round(1.0)
+    assert keeper.problems == {}
     keeper._see(WatchEvent("ADDED", Node(), "999", unreadable="broken"))
     assert keeper._version == "999"
     assert keeper.problems == {"ObjectsUnreadable": 1}

@@ -103,6 +103,8 @@ def test_json_is_yaml_too_and_lists_may_be_null(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(json.dumps(config()))
     assert read(path).token == "secret"
+    path.write_text(json.dumps(config()), encoding="utf-8-sig")
+    assert read(path).token == "secret", "editors of Windows begin files with a byte order mark"
     path.write_text("apiVersion: v1\nkind: Config\ncontexts: null\nclusters: null\nusers: null\ncurrent-context: ''\n")
     with pytest.raises(InvalidInput, match="there is no current context; choose one by --context: none"):
         read(path)
@@ -175,6 +177,7 @@ def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(PEM)
     (tmp_path / "token").write_text("fresh\n")
     cluster = {"server": "https://c", "certificate-authority": "ca.pem", "tls-server-name": "inside"}
+    cluster["proxy-url"] = "http://proxy:3128"
     found = read(
         write(
             tmp_path,
@@ -182,7 +185,7 @@ def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
             users=[{"name": "u", "user": {"tokenFile": "token"}}],
         )
     )
-    assert (found.authority, found.tls_server_name) == (PEM, "inside")
+    assert (found.authority, found.tls_server_name, found.proxy) == (PEM, "inside", "http://proxy:3128")
     assert found.token_file is not None
     assert FileToken(found.token_file, "blue").token() == "fresh"
     with pytest.raises(InvalidInput, match=r"tokenFile .* cannot be read"):
@@ -199,6 +202,10 @@ def test_impersonation_and_passwords_are_headers(tmp_path: Path) -> None:
         ("Impersonate-Group", "ops"),
         ("Impersonate-Group", "dev"),
     )
+    for user in ({"username": "me", "token": "t"}, {"token": "t"}, {}):
+        assert read(write(tmp_path, users=[{"name": "u", "user": user}])).headers == (), (
+            "a token goes before a password"
+        )
 
 
 def plugin(folder: Path, prints: str, code: int = 0, says: str = "") -> Path:
@@ -331,7 +338,7 @@ def test_data_that_is_no_pem_is_refused_by_its_field(tmp_path: Path, data: str) 
 
 
 def test_a_file_that_is_no_pem_is_refused_by_its_field(tmp_path: Path) -> None:
-    (tmp_path / "key").write_bytes(b"\xff")
+    (tmp_path / "key").write_text("Schlüssel", encoding="utf-8")
     with pytest.raises(InvalidInput, match="not a PEM certificate or key: ") as told:
         _pem(tmp_path / "config", "", "key", "user u", "client-key")
     assert told.value.field == "client-key"

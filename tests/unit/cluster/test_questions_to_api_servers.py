@@ -176,6 +176,27 @@ def test_an_error_in_a_watch_ends_it(client: KubernetesClient, talk: Talk, code:
         list(client.watch("pods", "7", 5.0))
 
 
+@pytest.mark.parametrize(
+    ("kind", "typed"), [("pods", Pod), ("bound", Pod), ("nodes", Node), ("nodepools", CustomObject)]
+)
+def test_what_a_watch_shows_has_the_type_of_its_kind_bookmarks_as_servers_send_them_too(
+    client: KubernetesClient, talk: Talk, kind: str, typed: type
+) -> None:
+    bookmark = {"metadata": {"resourceVersion": "9", "creationTimestamp": None}, "spec": {"containers": None}}
+    talk.watched = [
+        line("ADDED", {"kind": "X", "metadata": {"name": "a", "resourceVersion": "8"}}),
+        line("BOOKMARK", bookmark | {"status": {"conditions": "odd"}}),
+        line("DELETED", {"metadata": {"name": "b", "labels": 3, "resourceVersion": "10"}}),
+    ]
+    events = list(client.watch(kind, "7", 5.0))
+    assert [(event.type, event.resource_version) for event in events] == [
+        ("ADDED", "8"),
+        ("BOOKMARK", "9"),
+        ("DELETED", "10"),
+    ]
+    assert {type(event.object) for event in events} == {typed}
+
+
 def test_an_unreadable_pod_of_a_watch_counts_as_gone(client: KubernetesClient, talk: Talk) -> None:
     odd = {"metadata": {"name": "a", "namespace": "d", "uid": "u", "resourceVersion": "9"}, "spec": 3}
     talk.watched = [line("MODIFIED", odd)]
@@ -203,13 +224,42 @@ def test_manifests_have_their_kind_and_version_where_the_list_leaves_them_out(
         assert [(item["kind"], item["apiVersion"]) for item in found.pod_templates] == [("PodTemplate", "v1")]
 
 
-def test_pod_templates_are_read_only_if_a_buffer_names_one(client: KubernetesClient, talk: Talk) -> None:
+@pytest.mark.parametrize("spec", [None, 3, {}, {"podTemplateRef": None}])
+def test_pod_templates_are_read_only_if_a_buffer_names_one(client: KubernetesClient, talk: Talk, spec: object) -> None:
     talk.on("/apis/karpenter.sh/v1/nodepools", listed())
     talk.on("/apis/karpenter.k8s.aws/v1/ec2nodeclasses", listed())
+    talk.on("/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers", listed({"metadata": {"name": "b"}, "spec": spec}))
     assert client.manifest_objects().pod_templates == ()
     assert not any("podtemplates" in path for path, _ in talk.asked)
     with pytest.raises(ObjectNotFound):
         KubernetesClient(Talk()).manifest_objects()  # type: ignore[arg-type]
+
+
+CRDS = ["ec2nodeclasses.karpenter.k8s.aws", "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"]
+
+
+@pytest.mark.parametrize("ending", [[], *([name] for name in CRDS), CRDS])
+def test_each_crd_is_looked_at_for_its_deletion(client: KubernetesClient, talk: Talk, ending: list[str]) -> None:
+    for name in CRDS:
+        deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if name in ending else {}
+        talk.on(
+            f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", {"metadata": {"name": name, **deleted}}
+        )
+    assert client.ending_definitions() == tuple(ending)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "path"),
+    [
+        ("NodePool", "", "/apis/karpenter.sh/v1/nodepools/p/status"),
+        ("CapacityBuffer", "web", "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/web/capacitybuffers/p/status"),
+    ],
+)
+def test_a_status_is_written_where_its_object_is(
+    client: KubernetesClient, talk: Talk, kind: str, namespace: str, path: str
+) -> None:
+    client.write_status(kind, namespace, "p", {"x": 1}, "7")
+    assert talk.sent == [("PATCH", path, {"metadata": {"resourceVersion": "7"}, "status": {"x": 1}}, MERGE)]
 
 
 def test_what_does_not_exist_is_none(client: KubernetesClient, talk: Talk) -> None:

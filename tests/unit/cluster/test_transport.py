@@ -10,7 +10,9 @@ from threading import Thread
 import pytest
 import urllib3
 
+from shiplap.cluster import transport as transport_module
 from shiplap.cluster.transport import StaticToken, Transport
+from shiplap.errors import ClusterUnreachable
 
 DOCUMENT = b'{"items": [' + b", ".join(b'{"number": %d}' % number for number in range(50_000)) + b"]}"
 
@@ -56,3 +58,21 @@ def test_an_answer_is_read_whole_however_it_is_sent(address: str, path: str) -> 
         transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append)
 
         assert transport.get(path) == DOCUMENT
+
+
+def test_what_little_time_is_left_is_used(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "left_s", lambda: 0.9)
+    with urllib3.connection_from_url(address) as pool:
+        assert Transport(address, StaticToken("t"), pool=pool, sleep=[].append).get("/plain") == DOCUMENT
+
+
+def test_a_read_is_repeated_for_seconds_and_a_write_never() -> None:
+    pauses: list[float] = []
+    with urllib3.connection_from_url("http://127.0.0.1:1") as pool:
+        transport = Transport("http://127.0.0.1:1", StaticToken("t"), pool=pool, sleep=pauses.append)
+        with pytest.raises(ClusterUnreachable):
+            transport.get("/api")
+        assert pauses == [0.1, 0.5, 2.0]
+        with pytest.raises(ClusterUnreachable):
+            transport.send("POST", "/api", {})
+    assert len(pauses) == 3
