@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from queue import Empty, Queue
 from threading import Event
+from threading import enumerate as enumerate_threads
 
 import msgspec
 import pytest
 
 from shiplap.cluster.watcher import (
+    GATHER_S,
     KINDS,
+    LOOK_S,
     ROOM_S,
     ChangeBatch,
     KindWatch,
@@ -251,7 +255,31 @@ class TestBatches:
         assert shown(next(running)) == (["second"], [], [])
         server.create("nodes", node("third"))
         assert shown(next(running)) == ([], ["third"], [])
+        reading = [thread for thread in enumerate_threads() if thread.name in ("watch-pods", "watch-nodes")]
+        assert len(reading) >= 2
+        assert all(thread.daemon for thread in reading), "a process ends although a watch hangs"
         running.close()
+
+    def test_changes_wait_for_others_for_the_blink_of_an_eye(
+        self, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And for long while nothing happens at all."""
+        waits: list[float] = []
+
+        class Noting(Queue):
+            def get(self, block: bool = True, timeout: float | None = None) -> object:
+                waits.append(timeout or 0.0)
+                if len(waits) == 1:
+                    raise Empty
+                return super().get(block, 0.02)
+
+        monkeypatch.setattr("shiplap.cluster.watcher.Queue", Noting)
+        server.create("pods", pod("p"))
+        running = self.iterate(FakeCluster(server), Ticking(0.005), self.pausing(), gather_s=GATHER_S)
+        assert shown(next(running)) == (["p"], [], [])
+        running.close()
+        assert waits[0] == LOOK_S
+        assert 0.0 < waits[-1] <= GATHER_S < 0.1
 
     def test_it_ends_at_the_deadline_with_what_was_gathered(self, server: ApiServer) -> None:
         server.create("pods", pod("p"))
@@ -281,6 +309,7 @@ class TestBatches:
         pauses: list[float] = []
         with pytest.raises(type(error)):
             list(self.iterate(Away(ApiServer(FakeClock())), FakeClock(1000.0), pauses.append))
+        assert sum(pauses) < 2 * 600.0, "nodes and pods: a control plane is replaced in minutes"
         assert sorted(set(pauses)) == [pause for pause in (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0) if pause <= longest_s]
 
     @pytest.mark.parametrize("error", [ClusterError("gone", status=405), RuntimeError("a defect")])
@@ -510,11 +539,43 @@ class TestRoomOfBuffers:
         tracker.see(WatchEvent("ADDED", waiting, "9"))
         pace.note(103.0)
         assert pace.due_at == pytest.approx(103.02)
+        assert 1.0 < ROOM_S < 20.0, "one decision answers for a burst, long before the sweep's minute"
         first = pace.take(103.02)
         assert (len(first.pods), first.room_taken) == (1, False)
         assert pace.due_at == 100.0 + ROOM_S
         assert pace.take(100.0 + ROOM_S).room_taken
         assert pace.due_at == 1000.0
+
+
+@pytest.mark.parametrize("kind", ["a pod", "a node", "a node that is ready"])
+def test_each_change_alone_is_news_at_once(kind: str) -> None:
+    tracker = Tracker()
+    tracker.see(listed("nodes", with_uid(node("n", labels={"karpenter.sh/initialized": "true"})), typed=Node))
+    pace = _Pace(tracker, 1000.0, 0.02)
+    pace.note(100.0)
+    assert pace.due_at == 1000.0
+    if kind == "a pod":
+        tracker.see(listed("pods", with_uid(pod())))
+    else:
+        uid = "u" if "ready" in kind else "another"
+        tracker.see(WatchEvent("MODIFIED", msgspec.convert(with_uid(node("n", ready=uid == "u"), uid), Node), "9"))
+    pace.note(100.0)
+    assert pace.due_at == pytest.approx(100.02)
+
+
+def test_where_manifests_are_watched_a_node_that_is_being_deleted_is_told_of() -> None:
+    server = ApiServer(FakeClock())
+    server.create("nodes", node("n1"))
+    server.patch("nodes", "n1", {"metadata": {"finalizers": ["x"]}})
+    clock, api = Ticking(0.01), FakeCluster(server)
+
+    def pause(_: float) -> None:
+        time.sleep(0.001)
+        if any(not item.metadata.deletion_timestamp for item in api.nodes()):
+            server.delete("nodes", "n1")
+
+    batches = change_batches(api, clock=clock, deadline_at=clock.now() + 10, pause=pause, manifests=True)
+    assert ["n1"] in [[item.metadata.name for item in batch.manifests] for batch in batches]
 
 
 def test_what_a_batch_holds_is_sorted_by_namespace_and_name() -> None:
