@@ -538,7 +538,7 @@ def _names_pod_template(buffer: RawObject) -> bool:
 def _version_of(item: msgspec.Raw) -> str:
     try:
         return _MARKER.decode(item).metadata.resource_version
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except msgspec.DecodeError:
         return ""
 
 

@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.transport import KEPT_ALIVE, StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import BACK_OFF_S, KEPT_ALIVE, StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 from shiplap.ports import Clock
 from shiplap.settings import ClusterSettings
@@ -35,7 +35,7 @@ def connect(
     credentials: Callable[[], Credentials],
     clock: Clock,
     sleep: Callable[[float], None],
-    back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+    back_off_s: Sequence[float] = BACK_OFF_S,
 ) -> KubernetesClient:
     """A client for the cluster; nothing is sent to it yet.
 
@@ -61,7 +61,7 @@ def endpoint_transport(
     credentials: Callable[[], Credentials],
     clock: Clock,
     sleep: Callable[[float], None],
-    back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+    back_off_s: Sequence[float] = BACK_OFF_S,
 ) -> Transport:
     """The way to the API server at an endpoint; nothing is sent yet. Raises InvalidInput as `connect` does."""
     source = f"settings of cluster {settings.name}"

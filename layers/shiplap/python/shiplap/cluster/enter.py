@@ -103,7 +103,7 @@ def _show(context: ssl.SSLContext, client: Pem, access: Access) -> None:
         key.write_text(client.key, encoding="ascii")
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
-        except (ssl.SSLError, ValueError, OSError) as error:
+        except (ValueError, OSError) as error:
             raise _refused(access, f"the client certificate and its key cannot be used: {error}") from error
 
 

@@ -57,6 +57,9 @@ _READ_TIMEOUT_S = 30.0
 _SILENCE_S = 120.0
 """API servers send a bookmark about once a minute; a watch that is silent twice as long has lost its connection."""
 
+BACK_OFF_S = (0.1, 0.5, 2.0)
+"""Pauses before each repetition of a failed read, in seconds."""
+
 _CHUNK = 2**18
 
 KEPT_ALIVE: list[tuple[int, int, int | bytes]] = [
@@ -149,7 +152,7 @@ class Transport:
         *,
         pool: urllib3.HTTPConnectionPool,
         sleep: Callable[[float], None],
-        back_off_s: Sequence[float] = (0.1, 0.5, 2.0),
+        back_off_s: Sequence[float] = BACK_OFF_S,
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._host = endpoint
