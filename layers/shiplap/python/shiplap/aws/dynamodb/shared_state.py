@@ -229,7 +229,7 @@ class DynamoAccount:
             current[token] = (granted, now + ADDRESSES_S)
             item = {
                 **key,
-                "taken": text(msgspec.json.encode(current).decode()),
+                "taken": text(msgspec.json.encode(current, order="sorted").decode()),
                 EXPIRY: expiry(now + ADDRESSES_S),
             }
             if stored is None:
@@ -245,7 +245,7 @@ class DynamoAccount:
         """See `StateStore.reserve_addresses`."""
         item = {
             **_key(f"{ADDRESSES}#{token}"),
-            "addresses": text(msgspec.json.encode(addresses).decode()),
+            "addresses": text(msgspec.json.encode(addresses, order="sorted").decode()),
             "until": number(now + ADDRESSES_S),
             EXPIRY: expiry(now + ADDRESSES_S),
         }
