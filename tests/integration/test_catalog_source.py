@@ -148,7 +148,7 @@ DEEP = '{"more": ' + "[" * 10_000 + "]" * 10_000 + "}"
 
 @pytest.mark.parametrize("odd", ["{}", "[" * 100_000, DEEP, entry("m5.xlarge", "banana")])
 def test_an_odd_entry_of_a_price_list_is_left_out(odd: str) -> None:
-    prices = on_demand_prices(Prices(entry("m5.large", "0.096"), odd), REGION)  # type: ignore[arg-type]
+    prices = on_demand_prices(Prices(odd, entry("m5.large", "0.096")), REGION)  # type: ignore[arg-type]
     assert prices == {"m5.large": 0.096}
 
 

@@ -74,6 +74,11 @@ def test_windows() -> None:
     )
 
 
+def test_the_first_and_the_last_version_that_a_family_is_published_for() -> None:
+    assert len(ami_variants("windows2025@latest", "1.35")) == 1
+    assert len(ami_variants("al2@latest", "1.32")) == 4
+
+
 @pytest.mark.parametrize(
     ("alias", "version", "reason"),
     [

@@ -7,12 +7,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.aws.ec2.ec2_compute import images
 from shiplap.aws.failures import attempts
-from shiplap.aws.pricing.catalog_source import _merged, instance_types, spot_prices, zone_ids, zones_by_type
+from shiplap.aws.pricing import catalog_source
+from shiplap.aws.pricing.catalog_source import (
+    Ec2CatalogSource,
+    _merged,
+    instance_types,
+    spot_prices,
+    zone_ids,
+    zones_by_type,
+)
 from shiplap.errors import AwsError
-from shiplap.instances.catalog.ec2_catalog import TypePrices, ZonePrice
+from shiplap.instances.catalog.ec2_catalog import Catalog, TypePrices, ZonePrice
 from tests.unit.instances.given_instances import kind
 
 NOW = 1_800_000_000.0
@@ -113,6 +122,57 @@ def test_what_is_known_of_a_price_stays_until_a_fresh_one_comes(
     zones = {} if spots is None else {"m5.large": spots}
     known = {} if before is None else {"m5.large": before}
     assert _merged((kind("m5.large"),), fresh, zones, known) == ({} if after is None else {"m5.large": after})
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What AWS tells of a Region."""
+    answers: dict[str, Any] = {
+        "instance_types": (kind("c5.large"), kind("m5.large")),
+        "zones_by_type": {"c5.large": ("a",), "m5.large": ("a", "b")},
+        "zone_ids": {"a": "az1", "b": "az2"},
+        "spot_prices": {"m5.large": (ZonePrice("a", 0.03),)},
+        "on_demand": {"m5.large": 0.1, "c5.large": 0.09},
+    }
+    for name in ("instance_types", "zones_by_type", "zone_ids", "spot_prices"):
+        monkeypatch.setattr(catalog_source, name, lambda *_, name=name: answers[name])
+    monkeypatch.setattr(catalog_source.on_demand_prices, "on_demand_prices", lambda *_: answers["on_demand"])
+    return answers
+
+
+def fetched(now: float = NOW, previous: Catalog | None = None) -> Catalog:
+    client: Any = None
+    return Ec2CatalogSource("eu-west-1", ec2=client, price_list=lambda _: client, clock=lambda: now).fetch(previous)
+
+
+def test_a_catalogue_is_all_that_aws_tells_and_its_version_says_nothing_of_when(told: dict[str, Any]) -> None:
+    first = fetched()
+    assert first == Catalog(
+        region="eu-west-1",
+        types=told["instance_types"],
+        zones=told["zones_by_type"],
+        zone_ids=told["zone_ids"],
+        prices={
+            "c5.large": TypePrices(0.09),
+            "m5.large": TypePrices(0.1, (ZonePrice("a", 0.03),)),
+        },
+        refreshed_at=NOW,
+        version=first.version,
+        on_demand_at=NOW,
+        spot_at=NOW,
+    )
+    assert len(first.version) == 12
+    for name in ("zones_by_type", "zone_ids"):
+        told[name] = dict(reversed(told[name].items()))
+    assert fetched(NOW + 60, first) == replace(first, refreshed_at=NOW + 60, on_demand_at=NOW + 60, spot_at=NOW + 60)
+
+
+def test_prices_that_do_not_come_keep_their_age(told: dict[str, Any]) -> None:
+    first = fetched()
+    told["spot_prices"], told["on_demand"] = {}, {}
+    assert fetched(NOW + 60, first) == replace(first, refreshed_at=NOW + 60)
+    never = fetched()
+    assert (never.prices, never.on_demand_at, never.spot_at) == ({}, 0.0, 0.0)
 
 
 def test_the_ami_of_an_instance_is_asked_for_once_in_portions() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.aws.pricing.on_demand_prices import on_demand_prices
+from shiplap.aws.pricing.on_demand_prices import _prices, on_demand_prices
 
 ASKED = {
     "capacitystatus": "Used",
@@ -55,3 +55,20 @@ def test_only_linux_without_a_licence_is_asked_for(tenancy: str, family: str) ->
     assert len(pricing.asked) == 2
     assert ASKED | {"productFamily": family, "tenancy": tenancy} in pricing.asked
     assert found == {"m6i.large": 0.5, "c7i.large": 0.25, "m6i.metal": 0.5, "c7i.metal": 0.25}
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        {"reserved": {"unit": "Quantity", "pricePerUnit": {"USD": "300"}}},
+        {"yuan": {"unit": "Hrs", "pricePerUnit": {"CNY": "7"}}},
+        {"free": {"unit": "Hrs", "pricePerUnit": {"USD": "0.0"}}},
+        {"odd": {"unit": "Hrs", "pricePerUnit": {"USD": "banana"}}},
+    ],
+    ids=["not by the hour", "another currency", "nothing", "no number"],
+)
+def test_what_is_no_hourly_price_is_passed_over(dimensions: dict[str, Any]) -> None:
+    dear = {"paid": {"unit": "Hrs", "pricePerUnit": {"USD": "0.5"}}}
+    terms = {"OnDemand": {"t": {"priceDimensions": dimensions | dear}}}
+    offers = [json.dumps({"product": {"attributes": {"instanceType": "m6i.large"}}, "terms": terms})]
+    assert list(_prices(offers, "USD")) == [("m6i.large", 0.5)]

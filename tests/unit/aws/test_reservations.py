@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
-from shiplap.aws.selectors.capacity_reservations import capacity_reservations, placement_group
+from shiplap.aws.selectors.capacity_reservations import _group, _reservation, capacity_reservations, placement_group
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
 from shiplap.kubernetes.objects import ObjectMeta
@@ -126,7 +127,11 @@ def test_what_is_known_of_a_reservation() -> None:
     )
     terms = (CapacityReservationSelectorTerm(id="cr-1"),)
     (endless,) = capacity_reservations(Ec2(), node_class(capacity_reservation_selector_terms=terms), "linux")  # type: ignore[arg-type]
-    assert endless.ends_at == 0.0
+    assert endless == CapacityReservation(
+        "cr-1", "m5.large", "us-east-1a", owner="111111111111", match_criteria="targeted", available=3
+    )
+    full = {key: value for key, value in PLAIN.items() if key != "AvailableInstanceCount"}
+    assert _reservation(full | {"Interruptible": True}) == replace(endless, available=0, interruptible=True)  # type: ignore[arg-type]
     assert not block.is_expiring(END.timestamp() - 2401)
     assert block.is_expiring(END.timestamp() - 2400)
 
@@ -143,6 +148,12 @@ def test_a_placement_group_by_name_or_id(selector: PlacementGroupSelector) -> No
     found = placement_group(ec2, node_class(placement_group_selector=selector))  # type: ignore[arg-type]
     assert found == PlacementGroup("pg-1", "wide", "partition", 7)
     assert ec2.filters == [[{"Name": "state", "Values": ["available"]}]]
+
+
+def test_a_group_that_is_not_parted_has_no_partitions() -> None:
+    assert _group({"GroupId": "pg-0", "GroupName": "x", "Strategy": "cluster"}) == PlacementGroup(
+        "pg-0", "x", "cluster", 0
+    )
 
 
 def test_a_placement_group_that_is_not_there() -> None:

@@ -49,6 +49,13 @@ def test_clients_retry_in_standard_mode_with_short_time_outs() -> None:
     config = session.client("sqs").meta.config
     assert config.retries == {"mode": "standard", "total_max_attempts": 5}
     assert (config.connect_timeout, config.read_timeout) == (3, 15)
+    assert session.config().tcp_keepalive
+
+
+def test_after_clients_are_forgotten_others_are_made() -> None:
+    known = session.client("sqs")
+    session.forget_clients()
+    assert session.client("sqs") is not known
 
 
 def test_parameters_are_validated_everywhere_but_in_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +186,7 @@ def test_after_a_quiet_night_an_event_does_not_wait_for_a_connection_that_was_fo
     event = BusEvent("PodPending", {"cluster": "demo"})
 
     bus.publish([event])
-    clock.advance(session.IDLE_S - 1)
+    clock.advance(session.IDLE_S)
     bus.publish([event])
     assert len(nat.connections) == 1
     nat.forget()

@@ -20,16 +20,21 @@ def client_error(code: str, status: int = 400) -> ClientError:
     return ClientError(response, "PutItem")
 
 
+TRY_LATER = """
+    InternalFailure InternalServerError ProvisionedThroughputExceededException RequestLimitExceeded RequestThrottled
+    RequestTimeout ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequestsException
+    TransactionConflictException TransactionInProgressException
+"""
+"""By the lists of common errors of DynamoDB, S3, SQS and EventBridge, and of botocore's standard retries."""
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
         (client_error("ConditionalCheckFailedException"), ConditionFailed),
-        (client_error("ProvisionedThroughputExceededException"), StoreThrottled),
-        (client_error("ThrottlingException"), StoreThrottled),
-        (client_error("TransactionConflictException"), StoreThrottled),
-        (client_error("TransactionInProgressException"), StoreThrottled),
-        (client_error("SlowDown", 503), StoreThrottled),
+        *((client_error(code), StoreThrottled) for code in TRY_LATER.split()),
         (client_error("SomethingNew", 500), StoreThrottled),
+        (client_error("SomethingNew", 499), StoreError),
         (client_error("AccessDeniedException"), StoreError),
         (client_error("ValidationException"), StoreError),
         (EndpointConnectionError(endpoint_url="https://dynamodb"), StoreThrottled),

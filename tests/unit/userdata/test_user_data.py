@@ -208,6 +208,18 @@ def test_what_cannot_be_rendered_makes_the_node_class_not_ready(broken: Bootstra
     assert raised.value.code == code
 
 
+@pytest.mark.parametrize("year", ["2019", "2022", "2025"])
+def test_all_windows_join_alike(year: str) -> None:
+    assert user_data(change(family=f"Windows{year}")) == user_data(change(family="Windows2022"))
+
+
+def test_settings_of_any_letters_stay_as_they_are() -> None:
+    """TOML knows no surrogates, in which JSON writes what is beyond the first 65,536 letters."""
+    custom = '[settings.motd]\n"grüße 👋" = "Ümläut \\u007f 👋"\n'
+    made = tomllib.loads(user_data(change(family="Bottlerocket", custom=custom)))
+    assert made["settings"]["motd"] == {"grüße 👋": "Ümläut \x7f 👋"}
+
+
 def test_the_limit_counts_bytes() -> None:
     assert len(user_data(change(family="Custom", custom="x" * LIMIT_BYTES))) == LIMIT_BYTES
     with pytest.raises(NodeClassNotReady):

@@ -36,7 +36,6 @@ _KUBELET_MAY_SET = frozenset(
         "kubernetes.io/arch",
         "kubernetes.io/hostname",
         "kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
         "topology.kubernetes.io/region",
         "topology.kubernetes.io/zone",
     }
