@@ -62,6 +62,9 @@ def test_how_nodes_are_launched() -> None:
     assert pod_events._PODS_OF_A_CLAIM == 10
     assert says("events", "if a nominated pod is not on its node a minute after")
     assert pod_placement.WITHDRAWN_S == MINUTE_S
+    assert says("events", "if a hundred pods or more wait, they are nominated without being read")
+    assert says("events", "a hundred at a time")
+    assert (pod_placement.FIRST_PODS, pod_placement.MOST_WITHDRAWN) == (100, 100)
 
 
 def test_launches_in_vain() -> None:

@@ -48,6 +48,7 @@ def test_pods_are_nominated_before_the_node_is_opened() -> None:
     points = [point for point in stage.faults.points if point.startswith("after ")]
     assert points.index("after cluster.nominate") < points.index("after cluster.patch_node")
     assert stage.meter.counts["PodsNominated"] == 3
+    assert reads_of_pods(stage) == ["after cluster.pending_pods", "after cluster.pods_on"]
     assert stage.schedule().launched == ()  # they count as served
     stage.add_pods(1, cpu="500m", memory="500Mi", prefix="late")
     assert stage.bind() == 3
@@ -272,6 +273,14 @@ def test_room_is_kept_for_daemons_that_are_still_to_come() -> None:
 
 def test_the_most_important_pods_come_first() -> None:
     waiting = [pod("a", cpu="3"), pod("b", cpu="3", priority=100)]
+    assert placed(claim_of("a", "b", cpu_milli=0), waiting, []) == ["b"]
+    equals = [pod("b", cpu="3"), pod("a", cpu="3")]
+    assert placed(claim_of("a", "b", cpu_milli=0), equals, []) == ["a"]
+
+
+def test_what_a_node_does_not_have_no_pod_gets() -> None:
+    device = {"resources": {"requests": {"example.com/device": "1"}}}
+    waiting = [pod("a", container=device), pod("b")]
     assert placed(claim_of("a", "b", cpu_milli=0), waiting, []) == ["b"]
 
 

@@ -48,6 +48,7 @@ def published(*events: BusEvent) -> list[int]:
         ([MOST_BYTES // 2] * 2, [2]),
         ([MOST_BYTES // 2, MOST_BYTES // 2, 100], [2, 1]),
         ([MOST_BYTES // 2, MOST_BYTES // 2 + 1], [1, 1]),
+        ([MOST_BYTES, MOST_BYTES // 2, MOST_BYTES // 2], [1, 2]),
         ([100, MOST_BYTES - 99, 100], [1, 1, 1]),
         ([], []),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap.flows.lifecycle.lifecycle import _is_of_a_node_pool
-from shiplap.flows.lifecycle.pod_placement import MOST_WITHDRAWN, WITHDRAWN_S, withdraw
+from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, WITHDRAWN_S, Steering, withdraw
 from shiplap.flows.lifecycle.registration import (
     initialize,
     is_registered,
@@ -297,6 +298,22 @@ def test_only_nodes_that_say_that_they_are_of_a_pool_are_looked_up(
 ) -> None:
     node = msgspec.convert({"metadata": {"name": "n", "labels": marks}, "spec": {"taints": taints}}, Node)
     assert _is_of_a_node_pool(node) is ours
+
+
+# Nominations
+
+
+def test_in_a_crowd_each_pod_is_nominated_by_its_name_and_uid_in_its_namespace(stage: Stage) -> None:
+    told: list[tuple[str, str, str, str]] = []
+    crowd = [typed_pod(f"p{number}", metadata={"uid": f"p{number}"}) for number in range(FIRST_PODS)]
+    cluster: Any = SimpleNamespace(
+        pending_pods=lambda most: crowd[:most],
+        nominate=lambda pod, node: told.append((pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, node)),
+    )
+    pods = (PodReference("web", "a", "u1"), PodReference("batch", "a", "u2"))
+    node = msgspec.convert({"metadata": {"name": "n"}}, Node)
+    Steering("nominate", replace(stage.context, cluster=cluster)).nominate(claim(pods=pods), node)
+    assert told == [("web", "a", "u1", "n"), ("batch", "a", "u2", "n")]
 
 
 # Nominations that came to nothing

@@ -12,14 +12,24 @@ from shiplap.disruption.commands import DisruptionProposal, Method, Reason
 from shiplap.errors import ClusterError, ClusterUnreachable, ObjectConflict, ObjectNotFound, TooManyRequests
 from shiplap.flows import cluster_metrics
 from shiplap.flows.disrupt.second_look import objections, still_valid
-from shiplap.flows.lifecycle.drain import HEAD_START_S, Drains, _evict, _set_timer, cordon, drain, uncordon
+from shiplap.flows.lifecycle.drain import (
+    HEAD_START_S,
+    Drains,
+    _delete,
+    _evict,
+    _set_timer,
+    cordon,
+    drain,
+    release_from_balancers,
+    uncordon,
+)
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap.scheduling.model.snapshot import ClusterView
-from shiplap.sleep.sleep_state import NODE_POOL, SleepingScope, SleepState
+from shiplap.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
 from tests.integration.flows.stage import Stage
 from tests.integration.flows.stage import pool as pool_of_types
 from tests.kubernetes_objects import node_object, pod_object, typed_pod
@@ -155,7 +165,7 @@ def test_what_the_api_server_says_to_an_eviction(
     assert evicted(stage) == []
 
 
-@pytest.mark.parametrize(("left_s", "given_s"), [(-5.0, 1), (0.2, 1), (40.7, 40), (600.0, None)])
+@pytest.mark.parametrize(("left_s", "given_s"), [(-5.0, 1), (0.2, 1), (40.7, 40), (60.0, None), (600.0, None)])
 def test_an_evicted_pod_gets_what_time_its_node_has_left(stage: Stage, left_s: float, given_s: int | None) -> None:
     """At least a second; its own grace period where that is shorter."""
     told: list[int | None] = []
@@ -163,6 +173,18 @@ def test_an_evicted_pod_gets_what_time_its_node_has_left(stage: Stage, left_s: f
     now = stage.clock.now()
     claim = node_claim(name="c", deadline_at=now + left_s)
     _evict(pod(stage, grace_s=60), claim, now, replace(stage.context, cluster=cluster))
+    assert told == [given_s]
+
+
+@pytest.mark.parametrize(("left_s", "given_s"), [(-5.0, 1), (0.2, 1), (40.7, 40), (600.0, 60)])
+def test_a_pod_that_outlives_its_node_is_deleted_within_the_time_that_is_left(
+    stage: Stage, left_s: float, given_s: int
+) -> None:
+    told: list[int] = []
+    cluster: Any = SimpleNamespace(delete_pod=lambda _, seconds: told.append(seconds))
+    now = stage.clock.now()
+    claim = node_claim(name="c", deadline_at=now + left_s)
+    _delete(pod(stage, grace_s=60), claim, now, replace(stage.context, cluster=cluster))
     assert told == [given_s]
 
 
@@ -223,6 +245,65 @@ def test_a_pod_of_a_daemon_set_wakes_no_node_though_another_pool_would_take_it()
     assert drains.awake_again(claim, on_node(stage)) == ""
 
 
+def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps() -> None:
+    stage = Stage((pool_of_types("dev", ("c7i-flex",)),))
+    drains, now = Drains(stage.settings, stage.context), int(stage.clock.now())
+    elsewhere = SleepingScope(NAMESPACE, "night", now - 60, now + 7200, now + 7000)
+    claim = replace(leaving(stage), failure=Reason.ASLEEP)
+    claim = replace(claim, plan=replace(claim.plan, node_pool="dev"))
+    drains.__dict__["_sleep"] = SleepState(("dev",), (elsewhere,), 5)
+    node = on_node(stage)
+    assert drains.awake_again(claim, node) == ""
+    drains.__dict__["_sleep"] = SleepState(("dev",), (), 5)
+    assert drains.awake_again(claim, node) == "nothing sleeps any more"
+
+
+@pytest.mark.parametrize(
+    ("closed", "balancers", "writes"),
+    [
+        (True, "shiplap", True),
+        (True, None, True),
+        (False, "shiplap", True),
+        (False, "mine", False),
+        (False, None, False),
+    ],
+)
+def test_a_node_that_stays_after_all_is_opened_and_in_service_without_a_deadline(
+    stage: Stage, closed: bool, balancers: str | None, writes: bool
+) -> None:
+    claim = replace(leaving(stage, in_s=50.0), failure=Reason.ASLEEP)
+    on_node(stage, closed=closed)
+    stage.server.patch("nodes", "n", {"metadata": {"labels": {labels.EXCLUDE_BALANCERS: balancers}}})
+    drains = Drains(stage.settings, stage.context)
+    drains.__dict__["_sleep"] = None
+    stage.faults.clear()
+    assert drain(claim, stage.cluster.node("n"), drains, stage.context, again=True) is None
+    node = stage.cluster.node("n")
+    assert node.spec.taints == ()
+    assert node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == ("mine" if balancers == "mine" else None)
+    assert ("before cluster.patch_node" in stage.faults.points) is writes
+    after = stage.state.claim(stage.name, "c")
+    assert after is not None
+    assert (after.state, after.failure, after.deadline_at) == (ClaimState.INITIALIZED, "", 0.0)
+    assert (after.changed_at, stage.meter.counts) == (stage.clock.now(), {"NodesAwakeAgain": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("closed", "balancers", "writes"), [(True, "shiplap", False), (True, None, True), (False, "shiplap", True)]
+)
+def test_what_is_missing_of_a_closed_node_is_made_good(
+    stage: Stage, closed: bool, balancers: str | None, writes: bool
+) -> None:
+    on_node(stage, closed=closed)
+    stage.server.patch("nodes", "n", {"metadata": {"labels": {labels.EXCLUDE_BALANCERS: balancers}}})
+    stage.faults.clear()
+    release_from_balancers(stage.cluster.node("n"), stage.context)
+    node = stage.cluster.node("n")
+    assert [taint.key for taint in node.spec.taints] == [DISRUPTED["key"]]
+    assert node.metadata.labels[labels.EXCLUDE_BALANCERS] == "shiplap"
+    assert ("before cluster.patch_node" in stage.faults.points) is writes
+
+
 def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stage) -> None:
     claim = leaving(stage)
     assert delays(stage, claim, soon=True) == [int(Drains(stage.settings, stage.context).round_s)]
@@ -231,7 +312,15 @@ def test_what_was_just_closed_is_looked_at_again_soon_if_it_is_empty(stage: Stag
 
 @pytest.mark.parametrize(
     ("protected_s", "ending", "expected"),
-    [(30, False, [30]), (59, False, [59]), (60, False, []), (-5, False, []), (30, True, [])],
+    [
+        (30, False, [30]),
+        (59, False, [59]),
+        (60, False, []),
+        (1, False, [1]),
+        (0, False, []),
+        (-5, False, []),
+        (30, True, []),
+    ],
 )
 def test_a_round_comes_when_the_protection_of_a_pod_that_stays_ends(
     stage: Stage, protected_s: float, ending: bool, expected: list[int]
@@ -247,7 +336,7 @@ def test_a_round_comes_when_a_pod_can_wait_no_longer(stage: Stage) -> None:
     assert delays(stage, claim, pod(stage, grace_s=300)) == []
 
 
-@pytest.mark.parametrize(("in_s", "expected"), [(3.2, [4]), (100.0, None), (100_000.0, [])])
+@pytest.mark.parametrize(("in_s", "expected"), [(3.2, [4]), (100.0, None), (180.0, []), (100_000.0, [])])
 def test_a_short_deadline_is_kept_by_rounds_of_its_own(stage: Stage, in_s: float, expected: list[int] | None) -> None:
     claim = leaving(stage, in_s=in_s)
     usual = int(Drains(stage.settings, stage.context).round_s)
