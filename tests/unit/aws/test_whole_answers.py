@@ -142,22 +142,47 @@ def test_an_end_that_ec2_says_little_of_keeps_what_it_says(told: dict[str, Any],
     assert (failure.code, failure.message) == (code, text)
 
 
-def test_which_instances_of_a_fleet_have_ended_is_read_from_all_pages() -> None:
-    names = [f"i-{number}" for number in range(5)]
-    given = [{"InstanceIds": [name], "InstanceType": "m6i.large", "Lifecycle": "on-demand"} for name in names]
-    fleet = {"FleetId": "fleet-1", "ActivityStatus": "fulfilled", "Instances": given, "Errors": []}
-    ended = {"i-1": "stopping", "i-2": "stopped", "i-3": "shutting-down", "i-4": "terminated"}
-    client: Any = Ec2(*(instance(name, ended.get(name, "pending")) for name in names), fleets=[fleet])
-    request = FleetRequest(
+@pytest.mark.parametrize("activity", ["pending_fulfillment", "pending_termination"])
+@pytest.mark.parametrize("tags_of", ["fleet", "others"])
+def test_the_outcome_of_a_launch_is_open_while_one_of_its_fleets_is_under_way(activity: str, tags_of: str) -> None:
+    fleets = [
+        {"FleetId": name, "ActivityStatus": status, "Instances": [], "Errors": []}
+        for name, status in (("fleet-1", "fulfilled"), ("fleet-2", activity))
+    ]
+
+    class Tagged(Ec2):
+        def describe_tags(self, *, Filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:  # noqa: N803
+            assert {item["Name"]: item["Values"] for item in Filters} == {
+                "resource-type": ["fleet"],
+                "key": [tags.LAUNCH],
+                "value": ["launch"],
+            }
+            number = 2 if tags_of == "fleet" else 1
+            return {"Tags": [{"ResourceId": item["FleetId"]} for item in fleets[:number]]}
+
+    answer = adapter_on(Tagged(fleets=fleets))._first_answer(wanted("c"), ())
+    assert (answer is None) is (tags_of == "fleet")
+
+
+def wanted(*names: str) -> FleetRequest:
+    return FleetRequest(
         claims=tuple(node_claim(name=name) for name in names),
         node_class=EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec()),
         resolved=SimpleNamespace(subnets=(), group="", security_groups=()),  # type: ignore[arg-type]
         capacity_type="on-demand",
         overrides=(),
         token="launch",
-        count=5,
+        count=len(names),
     )
-    answer = adapter_on(client)._first_answer(request, (), "fleet-1")
+
+
+def test_which_instances_of_a_fleet_have_ended_is_read_from_all_pages() -> None:
+    names = [f"i-{number}" for number in range(5)]
+    given = [{"InstanceIds": [name], "InstanceType": "m6i.large", "Lifecycle": "on-demand"} for name in names]
+    fleet = {"FleetId": "fleet-1", "ActivityStatus": "fulfilled", "Instances": given, "Errors": []}
+    ended = {"i-1": "stopping", "i-2": "stopped", "i-3": "shutting-down", "i-4": "terminated"}
+    client: Any = Ec2(*(instance(name, ended.get(name, "pending")) for name in names), fleets=[fleet])
+    answer = adapter_on(client)._first_answer(wanted(*names), (), "fleet-1")
     assert answer is not None
     assert [(found.id, found.state, found.install) for found in answer.instances] == [("i-0", "pending", "shiplap")]
 

@@ -14,6 +14,7 @@ from shiplap.aws.ec2 import fleet_requests
 from shiplap.aws.ec2.launch_dry_run import _instance, dry_run_launch
 from shiplap.aws.ec2.launch_templates import LaunchTemplates
 from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, paced
+from shiplap.aws.ec2_errors import TEMPLATE_GONE
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
@@ -141,6 +142,30 @@ def test_what_a_fleet_gave_is_known_as_ec2_will_describe_it() -> None:
         subnet="subnet-b",
         security_groups=("sg-1",),
     )
+
+
+def test_what_a_fleet_gave_of_a_reservation_is_of_it() -> None:
+    wanted = request(override(reservation="cr-1"), capacity_type="reserved")
+    answer: Any = {"Instances": [{"InstanceIds": ["i-1"], "InstanceType": "m5.large"}]}
+    (found,) = fleet_requests.instances_of(wanted, fleet_requests.fleet_configs(wanted), answer, 17.0, INSTALL)
+    assert (found.capacity_type, found.reservation) == ("reserved", "cr-1")
+
+
+@pytest.mark.parametrize(
+    ("codes", "launched", "gone"),
+    [
+        (TEMPLATE_GONE, False, True),
+        (TEMPLATE_GONE[:1], False, True),
+        (TEMPLATE_GONE, True, False),
+        ((*TEMPLATE_GONE, "InsufficientInstanceCapacity"), False, False),
+        ((), False, False),
+    ],
+)
+def test_a_template_is_gone_when_no_error_says_anything_else(
+    codes: tuple[str, ...], launched: bool, gone: bool
+) -> None:
+    answer: Any = {"Errors": [{"ErrorCode": code} for code in codes], "Instances": [{}] if launched else []}
+    assert fleet_requests.template_is_gone(answer) is gone
 
 
 def test_what_a_fleet_was_refused_says_where_and_why() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from queue import Queue
 from threading import Event
 from typing import Any
 
@@ -52,10 +53,15 @@ def take(
 
 
 def test_one_cluster_has_all_the_time_and_is_not_probed() -> None:
-    def never(_: Due) -> bool:
-        raise AssertionError("one cluster that a message names needs no probe")
+    probed: list[Due] = []
 
-    assert take(due("blue"), never) == ({"blue": 300.0 - RESERVE_S}, [])
+    def probe(item: Due) -> bool:
+        probed.append(item)
+        return True
+
+    assert take(due("blue"), probe) == ({"blue": 300.0 - RESERVE_S}, [])
+    assert probed == [], "one cluster that a message names needs no probe"
+    assert list(take(due("blue", "green"))[0]) == ["blue", "green"], "nor does any where there is none"
 
 
 def test_several_share_what_is_left_and_what_one_does_not_use_the_next_ones_have() -> None:
@@ -86,6 +92,12 @@ def test_the_first_turn_comes_however_late_it_is() -> None:
     assert list(take(due("a", "b"), lasts_s=20.0)[0]) == ["a"]
 
 
+def test_a_turn_that_just_fits_is_taken() -> None:
+    until, left = take(due("a", "b", "c"), seconds=10.0, lasts_s=10.0 + LEAST_TURN_S + RESERVE_S)
+    assert until == {"a": pytest.approx(LEAST_TURN_S), "b": 10.0 + LEAST_TURN_S}
+    assert left == ["c"]
+
+
 def test_visits_of_four_clusters_fit_into_a_minute() -> None:
     """A visit takes two seconds, so that a turn of a visit need not be as long as one of a decision."""
     clock = FakeClock(START)
@@ -98,7 +110,7 @@ def test_visits_of_four_clusters_fit_into_a_minute() -> None:
 def test_nothing_begins_after_the_last_moment_for_it() -> None:
     clock = FakeClock(START)
     served = Served(clock, 20.0)
-    left = Turns(clock, START + 300, begins_until=START + 45).take(due("a", "b", "c", "d"), served)
+    left = Turns(clock, START + 300, begins_until=START + 40).take(due("a", "b", "c", "d"), served)
     assert list(served.until) == ["a", "b", "c"]
     assert [item.cluster.name for item in left] == ["d"]
 
@@ -213,6 +225,31 @@ def test_a_cluster_that_answers_late_is_waited_for_a_moment_and_served_in_its_tu
     waiting.gather()
     assert sum(waited) == module.GATHER_S == 1.0
     assert module.PROBE_S == 5.0
+
+
+def test_whoever_has_waited_longest_comes_first_though_its_probe_takes_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: list[Callable[[], None]] = []
+
+    class Results(Queue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if block and self.empty():
+                held.pop()()
+            return super().get(block, timeout)
+
+    class Slow:
+        def submit(self, name: str, probe: Callable[[], None]) -> None:
+            if name == "probe-a":
+                held.append(probe)
+            else:
+                probe()
+
+    monkeypatch.setattr(module, "Queue", Results)
+    clock, served = FakeClock(START), Served(FakeClock(START))
+    items = [Due(cluster(name), float(place)) for place, name in enumerate("abc")]
+    assert Turns(clock, START + 300, lambda _: True, executor=Slow()).take(items, served) == []
+    assert list(served.until) == ["a", "b", "c"]
 
 
 def test_those_that_have_waited_equally_long_come_by_name() -> None:
