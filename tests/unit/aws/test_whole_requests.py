@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -448,6 +449,28 @@ def test_tags_are_written_in_order_and_read_back() -> None:
         "shiplap.dev/ec2nodeclass": "c",
     }
     assert parameters_of(request())["ClientToken"] == "t"
+
+
+def test_templates_are_looked_for_by_their_names_and_made_where_they_are_missing_once() -> None:
+    configs = fleet_requests.fleet_configs(request(override(), override("c5.large", max_pods=58)), INSTALL)
+    first, second = sorted((config.template for config in configs), key=lambda made: made.name)
+    assert re.fullmatch(r"shiplap/demo/[0-9a-f]{20}", first.name)
+    ec2: Any = Ec2(describe_launch_templates={"LaunchTemplates": [{"LaunchTemplateName": first.name}]})
+    templates = LaunchTemplates(ec2)
+    for _ in range(2):
+        templates.ensure([second, first, second])
+    names = {"Filters": [{"Name": "launch-template-name", "Values": [first.name, second.name]}], "MaxResults": 200}
+    assert ec2.asked == [
+        ("describe_launch_templates", names),
+        (
+            "create_launch_template",
+            {
+                "LaunchTemplateName": second.name,
+                "LaunchTemplateData": second.data,
+                "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags.written(second.tags)}],
+            },
+        ),
+    ]
 
 
 def test_a_template_has_the_same_name_whatever_order_tags_are_written_in() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from queue import Queue
+from queue import Empty, Queue
 from threading import Event
 from typing import Any
 
@@ -225,6 +225,60 @@ def test_a_cluster_that_answers_late_is_waited_for_a_moment_and_served_in_its_tu
     waiting.gather()
     assert sum(waited) == module.GATHER_S == 1.0
     assert module.PROBE_S == 5.0
+
+
+@pytest.mark.parametrize("late", [None, True, False])
+def test_who_is_ready_is_served_before_others_are_waited_for_and_those_no_longer_than_a_probe_may_last(
+    monkeypatch: pytest.MonkeyPatch, late: bool | None
+) -> None:
+    """The probe of b hangs for good, or says after the wait whether there is work."""
+    waits: list[float] = []
+
+    class Results(Queue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            if not block or not self.empty():
+                return super().get(block=False)
+            waits.append(timeout or 0.0)
+            clock[0] += timeout or 0.0
+            if len(waits) > 1 and late is not None:
+                return "b", module.ProbeResult(work=late)
+            raise Empty
+
+    class First:
+        def submit(self, name: str, probe: Callable[[], None]) -> None:
+            if name == "probe-a":
+                probe()
+
+    clock = [0.0]
+    monkeypatch.setattr(module, "Queue", Results)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    waiting = module._Waiting(due("a", "b", named=False), lambda _: True, First())
+    waiting.gather()
+    served = waiting.next()
+    assert served is not None
+    assert (served.cluster.name, waits) == ("a", [module.GATHER_S])
+    assert [item.cluster.name for item in waiting.rest()] == ([] if late is False else ["b"])
+    assert waits == [module.GATHER_S, module.PROBE_S + 1.0]
+
+
+def test_who_answers_while_another_is_served_takes_its_place_in_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Callable[[], None]] = []
+
+    class Slow:
+        def submit(self, name: str, probe: Callable[[], None]) -> None:
+            if name == "probe-b":
+                held.append(probe)
+            else:
+                probe()
+
+    monkeypatch.setattr(module, "GATHER_S", 0.0)
+    items = [Due(cluster("a"), 2.0), Due(cluster("b"), 1.0), Due(cluster("c"), 3.0)]
+    waiting = module._Waiting(items, lambda _: True, Slow())
+    waiting.gather()
+    first = waiting.next()
+    held.pop()()
+    names = [item.cluster.name for item in (first, *waiting.rest()) if item is not None]
+    assert names == ["a", "b", "c"]
 
 
 def test_whoever_has_waited_longest_comes_first_though_its_probe_takes_a_moment(
