@@ -258,6 +258,29 @@ def test_own_devices_replace_those_of_the_family() -> None:
     ]
 
 
+def test_all_that_is_said_of_a_device_reaches_ec2() -> None:
+    ebs = BlockDevice(False, True, 4000, "key", "snap-1", 250, 200, "20Gi", "gp3")
+    mappings = (BlockDeviceMapping("/dev/xvda", ebs=ebs), BlockDeviceMapping("/dev/xvdb"))
+    own = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(block_device_mappings=mappings))
+    assert block_devices(own, "AL2023") == [
+        {
+            "DeviceName": "/dev/xvda",
+            "Ebs": {
+                "DeleteOnTermination": False,
+                "Encrypted": True,
+                "Iops": 4000,
+                "KmsKeyId": "key",
+                "SnapshotId": "snap-1",
+                "Throughput": 250,
+                "VolumeInitializationRate": 200,
+                "VolumeSize": 20,
+                "VolumeType": "gp3",
+            },
+        },
+        {"DeviceName": "/dev/xvdb"},
+    ]
+
+
 def test_answers_expire() -> None:
     now = [0.0]
     calls: list[int] = []

@@ -88,6 +88,7 @@ def test_the_least_a_template_says() -> None:
             "DeleteOnTermination": True,
         }
     ]
+    assert (found["ImageId"], found["IamInstanceProfile"]) == ("ami-1", {"Name": "profile"})
     assert found["MetadataOptions"] == {
         "HttpEndpoint": "enabled",
         "HttpProtocolIpv6": "disabled",
