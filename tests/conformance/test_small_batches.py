@@ -163,3 +163,16 @@ def test_pods_with_a_rule_on_nodes_share_nodes_of_any_pool_of_equal_weight() -> 
         return result.plan.hourly
 
     assert hourly(*with_cpu, *with_memory) < 0.7 * (hourly(*with_cpu) + hourly(*with_memory))
+
+
+def test_pods_of_a_larger_batch_join_nodes_of_a_lighter_pool_too() -> None:
+    """Every node of either NodePool holds a few of these pods: together they need one medium node instead of two."""
+    web, jobs = {"labels": {"app": "web"}}, {"labels": {"app": "jobs"}}
+    apart = pods(40, "web", cpu="1500m", memory="1Gi", spec=_few_on_a_node("web", 1), metadata=web)
+    few = {**_few_on_a_node("jobs", 15), **_TOLERATES}
+    small = pods(600, "job", cpu="100m", memory="64Mi", spec=few, metadata=jobs)
+    pools = [pool("default"), pool("jobs", taints=[_TAINT], weight=10)]
+    result = given(*apart, *small, pools=pools, types=_TYPES)
+    assert result.scheduled
+    assert {(claim.node_pool, claim.launch.instance_type) for claim in result.claims} == {("default", "medium")}
+    assert len(result.claims) == 40

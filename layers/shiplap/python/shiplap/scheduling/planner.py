@@ -51,9 +51,10 @@ _CENTS = 1e-9
 _FEW_PODS, _FREE_LAST_PODS = 30, 2_000
 """Batches of more than few pods, and up to so many, also have those that no constraint concerns placed last."""
 
-_MOST_PODS = 600
+_MOST_PODS, _MOST_JOINING = 600, 2_000
 _MOST_CLASSES = 32
-"""Up to so many pods of so many classes are also placed step by step: each pod takes its time."""
+"""Up to so many pods of so many classes are also placed step by step: each pod takes its time. Larger batches are where
+pods may join nodes of lighter NodePools: in bulk, pods with rules on nodes open nodes of their own in each."""
 
 
 def _most_nodes(pod_class: PodClass) -> tuple[int, ...]:
@@ -240,12 +241,12 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
         return packing
     if _FEW_PODS < pods <= _FREE_LAST_PODS:
         packing = _free_last(snapshot, compiled, plannable, packing)
-    if pods > _MOST_PODS or len(plannable) > _MOST_CLASSES:
-        return packing
     topological = any(item.topological for item in plannable)
+    if pods > (_MOST_JOINING if topological else _MOST_PODS) or len(plannable) > _MOST_CLASSES:
+        return packing
     if not topological and len({claim.group.index for claim in packing.claims}) == 1:
         return packing  # one problem, which was filled in several ways
-    orders = [sorted(plannable, key=order) for order in _ORDERS]
+    orders = [sorted(plannable, key=order) for order in _ORDERS] if pods <= _MOST_PODS else []
     best = _step_by_step(snapshot, compiled, orders, packing, saving=_CLEARLY if topological else 0.0)
     if len({template.level[0] for template in compiled.templates}) == 1:
         return best
