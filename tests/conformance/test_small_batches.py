@@ -6,6 +6,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling import planner
+from shiplap.scheduling.model.pod_classes import group
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type, incrementing_types
 from tests.conformance.given import Outcome, given, pod, pods, pool
 
@@ -54,6 +55,14 @@ def test_pods_that_may_go_anywhere_join_the_nodes_of_others(
     monkeypatch.setattr(planner, "_MOST_PODS", 0)
     monkeypatch.setattr(planner, "_FREE_LAST_PODS", 0)
     assert result.plan.hourly < _some(free).plan.hourly
+
+
+def test_orders_that_come_to_the_same_are_tried_once() -> None:
+    """By cpu, by memory, and by what is constrained, which is nothing here: two orders."""
+    lean, fat = pod("lean", cpu="2", memory="1Gi"), pod("fat", cpu="1", memory="8Gi")
+    orders = planner._orders(group([fat, lean]))
+    assert [[item.members[0].metadata.name for item in order] for order in orders] == [["lean", "fat"], ["fat", "lean"]]
+    assert len(planner._orders(group([lean]))) == 1
 
 
 def test_many_classes_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
