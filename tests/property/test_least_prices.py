@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from shiplap.disruption.decide import decide
 from shiplap.kubernetes import labels
 from shiplap.scheduling.removal import Removals
+from shiplap.scheduling.search.least_prices import _Sold, _worth
 from tests.conformance.catalogues import Z1, Z2, fake_type
 from tests.conformance.disruptions import pool
 from tests.conformance.given import pods
@@ -56,15 +58,42 @@ def clusters(draw: st.DrawFn) -> LivingCluster:
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
-@given(clusters())
-def test_no_replacement_is_cheaper_than_the_least_price(cluster: LivingCluster) -> None:
+@given(clusters(), st.data())
+def test_no_replacement_is_cheaper_than_the_least_price(cluster: LivingCluster, data: st.DataObject) -> None:
     snapshot = cluster.snapshot()
     names = sorted(node.metadata.name for node in snapshot.view.nodes)
     removals = Removals(snapshot, names)
-    for name in names:
-        planned, _ = removals.plan_without([name])
+    together = data.draw(st.lists(st.sets(st.sampled_from(names), min_size=2), max_size=3)) if len(names) > 1 else []
+    for removed in [*({name} for name in names), *together]:
+        planned, _ = removals.plan_without(removed)
         if not planned.unschedulable:
-            assert removals.least_hourly(name) <= planned.hourly + 1e-6
+            assert removals.least_hourly(sorted(removed)) <= planned.hourly + 1e-6
+
+
+GIB = 1 << 30
+SOLD = st.tuples(st.integers(0, 64_000), st.integers(0, 256), st.floats(0.001, 4.0))
+"""Millicores, GiB and USD per hour of a node."""
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(SOLD, st.integers(0, 7)), min_size=1, max_size=8))
+def test_no_nodes_are_worth_as_much_for_less_than_the_least_price(
+    nodes: list[tuple[tuple[int, int, float], int]],
+) -> None:
+    net = np.array([(millicores, gib * GIB) for (millicores, gib, _), _ in nodes], np.float64)
+    price, number = np.array([price for (*_, price), _ in nodes]), np.array([number for _, number in nodes])
+    bought = (number * price).sum()
+    assert _Sold(net, price).least_price(_worth(number[None, :] @ net)[0]) <= bought * (1 + 1e-9) + 1e-9
+
+
+def test_what_is_too_much_for_one_node_costs_two() -> None:
+    net = np.array([(2000.0, 4.0 * GIB), (4000.0, 8.0 * GIB)])
+    sold = _Sold(net, np.array([0.1, 0.2]))
+    assert sold.least_price(_worth(net[:1])[0]) == pytest.approx(0.1)
+    assert sold.least_price(_worth(net[:1] * 1.05)[0]) == pytest.approx(0.2, rel=0.02)
+    assert sold.least_price(_worth(net[1:] * 1.05)[0]) == pytest.approx(0.3, rel=0.02)
+    assert sold.least_price(np.zeros(17)) == 0.0
+    assert _Sold(net, np.array([0.0, 0.2])).least_price(_worth(net)[0]) == 0.0
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -87,4 +116,4 @@ def test_pods_that_only_a_lesser_pool_takes_are_priced_by_its_types(
     names = sorted(cluster.nodes)
     removals = Removals(cluster.snapshot(), names)
     assert len(names) == 2
-    assert all(0 < removals.least_hourly(name) <= 0.9 for name in names)
+    assert all(0 < removals.least_hourly([name]) <= 0.9 for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -376,8 +375,8 @@ class Rehearsal(Simulator):
     def room_values(self, nodes: Sequence[NodeToWeigh]) -> dict[str, float]:
         return {node.name: self.room.get(node.name, 0.0) for node in nodes}
 
-    def least_hourly(self, removed: str) -> float:
-        return LEAST_HOURLY if removed in self._claims else 0.0
+    def least_hourly(self, removed: Collection[str]) -> float:
+        return LEAST_HOURLY * sum(name in self._claims for name in removed)
 
     def follow(self, relocation: Relocation) -> bool:
         self.followed += 1
@@ -417,9 +416,9 @@ def with_cost(candidate: Candidate, cost: float, policy: str = "WhenEmptyOrUnder
     return structs.replace(candidate, cost=cost, pool=pool(candidate.pool.metadata.name, policy=policy))
 
 
-def unbounded(_search: Consolidator, _candidates: Sequence[Candidate]) -> float:
+def unbounded(*_: object) -> bool:
     """As if nothing were known of what nodes gain at most: everything is tried."""
-    return inf
+    return True
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -443,12 +442,13 @@ def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
         return list(searched(nodes, tries, market=market, allowed=allowed, move_cost=1.0).proposals)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Consolidator, "_most_gain", unbounded)
+        patch.setattr(Consolidator, "_may_gain_more", unbounded)
         everything = Rehearsal(stuck=stuck, claims=claims)
         expected = decided(everything)
     fewer = Rehearsal(stuck=stuck, claims=claims)
     assert decided(fewer) == expected
     assert len(fewer.asked) <= len(everything.asked)
+    assert len({frozenset(moving) for _, moving, _ in fewer.asked}) == len(fewer.asked), "nothing is asked twice"
 
 
 def test_where_one_node_may_go_a_bad_first_one_hides_no_good_one() -> None:
@@ -475,6 +475,25 @@ def test_a_node_whose_replacement_is_sure_to_leave_too_small_a_saving_is_not_tri
     result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, market=sold(a=LEAST_HOURLY), move_cost=0.72)
     assert rehearsal.asked == []
     assert result.refused == {"a": "would save $0.0500 an hour at most, less than $0.0602 for moving 0 pods"}
+
+
+def test_nodes_whose_replacements_are_sure_to_cost_too_much_together_are_not_tried() -> None:
+    """Each alone is sure to cost as much as it does, and so are both."""
+    rehearsal = Rehearsal(claims={"a": claim("a"), "b": claim("b")})
+    nodes = [going("a", LEAST_HOURLY), going("b", LEAST_HOURLY)]
+    result = searched(nodes, rehearsal, market=sold(a=LEAST_HOURLY, b=LEAST_HOURLY))
+    assert (rehearsal.asked, set(result.refused.values())) == ([], {"can't replace with a cheaper node"})
+
+
+@pytest.mark.parametrize(("price", "tried"), [(0.99, False), (0.89, True)])
+def test_a_replacement_that_is_sure_to_save_less_than_its_share_is_not_tried(
+    price: float, monkeypatch: pytest.MonkeyPatch, *, tried: bool
+) -> None:
+    monkeypatch.setattr(Rehearsal, "least_hourly", lambda *_: price)
+    rehearsal = Rehearsal(claims={"a": claim("t")})
+    result = searched([going("a")], rehearsal, market=sold(t=price), least_saving_share=0.1)
+    assert (bool(rehearsal.asked), removed_by(result) == ["a"]) == (tried, tried)
+    assert tried or result.refused == {"a": "replacing $1.0000 an hour would save $0.0100 at most, less than 10%"}
 
 
 def test_nodes_that_cannot_go_say_why_and_the_others_go() -> None:
@@ -519,7 +538,7 @@ def test_what_evictions_and_overlaps_cost_is_taken_from_what_is_saved() -> None:
 
 
 def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Consolidator, "_most_gain", unbounded)
+    monkeypatch.setattr(Consolidator, "_may_gain_more", unbounded)
     nodes = [going("d", 1.0), going("c", 2.0), going("b", 1.0), with_cost(going("a", 3.0), 6.0)]
     rehearsal = Rehearsal()
     searched(nodes, rehearsal)
@@ -533,7 +552,7 @@ def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties(monkeypa
 
 
 def test_a_third_of_the_effort_chooses_nodes_in_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Consolidator, "_most_gain", unbounded)
+    monkeypatch.setattr(Consolidator, "_may_gain_more", unbounded)
     rehearsal = Rehearsal()
     searched([going("a"), going("b")], rehearsal, improve_s=3.0)
     assert [effort for *_, effort in rehearsal.asked] == [pytest.approx(3.0 * 0.3 / 3)] * 3

@@ -38,8 +38,12 @@ chased down a ladder of prices, each step likelier to be interrupted (Karpenter'
 _CENT = 1e-9
 """USD per hour below which two prices are the same: sums of prices are not exact."""
 
-_BOUND_ERROR = 1e-7
-"""USD per hour by which a lower bound of a price may be too high: it is a sum of many products."""
+_BOUND_ERROR = 1e-6
+"""USD per hour and node by which an upper bound of a gain may be too low: it is a sum of many products, and proposals
+round what they save."""
+
+_FEW_TOGETHER = 6
+"""Of up to so many nodes, all choices are looked at: whether new nodes for just these are sure to cost too much."""
 
 NO_CHEAPER = "can't replace with a cheaper node"
 
@@ -284,6 +288,13 @@ class _Attempt(msgspec.Struct, frozen=True, eq=False):
     proposals: list[DisruptionProposal] = []
 
 
+class _Judged(msgspec.Struct, frozen=True, eq=False):
+    """The proposals for nodes that were removed together, and why some of them cannot go, by name."""
+
+    proposals: list[DisruptionProposal]
+    failed: dict[str, str]
+
+
 class Consolidator:
     """One search. `totals` are by NodePool."""
 
@@ -305,6 +316,8 @@ class Consolidator:
         self._candidates: dict[str, Candidate] = {}
         self._eviction_costs: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
+        self._least_hourly: dict[tuple[str, ...], float] = {}
+        self._judged: dict[tuple[tuple[str, ...], float], _Judged] = {}
 
     def search(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> ConsolidationResult:
         """The proposals that gain most, at most `allowed` nodes of each NodePool.
@@ -374,35 +387,32 @@ class Consolidator:
     def _better(
         self, best: _Attempt, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float
     ) -> _Attempt:
-        """The better one of an attempt and what these candidates gain; they are not tried if they cannot gain more."""
-        replaced = 0.0
-        if self._might_gain(candidates, best, replaced):
-            if len(candidates) == 1 and candidates[0].name not in self._reserved:
-                replaced = self._simulator.least_hourly(candidates[0].name)
-            if self._might_gain(candidates, best, replaced):
-                return max(best, self._evaluate(candidates, refused, effort_s), key=_rounded_gain)
-        for candidate in candidates if not best.size else ():
-            refused.setdefault(candidate.name, self._too_little(candidate, replaced))
+        """The better one of an attempt and what these candidates gain.
+
+        Nodes that cannot go stay, and the others are tried again without them, while they may gain more.
+        """
+        left, improve_s = list(candidates), effort_s if len(candidates) <= _MOST_SEARCHED else 0.0
+        while left and self._may_gain_more(left, best):
+            judged = self._judge_together(left, improve_s)
+            if not judged.failed:
+                gain = sum(map(self._gain, judged.proposals))
+                return max(best, _Attempt(gain, len(candidates), judged.proposals), key=_rounded_gain)
+            left = _staying_out(left, judged.failed, refused)
+        for candidate in left if not best.size else ():
+            refused.setdefault(candidate.name, self._too_little(candidate))
         return best
 
-    def _might_gain(self, candidates: Sequence[Candidate], best: _Attempt, replaced: float) -> bool:
-        """Whether removing these nodes may gain more than an attempt, if replacements cost at least so much."""
-        most = self._most_gain(candidates)
-        if replaced:
-            most -= replaced + self._costs.overlap(candidates, replaced) - _BOUND_ERROR
-        return round(most, 8) > _rounded_gain(best)
+    def _may_gain_more(self, candidates: Sequence[Candidate], best: _Attempt) -> bool:
+        """Whether some of these nodes, removed together, may gain more than an attempt."""
+        least = _rounded_gain(best)
+        if not round(self._most_gain(candidates), 8) > least:
+            return False
+        if len(candidates) > _FEW_TOGETHER or any(item.name in self._reserved for item in candidates):
+            return True
+        choices = (itertools.combinations(candidates, size) for size in range(len(candidates), 0, -1))
+        return any(round(self._most_gain_of(some), 8) > least for some in itertools.chain.from_iterable(choices))
 
-    def _too_little(self, candidate: Candidate, replaced: float) -> str:
-        """Why a node is not worth trying whose replacements cost at least so much."""
-        if replaced and replaced >= candidate.price:
-            return NO_CHEAPER
-        needed = self._eviction_costs[candidate.name] + self._costs.overlap([candidate], replaced)
-        return (
-            f"would save ${candidate.price - replaced:.4f} an hour at most, less than ${needed:.4f} for moving "
-            f"{len(candidate.pods)} pods"
-        )
-
-    def _most_gain(self, candidates: Sequence[Candidate]) -> float:
+    def _most_gain(self, candidates: Iterable[Candidate]) -> float:
         """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""
         return sum(
             _RESERVED_NODE_VALUE + candidate.price
@@ -411,10 +421,37 @@ class Consolidator:
             for candidate in candidates
         )
 
-    def _evaluate(self, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float) -> _Attempt:
-        improve_s = effort_s if len(candidates) <= _MOST_SEARCHED else 0.0
-        proposals, _ = self._attempt(candidates, refused, improve_s=improve_s)
-        return _Attempt(sum(map(self._gain, proposals)), len(candidates), proposals)
+    def _most_gain_of(self, candidates: Sequence[Candidate]) -> float:
+        """What removing just these nodes gains at most; their replacements cost something, and save enough or fail."""
+        price = sum(candidate.price for candidate in candidates)
+        most = price - sum(self._eviction_costs[candidate.name] for candidate in candidates)
+        if most <= 0 or not (replaced := self._replaced(candidates)):
+            return most
+        error = _BOUND_ERROR * len(candidates)
+        if price - replaced < self._settings.least_saving_share * price - error:
+            return 0.0
+        return most - replaced - min(self._costs.overlap((item,), replaced) for item in candidates) + error
+
+    def _replaced(self, candidates: Sequence[Candidate]) -> float:
+        """USD per hour that new nodes for the pods of just these cost at least."""
+        names = tuple(candidate.name for candidate in candidates)
+        if names not in self._least_hourly:
+            self._least_hourly[names] = self._simulator.least_hourly(names)
+        return self._least_hourly[names]
+
+    def _too_little(self, candidate: Candidate) -> str:
+        """Why a node is not worth trying."""
+        replaced = self._replaced((candidate,)) if self._most_gain((candidate,)) > 0 else 0.0
+        if replaced and replaced >= candidate.price:
+            return NO_CHEAPER
+        saved = candidate.price - replaced
+        needed = self._eviction_costs[candidate.name] + self._costs.overlap([candidate], replaced)
+        if replaced and saved >= needed:
+            return (
+                f"replacing ${candidate.price:.4f} an hour would save ${saved:.4f} at most, less than "
+                f"{self._settings.least_saving_share:.0%}"
+            )
+        return f"would save ${saved:.4f} an hour at most, less than ${needed:.4f} for moving {len(candidate.pods)} pods"
 
     def _in_batches(self, going: Sequence[Candidate], refused: dict[str, str]) -> list[DisruptionProposal]:
         """Commands of bounded size for nodes that are worth removing, each on the room that those before it leave.
@@ -442,38 +479,44 @@ class Consolidator:
         return proposal.savings_hourly - eviction_cost - overlap
 
     def _attempt(
-        self,
-        candidates: Sequence[Candidate],
-        refused: dict[str, str],
-        removed: Sequence[str] | None = None,
-        *,
-        improve_s: float,
+        self, candidates: Sequence[Candidate], refused: dict[str, str], removed: Sequence[str], *, improve_s: float
     ) -> tuple[list[DisruptionProposal], Relocation | None]:
         """The proposals for these nodes; nodes that cannot go stay, and the others are tried again without them.
 
         Args:
             candidates: the nodes.
             refused: takes up why those that stay do.
-            removed: names of nodes that take no pods either; the same nodes if not given.
+            removed: names of nodes that take no pods.
             improve_s: the effort of the cost search, in seconds.
         """
         left = list(candidates)
         while left:
             names = [candidate.name for candidate in left]
-            relocation = self._simulator.without(removed or names, names, improve_s=improve_s)
-            proposals = []
-            failed = dict(relocation.stuck)
-            for component in components_of(relocation, left):
-                try:
-                    proposals.append(self._judge(component))
-                except NotWorthwhile as refusal:
-                    failed |= {candidate.name: str(refusal) for candidate in component.nodes}
-            if not failed:
-                return proposals, relocation
-            for name, reason in failed.items():
-                refused.setdefault(name, reason)
-            left = [candidate for candidate in left if candidate.name not in failed]
+            relocation = self._simulator.without(removed, names, improve_s=improve_s)
+            judged = self._judge_all(relocation, left)
+            if not judged.failed:
+                return judged.proposals, relocation
+            left = _staying_out(left, judged.failed, refused)
         return [], None
+
+    def _judge_together(self, candidates: Sequence[Candidate], improve_s: float) -> _Judged:
+        """What comes of removing just these nodes; remembered, as many prefixes are the same without what fails."""
+        names = tuple(candidate.name for candidate in candidates)
+        key = (tuple(sorted(names)), improve_s)
+        if key not in self._judged:
+            relocation = self._simulator.without(names, names, improve_s=improve_s)
+            self._judged[key] = self._judge_all(relocation, candidates)
+        return self._judged[key]
+
+    def _judge_all(self, relocation: Relocation, candidates: Sequence[Candidate]) -> _Judged:
+        proposals = []
+        failed = dict(relocation.stuck)
+        for component in components_of(relocation, candidates):
+            try:
+                proposals.append(self._judge(component))
+            except NotWorthwhile as refusal:
+                failed |= {candidate.name: str(refusal) for candidate in component.nodes}
+        return _Judged(proposals, failed)
 
     def _judge(self, component: Component) -> DisruptionProposal:
         """The component as a proposal. Raises Refused when it is not worth it."""
@@ -532,6 +575,15 @@ class Consolidator:
                 raise NotWorthwhile(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
+
+
+def _staying_out(
+    candidates: Iterable[Candidate], failed: Mapping[str, str], refused: dict[str, str]
+) -> list[Candidate]:
+    """The candidates without those that failed; `refused` takes up why they did, unless it knows another reason."""
+    for name, reason in failed.items():
+        refused.setdefault(name, reason)
+    return [candidate for candidate in candidates if candidate.name not in failed]
 
 
 def _by_price(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -124,8 +124,8 @@ class Simulator:
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
         return Relocation(decided.node_claims, serves, housed, stuck, packing, self._removals.pools_that_join)
 
-    def least_hourly(self, removed: str) -> float:
-        """USD per hour that replacements cost at least if this node alone were removed."""
+    def least_hourly(self, removed: Collection[str]) -> float:
+        """USD per hour that replacements cost at least if just these nodes were removed."""
         return self._removals.least_hourly(removed)
 
     def static_claims(self, pool: str, number: int) -> tuple[PlannedClaim, ...]:

@@ -35,7 +35,7 @@ from shiplap.scheduling.packing.compiled_snapshot import (
 )
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, write
-from shiplap.scheduling.search.least_prices import LeastPrices
+from shiplap.scheduling.search.least_prices import LeastPrices, PodsToPlace
 from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
@@ -78,6 +78,7 @@ class Removals:
         self._existing: ExistingNodes = self._base.nodes
         self._closed: frozenset[str] = frozenset()
         self._least_prices = LeastPrices(self._base.templates)
+        self._to_place: dict[str, PodsToPlace] = {}
         self._limited = any(
             len(template.limits.columns) or template.counted for template in self._base.templates
         ) or any("nodes" in template.pool.spec.limits for template in self._base.templates)
@@ -95,15 +96,19 @@ class Removals:
         packing = pack(snapshot, compiled)
         return write(snapshot, compiled, packing), packing
 
-    def least_hourly(self, removed: str) -> float:
-        """USD per hour that new nodes cost at least if this node alone is leaving; 0 where that is not known."""
-        moved = self._returning[removed]
-        if any(map(has_claims, moved)):
-            return 0.0
-        away = self._closed | {removed}
+    def least_hourly(self, removed: Collection[str]) -> float:
+        """USD per hour that new nodes cost at least if just these nodes are leaving; 0 where that is not known."""
+        away = self._closed.union(removed)
         staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
-        pod_classes = classes.group(moved, self._snapshot.missed_pods, None, self._terms())
-        return self._least_prices.of(pod_classes, self._existing.free[staying])
+        return self._least_prices.of(list(map(self._pods_to_place, removed)), self._existing.free[staying])
+
+    def _pods_to_place(self, node: str) -> PodsToPlace:
+        known = self._to_place.get(node)
+        if known is None:
+            moved = self._returning[node]
+            pod_classes = classes.group(moved, self._snapshot.missed_pods, None, self._terms())
+            known = self._to_place[node] = self._least_prices.pods_to_place(pod_classes)
+        return known
 
     def close(self, nodes: Collection[str]) -> None:
         """Let these nodes take no pods in the following answers: they go whatever those say, and no pod comes back."""

@@ -1,16 +1,21 @@
 """What new nodes for some pods cost at least, without a plan for them.
 
 A price for each millicore and each byte, such that no instance type sells its resources for less, bounds what any new
-nodes cost from below. Existing nodes take at most what their room is worth at these prices.
+nodes cost from below. Existing nodes take at most what their room is worth at these prices. Nodes are bought whole:
+what so much money buys at most, in whole nodes, bounds the price once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import floor, ldexp, log2
 
+import msgspec
 import numpy as np
 
 from shiplap.kubernetes.quantity import CPU, MEMORY
+from shiplap.kubernetes.related_objects import has_claims
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import NO_PREFERENCES
@@ -22,6 +27,26 @@ _SHARES = np.arange(17) / 16
 _PER_MILLICORE, _PER_BYTE = _SHARES / 1000, (1 - _SHARES) / (4 << 30)
 """Proportions of the prices of CPU and memory that are tried; the best bound counts."""
 
+_STEPS, _FIRST_STEP = 256, 64
+"""So many prices are looked at, in equal steps; what nodes cost in parts is at this step or less than twice as far."""
+
+_WHOLE_STEPS = 8
+"""Nodes of less than so many steps are bought in parts: many of them would be rounded down."""
+
+_ROUNDING = 1e-9
+"""The part by which sums of products may be off."""
+
+
+class PodsToPlace(msgspec.Struct, frozen=True, eq=False):
+    """Pods by how many there are of each size, cpu and memory.
+
+    `best`: new nodes for them are sure to be of the best level. `unknown`: nothing is known of what they need.
+    """
+
+    by_size: Mapping[tuple[int, int], int]
+    best: bool
+    unknown: bool = False
+
 
 class LeastPrices:
     """For the templates of one snapshot."""
@@ -29,35 +54,43 @@ class LeastPrices:
     def __init__(self, templates: Sequence[NodeClaimTemplate]) -> None:
         self._templates = [item for item in templates if not item.blocked and np.isfinite(item.row_prices).any()]
         self._best_level = min((template.level for template in self._templates), default=(0, 0))
-        self._scales: dict[bool, Floats] = {}
+        self._sold: dict[bool, _Sold] = {}
 
-    def of(self, classes: Sequence[PodClass], free: Ints) -> float:
+    def pods_to_place(self, classes: Sequence[PodClass]) -> PodsToPlace:
+        """What is to be known of the pods of one node."""
+        by_size: dict[tuple[int, int], int] = {}
+        for item in classes:
+            size = (item.requests.get(CPU, 0), item.requests.get(MEMORY, 0))
+            by_size[size] = by_size.get(size, 0) + len(item.members)
+        unknown = any(has_claims(pod) for item in classes for pod in item.members)
+        return PodsToPlace(by_size, best=all(map(self._gets_best, classes)), unknown=unknown)
+
+    def of(self, groups: Sequence[PodsToPlace], free: Ints) -> float:
         """USD per hour that new nodes for these pods cost at least.
 
         Args:
-            classes: of the pods.
+            groups: the pods.
             free: what existing nodes have left [nodes, resources]; cpu and memory are the first columns.
         """
-        if not self._templates or not classes:
+        by_size: dict[tuple[int, int], int] = {}
+        for item in groups:
+            for size, number in item.by_size.items():
+                by_size[size] = by_size.get(size, 0) + number
+        if not self._templates or not by_size or any(item.unknown for item in groups):
             return 0.0
-        sizes = np.array([(item.requests.get(CPU, 0), item.requests.get(MEMORY, 0)) for item in classes], np.float64)
-        numbers = np.array([len(item.members) for item in classes], np.float64)
-        scales = self._scales_of(best=all(map(self._gets_best, classes)))
-        worth = (sizes[:, :1] * _PER_MILLICORE + sizes[:, 1:] * _PER_BYTE) * scales
+        sizes, numbers = np.array(list(by_size), np.float64), np.array(list(by_size.values()), np.float64)
         room = np.maximum(free[:, :2], 0).astype(np.float64)
-        taken = _most_taken(room, sizes, numbers)
-        room, taken = room[taken.any(axis=1)], taken[taken.any(axis=1)]
-        whole = (room[:, :1] * _PER_MILLICORE + room[:, 1:] * _PER_BYTE) * scales
-        absorbed = np.minimum(whole, (taken[:, :, None] * worth).sum(axis=1)).sum(axis=0)
-        return max(float(((numbers[:, None] * worth).sum(axis=0) - absorbed).max()), 0.0)
+        needed = numbers @ _worth(sizes) - _absorbed(room, sizes, numbers)
+        return self._sold_at(best=all(item.best for item in groups)).least_price(needed)
 
-    def _scales_of(self, *, best: bool) -> Floats:
-        """By proportion, how often it may be taken until some instance type would be dearer than it is."""
-        if best not in self._scales:
+    def _sold_at(self, *, best: bool) -> _Sold:
+        if best not in self._sold:
             templates = [item for item in self._templates if not best or item.level == self._best_level]
-            scales = np.array([_scales(template) for template in templates]).min(axis=0)
-            self._scales[best] = np.where(np.isfinite(scales), scales, 0.0)
-        return self._scales[best]
+            net = np.concatenate([np.maximum(item.net[:, :2], 0) for item in templates])
+            price = np.concatenate([item.row_prices for item in templates])
+            bought = np.isfinite(price) & net.any(axis=1)
+            self._sold[best] = _Sold(net[bought].astype(np.float64), price[bought])
+        return self._sold[best]
 
     def _gets_best(self, pod_class: PodClass) -> bool:
         """Whether new nodes for a class are sure to be of the best level: a template there takes each of its pods."""
@@ -80,13 +113,69 @@ def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
     return bool((fits & template.table.careful_rows & np.isfinite(template.row_prices)).any())
 
 
-def _scales(template: NodeClaimTemplate) -> Floats:
-    net = np.maximum(template.net[:, :2], 0).astype(np.float64)
-    worth = net[:, :1] * _PER_MILLICORE + net[:, 1:] * _PER_BYTE
-    dearest = np.full_like(worth, np.inf)
-    np.divide(template.row_prices[:, None], worth, out=dearest, where=worth > 0)
-    scales: Floats = dearest.min(axis=0, initial=np.inf)
-    return scales
+class _Sold:
+    """What new nodes offer [rows, (cpu, memory)], and their prices [rows]."""
+
+    def __init__(self, net: Floats, price: Floats) -> None:
+        self._net, self._price = net.tobytes(), price.tobytes()
+        self._per_dollar = _per_dollar(_worth(net), price)
+
+    def least_price(self, needed: Floats) -> float:
+        """USD per hour of nodes that are worth so much at each proportion [proportions]."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            prices: Floats = np.nan_to_num(needed / self._per_dollar, nan=0.0, posinf=0.0)
+        in_parts: float = max(prices.tolist())
+        if in_parts <= 0:
+            return 0.0
+        step = ldexp(1 / _FIRST_STEP, floor(log2(in_parts)))
+        too_few: Ints = (_most_bought(self._net, self._price, step) < needed * (1 - _ROUNDING)).sum(axis=0)
+        whole: float = max(too_few.tolist()) * step
+        return max(in_parts, whole)
+
+
+def _worth(sizes: Floats) -> Floats:
+    """What sizes [n, (cpu, memory)] are worth at each proportion [n, proportions]."""
+    return sizes[:, :1] * _PER_MILLICORE + sizes[:, 1:] * _PER_BYTE
+
+
+def _per_dollar(worth: Floats, price: Floats) -> Floats:
+    """The most that rows are worth for their price [proportions]; infinite where one costs nothing."""
+    each = np.full_like(worth, np.inf)
+    np.divide(worth, price[:, None], out=each, where=price[:, None] > 0)
+    most: Floats = each.max(axis=0, initial=0.0)
+    return most
+
+
+@lru_cache(maxsize=64)
+def _most_bought(net: bytes, price: bytes, step: float) -> Floats:
+    """What whole nodes are worth at most that cost less than one step, two, and so on [steps, proportions].
+
+    Prices are rounded down. A decision asks for few steps, and the next one for the same.
+    """
+    worth, prices = _worth(np.frombuffer(net, np.float64).reshape(-1, 2)), np.frombuffer(price, np.float64)
+    in_parts = prices < _WHOLE_STEPS * step
+    per_step = _per_dollar(worth[in_parts], prices[in_parts]) * step
+    whole = ~in_parts & (prices < _STEPS * step)
+    steps = np.floor(prices[whole] / step).astype(np.int64)
+    lengths = np.unique(steps)
+    gained = np.array([worth[whole][steps == length].max(axis=0) for length in lengths]).reshape(-1, worth.shape[1])
+    most = np.zeros((_STEPS, worth.shape[1]))
+    most[0] = per_step
+    for place in range(1, _STEPS):
+        number = int(np.searchsorted(lengths, place, side="right"))
+        before = most[place - lengths[:number]] + gained[:number]
+        most[place] = np.maximum(most[place - 1] + per_step, before.max(axis=0, initial=0.0))
+    return most
+
+
+def _absorbed(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
+    """What existing nodes take of these pods at most, at each proportion [proportions]."""
+    taken, worth = _most_taken(room, sizes, numbers), _worth(sizes)
+    some = taken.any(axis=1)
+    room, taken = room[some], taken[some]
+    by_node = np.minimum(_worth(room), taken @ worth).sum(axis=0)
+    absorbed: Floats = np.minimum(by_node, np.minimum(taken.sum(axis=0), numbers) @ worth)
+    return absorbed
 
 
 def _most_taken(room: Floats, sizes: Floats, numbers: Floats) -> Floats:
