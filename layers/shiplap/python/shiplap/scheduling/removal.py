@@ -39,8 +39,8 @@ from shiplap.scheduling.search.least_prices import LeastPrices, PodsToPlace
 from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
+from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.node_loads import NO_LOAD, loads_by_node
-from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
 
 RemovalPart = tuple[Collection[str], Sequence[PlannedClaim]]
@@ -178,19 +178,18 @@ class Removals:
         """
         if not self._limited or len(parts) < 2:
             return frozenset()
-        left = self._left(self._base.templates)
+        left = self._left(self._base.limits)
         taken = {pool: np.zeros_like(amounts) for pool, amounts in left.items()}
         for removed, claims in parts:
-            after = self._left(self._templates(frozenset(removed)))
+            after = self._left(self._limits_without(removed))
             for claim in claims:
                 after[claim.node_pool] -= self._charge_of(claim)
             for pool, amounts in after.items():
                 taken[pool] += np.maximum(left[pool] - amounts, 0)
         return frozenset(pool for pool, much in taken.items() if ((much > 0) & (much > left[pool])).any())
 
-    def _left(self, templates: Sequence[NodeClaimTemplate]) -> dict[str, Ints]:
+    def _left(self, limits: Mapping[str, PoolLimits]) -> dict[str, Ints]:
         """By pool, what its limits leave: the limited resources, then nodes."""
-        limits = {template.pool.metadata.name: template.limits for template in templates}
         return {name: np.append(item.left[item.columns], item.nodes_left) for name, item in limits.items()}
 
     def _charge_of(self, claim: PlannedClaim) -> Ints:
@@ -212,33 +211,35 @@ class Removals:
         if terms.all:
             others = unavailable_nodes(snapshot.view.nodes, existing.all, self._gone | away)
             base_counts = base_counts_of(terms, existing.all, others, counted_pods(sorted_pods))
-        templates = self._templates(removed) if self._limited else base.templates
-        return CompiledSnapshot(base.axis, templates, existing, pod_classes, sorted_pods, base_counts, base.taken)
+        return replace(
+            base,
+            limits=self._limits_without(removed) if self._limited else base.limits,
+            nodes=existing,
+            classes=pod_classes,
+            pods=sorted_pods,
+            base_counts=base_counts,
+        )
 
     def _terms(self) -> Terms:
         return bound_pod_terms(self._keeping, self._snapshot)
 
-    def _templates(self, removed: frozenset[str]) -> tuple[NodeClaimTemplate, ...]:
-        """The templates with what removed nodes take of limits given back: they are expected to be replaced.
+    def _limits_without(self, removed: Collection[str]) -> Mapping[str, PoolLimits]:
+        """The limits with what removed nodes take given back: they are expected to be replaced.
 
         Closed ones go by commands of their own and take it until they are gone.
         """
-        return self._charged(self._base.templates, removed, -1)
+        return self._charged(self._base, removed, -1)
 
-    def _charged(
-        self, templates: Sequence[NodeClaimTemplate], names: Collection[str], sign: int
-    ) -> tuple[NodeClaimTemplate, ...]:
-        """The templates with these nodes on their limits (1) or off them (-1); what leaves anyway counts for none."""
-        pool_limits = {template.pool.metadata.name: template.limits.copy() for template in templates}
-        tables = {template.pool.metadata.name: template.table for template in templates}
+    def _charged(self, compiled: CompiledSnapshot, names: Collection[str], sign: int) -> Mapping[str, PoolLimits]:
+        """The limits with these nodes on them (1) or off them (-1); what leaves anyway counts for none."""
+        limits = {pool: left.copy() for pool, left in compiled.limits.items()}
+        tables = {template.pool.metadata.name: template.table for template in compiled.templates}
         for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
-            pool = name_of_label(marks.get(labels.NODE_POOL, ""), pool_limits) or (
-                claim.plan.node_pool if claim else ""
-            )
-            if pool in pool_limits:
-                charge_node(pool_limits[pool], self._nodes[name], claim, tables[pool], sign)
-        return tuple(replace(template, limits=pool_limits[template.pool.metadata.name]) for template in templates)
+            pool = name_of_label(marks.get(labels.NODE_POOL, ""), limits) or (claim.plan.node_pool if claim else "")
+            if pool in limits:
+                charge_node(limits[pool], self._nodes[name], claim, tables[pool], sign)
+        return limits
 
     def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> CompiledSnapshot:
         """The snapshot compiled with the nodes marked as being deleted, without the pods that do not move."""
@@ -258,27 +259,20 @@ class Removals:
             )
         )
         compiled = self._with_coming(compiled)
-        return (
-            replace(compiled, templates=self._charged(compiled.templates, self._closed - removed, 1))
-            if self._limited
-            else compiled
-        )
+        if not self._limited:
+            return compiled
+        return replace(compiled, limits=self._charged(compiled, self._closed - removed, 1))
 
     def _with_coming(self, compiled: CompiledSnapshot) -> CompiledSnapshot:
         """The compiled snapshot with the claims that are coming counted against the limits of its pools."""
         if not self._coming:
             return compiled
-        pool_limits = {template.pool.metadata.name: template.limits.copy() for template in compiled.templates}
+        limits = {pool: left.copy() for pool, left in compiled.limits.items()}
         tables = {template.pool.metadata.name: template.table for template in compiled.templates}
         for claim in self._coming:
-            if claim.plan.node_pool in pool_limits:
-                charge_claim(pool_limits[claim.plan.node_pool], claim, tables[claim.plan.node_pool])
-        return replace(
-            compiled,
-            templates=tuple(
-                replace(template, limits=pool_limits[template.pool.metadata.name]) for template in compiled.templates
-            ),
-        )
+            if claim.plan.node_pool in limits:
+                charge_claim(limits[claim.plan.node_pool], claim, tables[claim.plan.node_pool])
+        return replace(compiled, limits=limits)
 
 
 def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:

@@ -24,7 +24,7 @@ from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
-from shiplap.scheduling.supply.limits import NODES, price_limits
+from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
 from shiplap.scheduling.supply.node_loads import NodeLoad, loads_by_node
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
-    """Everything a packing needs; a packing changes none of it. `taken` are claim names that exist.
+    """Everything a packing needs; a packing changes none of it. `taken` are claim names that exist, `limits` what
+    NodePools may still launch, by name.
 
     `groups` are the groups of claims that packings of it have met, so that none is made twice.
 
@@ -46,6 +47,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
 
     axis: Axis
     templates: tuple[NodeClaimTemplate, ...]
+    limits: Mapping[str, PoolLimits]
     nodes: ExistingNodes
     classes: list[PodClass]
     pods: pods.SortedPods
@@ -117,6 +119,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     return CompiledSnapshot(
         axis,
         templates,
+        budgets,
         ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods)),
         pod_classes,
         sorted_pods,

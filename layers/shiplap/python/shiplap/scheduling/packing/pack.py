@@ -156,7 +156,7 @@ class Packer:
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis), compiled.groups)
-        self.openings = Openings(templates, self.open, best_effort=best_effort)
+        self.openings = Openings(templates, compiled.limits, self.open, best_effort=best_effort)
         self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis)
         self._counts = TopologyCounts(compiled.base_counts, self.open)

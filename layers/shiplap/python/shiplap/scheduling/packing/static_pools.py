@@ -30,7 +30,7 @@ from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon
-from shiplap.scheduling.supply.limits import NODES, price_limits
+from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
 from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
@@ -77,7 +77,7 @@ def plan_static(snapshot: Snapshot, daemons: Sequence[Daemon], present: StaticPo
     pool_limits = limits_of_pools(pools, axis, tables, present.nodes, present.paired, present.waiting)
     units = units_left(tables.values(), snapshot.claims, snapshot.now)
     templates = templates_of(pools, catalogues, daemons, pool_limits, units)
-    opener = _StaticClaimOpener(templates, axis, strict=snapshot.settings.reserved_policy == "Strict")
+    opener = _StaticClaimOpener(templates, pool_limits, axis, strict=snapshot.settings.reserved_policy == "Strict")
     results = tuple(_plan_pool(pool, opener, present, snapshot.now) for pool in pools)
     opener.openings.reservations.settle()
     return StaticPlan(opener.open.claims, opener.open.used, results, opener.openings.reservations.left)
@@ -131,9 +131,11 @@ def _removal_order(
 class _StaticClaimOpener:
     """Opens claims that hold nothing but daemons."""
 
-    def __init__(self, templates: Sequence[NodeClaimTemplate], axis: Axis, *, strict: bool) -> None:
+    def __init__(
+        self, templates: Sequence[NodeClaimTemplate], limits: Mapping[str, PoolLimits], axis: Axis, *, strict: bool
+    ) -> None:
         self.open = OpenClaims(len(axis), ClaimGroups())
-        self.openings = Openings(templates, self.open, best_effort=False)
+        self.openings = Openings(templates, limits, self.open, best_effort=False)
         self._strict = strict
         nothing = Requirements()
         anything = (Toleration(operator="Exists"),)

@@ -6,7 +6,7 @@ hold without needing it: estimates of types nobody has run yet, and room under t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
+from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import OpenClaims, PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.reservations import Reservations
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
@@ -25,11 +26,19 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 class Openings:
     """Answers for one packing. `pool_limits` are by pool name; `holder` is the claim that relies on each estimate."""
 
-    def __init__(self, templates: Sequence[NodeClaimTemplate], open_claims: OpenClaims, *, best_effort: bool) -> None:
+    def __init__(
+        self,
+        templates: Sequence[NodeClaimTemplate],
+        limits: Mapping[str, PoolLimits],
+        open_claims: OpenClaims,
+        *,
+        best_effort: bool,
+    ) -> None:
+        """`limits` are those of the NodePools by name, before anything is opened."""
         self.templates = templates
         self.open = open_claims
         self.best_effort = best_effort
-        self.pool_limits = {template.pool.metadata.name: template.limits.copy() for template in templates}
+        self.pool_limits = {pool: left.copy() for pool, left in limits.items()}
         self.reservations = Reservations(templates, open_claims)
         self.holder: dict[str, int] = {}
         self._unheld: dict[int, Bools] = {}
