@@ -69,6 +69,13 @@ def test_a_burst_goes_through_at_once_and_what_follows_waits_its_turn(shared: Sh
     assert shared.waits == [pytest.approx((1 + 0.5) / FLEETS.per_second)]
 
 
+def test_a_bucket_that_nobody_draws_from_is_forgotten_after_an_hour(shared: Shared) -> None:
+    """A bucket is full again within minutes, so that nothing is lost."""
+    shared.one.wait("create_tags")
+    (item,) = shared.table.scan(TableName="state")["Items"]
+    assert int(item[tables.EXPIRY]["N"]) == int(shared.clock.now()) + 3600 + 1
+
+
 def test_actions_and_regions_have_buckets_of_their_own(shared: Shared) -> None:
     for _ in range(int(FLEETS.burst)):
         shared.one.wait("create_fleet")

@@ -103,6 +103,17 @@ def test_isolated_regions_know_no_ipv6_for_metadata() -> None:
     assert "HttpProtocolIpv6" not in found["MetadataOptions"]
 
 
+@pytest.mark.parametrize(
+    ("capacity_type", "kinds"),
+    [("on-demand", ["network-interface"]), ("spot", ["network-interface", "spot-instances-request"])],
+)
+def test_what_a_fleet_cannot_tag_its_template_does(capacity_type: str, kinds: list[str]) -> None:
+    written = [{"Key": "owner", "Value": "me"}]
+    assert data(capacity_type=capacity_type)["TagSpecifications"] == [
+        {"ResourceType": kind, "Tags": written} for kind in kinds
+    ]
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_detailed_monitoring(wanted: bool) -> None:
     assert data(detailed_monitoring=wanted)["Monitoring"] == {"Enabled": wanted}

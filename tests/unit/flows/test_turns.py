@@ -231,7 +231,7 @@ def test_a_cluster_that_answers_late_is_waited_for_a_moment_and_served_in_its_tu
 def test_who_is_ready_is_served_before_others_are_waited_for_and_those_no_longer_than_a_probe_may_last(
     monkeypatch: pytest.MonkeyPatch, late: bool | None
 ) -> None:
-    """The probe of b hangs for good, or says after the wait whether there is work."""
+    """The probe of b hangs for good, or says after the wait whether there is work; that of c hangs."""
     waits: list[float] = []
 
     class Results(Queue[Any]):
@@ -240,7 +240,7 @@ def test_who_is_ready_is_served_before_others_are_waited_for_and_those_no_longer
                 return super().get(block=False)
             waits.append(timeout or 0.0)
             clock[0] += timeout or 0.0
-            if len(waits) > 1 and late is not None:
+            if len(waits) == 2 and late is not None:
                 return "b", module.ProbeResult(work=late)
             raise Empty
 
@@ -252,13 +252,13 @@ def test_who_is_ready_is_served_before_others_are_waited_for_and_those_no_longer
     clock = [0.0]
     monkeypatch.setattr(module, "Queue", Results)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    waiting = module._Waiting(due("a", "b", named=False), lambda _: True, First())
+    waiting = module._Waiting(due("a", "b", "c", named=False), lambda _: True, First())
     waiting.gather()
     served = waiting.next()
     assert served is not None
     assert (served.cluster.name, waits) == ("a", [module.GATHER_S])
-    assert [item.cluster.name for item in waiting.rest()] == ([] if late is False else ["b"])
-    assert waits == [module.GATHER_S, module.PROBE_S + 1.0]
+    assert [item.cluster.name for item in waiting.rest()] == (["c"] if late is False else ["b", "c"])
+    assert waits == [module.GATHER_S] + [module.PROBE_S + 1.0] * (1 if late is None else 2)
 
 
 def test_who_answers_while_another_is_served_takes_its_place_in_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
