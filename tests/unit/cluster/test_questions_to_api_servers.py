@@ -197,6 +197,15 @@ def test_what_a_watch_shows_has_the_type_of_its_kind_bookmarks_as_servers_send_t
     assert {type(event.object) for event in events} == {typed}
 
 
+@pytest.mark.parametrize(
+    "odd", [b"<html>", b"{}", b'{"type": "\xff", "object": {}}', b'{"type": "ADDED", "object": ' + b"[" * 100_000]
+)
+def test_a_line_that_no_api_server_sends_ends_a_watch(client: KubernetesClient, talk: Talk, odd: bytes) -> None:
+    talk.watched = [odd]
+    with pytest.raises(ClusterError, match="watch of pods: the answer is not what an API server sends"):
+        list(client.watch("pods", "7", 5.0))
+
+
 def test_an_unreadable_pod_of_a_watch_counts_as_gone(client: KubernetesClient, talk: Talk) -> None:
     odd = {"metadata": {"name": "a", "namespace": "d", "uid": "u", "resourceVersion": "9"}, "spec": 3}
     talk.watched = [line("MODIFIED", odd)]

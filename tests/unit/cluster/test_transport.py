@@ -11,6 +11,8 @@ import pytest
 import urllib3
 
 from shiplap.cluster import transport as transport_module
+from shiplap.cluster.enter import context_transport
+from shiplap.cluster.kubeconfig import Access
 from shiplap.cluster.transport import StaticToken, Transport
 from shiplap.errors import ClusterUnreachable
 
@@ -64,6 +66,16 @@ def test_what_little_time_is_left_is_used(address: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(transport_module, "left_s", lambda: 0.9)
     with urllib3.connection_from_url(address) as pool:
         assert Transport(address, StaticToken("t"), pool=pool, sleep=[].append).get("/plain") == DOCUMENT
+
+
+def test_a_read_of_a_cluster_of_a_kubeconfig_is_repeated_for_a_second() -> None:
+    """Someone waits before a terminal."""
+    pauses: list[float] = []
+    access = Access(context="c", server="http://127.0.0.1:1")
+    made = context_transport(access, StaticToken("t"), client=None, sleep=pauses.append)
+    with pytest.raises(ClusterUnreachable):
+        made.get("/api")
+    assert pauses == [0.2, 1.0]
 
 
 def test_a_read_is_repeated_for_seconds_and_a_write_never() -> None:
