@@ -108,6 +108,7 @@ def test_a_batch_becomes_one_hint_for_all_pods_and_one_per_node() -> None:
     assert told[0].id == f"{CLUSTER}/pods/10"
     assert told[1:] == [NodeSeen(CLUSTER, "ip-1", "aws:///z/i-1", stage.clock.now())] * 2
     assert [event.detail_type for event in stage.bus.events] == ["PodPending", "NodeJoined", "NodeReady"]
+    assert {event.source for event in stage.bus.events} == {"shiplap.watch"}
 
 
 @pytest.mark.parametrize("versions", [("9", "10"), ("12", "11"), ("11", "12"), ("100", "99")])

@@ -75,6 +75,13 @@ def test_a_context_without_a_user_is_entered_as_nobody(tmp_path: Path) -> None:
     assert (found.server, found.namespace, found.token) == ("https://c.example", "default", "")
 
 
+@pytest.mark.parametrize("instead", [{"token": "t"}, {"exec": {"command": "login"}}])
+def test_an_auth_provider_is_passed_over_where_there_is_another_way(tmp_path: Path, instead: dict[str, Any]) -> None:
+    user = {"auth-provider": {"name": "gcp"}, **instead}
+    found = read(write(tmp_path, users=[{"name": "u", "user": user}]))
+    assert (found.token, found.exec is not None) == (instead.get("token", ""), "exec" in instead)
+
+
 def test_where_it_is_looked_for(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".kube").mkdir(parents=True)

@@ -209,7 +209,7 @@ def _access(files: Sequence[tuple[Path, _File]], wanted: str) -> Access:
     if not name:
         raise InvalidInput(sources, f"there is no current context; choose one by --context: {_known(contexts)}")
     if name not in contexts:
-        near = get_close_matches(name, sorted(contexts), n=1)
+        near = get_close_matches(name, sorted(contexts))
         hint = f"did you mean {near[0]}? " if near else ""
         raise InvalidInput(sources, f"there is no context {name!r}; {hint}known are {_known(contexts)}")
     source, context = contexts[name]

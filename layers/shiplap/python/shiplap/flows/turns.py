@@ -57,7 +57,7 @@ class Due(NamedTuple):
 class ProbeResult(msgspec.Struct, frozen=True):
     """What a probe showed: whether there is work, and whether the cluster answered in time."""
 
-    work: bool
+    work: bool = True
     answers: bool = True
 
 
@@ -107,16 +107,16 @@ class Turns(NamedTuple):
         waiting = _Waiting(due, self.probe, self.executor)
         waiting.gather()
         ends_at = self.deadline - RESERVE_S
-        served = 0
+        has_served = False
         while (item := waiting.next()) is not None:
             now = self.clock.now()
-            if served and (now + self.least_s > ends_at or now > self.begins_until):
+            if has_served and (now + self.least_s > ends_at or now > self.begins_until):
                 return [item, *waiting.rest()]
             share_s = (ends_at - now) / (1 + waiting.number)
             until = min(ends_at, now + max(self.least_s, share_s))
             with time_limit(until - now):
                 serve(item.cluster, until)
-            served += 1
+            has_served = True
         return []
 
 
@@ -142,7 +142,6 @@ class _Waiting:
 
     def gather(self) -> None:
         """Wait a little for all probes."""
-        self._collect(0.0)
         deadline = time.monotonic() + GATHER_S
         while self._probed and (left := deadline - time.monotonic()) > 0:
             self._collect(left)
@@ -197,9 +196,9 @@ def _probing(due: Due, probe: Probe, results: Queue[tuple[str, ProbeResult]]) ->
                 result = ProbeResult(probe(due))
         except (ClusterUnreachable, TooManyRequests) as error:
             _LOG.warning("is served last: %s", error, extra={"cluster": due.cluster.name})
-            result = ProbeResult(work=True, answers=False)
+            result = ProbeResult(answers=False)
         except Exception:  # noqa: BLE001 - see above; a thread has no caller
-            result = ProbeResult(work=True)
+            result = ProbeResult()
         results.put((due.cluster.name, result))
 
     return act

@@ -110,7 +110,7 @@ class _Watch:
             except Exception as error:  # noqa: BLE001 - a thread has no caller; a bug is logged with its traceback
                 _LOG.exception("a watch broke down", extra={"cluster": self.cluster})
                 self._report_given_up(error)
-            self._pause(min(_AGAIN_AFTER_S, max(0.0, self._deadline - now)))
+            self._pause(min(_AGAIN_AFTER_S, self._deadline - now))
         self.established.set()
 
     def _report_given_up(self, error: Exception) -> None:
