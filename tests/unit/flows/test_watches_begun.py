@@ -45,6 +45,11 @@ def test_each_cluster_is_watched_for_what_it_has(stage: Stage, monkeypatch: pyte
     }
 
 
+def test_nothing_is_watched_when_the_time_is_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "watch", lambda *_, **__: 1)
+    assert module.watch_all({"a": stage.context}, deadline=stage.clock.now(), pause=lambda _: None) == 0
+
+
 def test_watches_begin_one_after_the_other_and_one_that_hangs_holds_up_neither_the_next_nor_the_process(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
