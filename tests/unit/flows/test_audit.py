@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import logging
+import zlib
 from typing import Any
 
 import pytest
@@ -141,6 +142,17 @@ def test_what_a_pod_holds_cannot_pass_for_a_cut_record() -> None:
         read(line[:-100])
 
 
+@pytest.mark.parametrize(("before", "names"), [(0, True), (3000, True), (4200, False)])
+def test_the_beginning_of_a_record_is_at_the_beginning_of_its_line(before: int, names: bool) -> None:
+    """What stands further behind may be text of users."""
+    line = "x" * before + text(record())[:700]
+    if names:
+        assert read(line) is not None
+    else:
+        with pytest.raises(InvalidMessage):
+            read(line)
+
+
 @pytest.mark.parametrize(
     "line", ["", "{", "null", "[]", "7", "E0131 12:00:00 apiserver.go:1] text", '{"kind": 7}', "\x00"]
 )
@@ -218,6 +230,9 @@ def gzipped(data: bytes) -> dict[str, Any]:
     return {"awslogs": {"data": base64.b64encode(data).decode()}}
 
 
+CONTROL = gzipped(gzip.compress(b'{"messageType": "CONTROL_MESSAGE"}'))
+
+
 @pytest.mark.parametrize(
     "event",
     [
@@ -232,8 +247,14 @@ def gzipped(data: bytes) -> dict[str, Any]:
         gzipped(gzip.compress(b'{"logEvents": 7}')),
         gzipped(gzip.compress(b"{}" * 100)[:-9]),
         gzipped(gzip.compress(b" " * (65 * 2**20))),
+        gzipped(gzip.compress(b'{"logEvents": ' + b"[" * 100_000)),
+        gzipped(zlib.compress(b'{"messageType": "CONTROL_MESSAGE"}')),
+        {"awslogs": {"data": f"*{CONTROL['awslogs']['data']}"}},
     ],
-    ids=["empty", "null", "number", "no base64", "no ascii", "no gzip", "no json", "list", "shape", "short", "bomb"],
+    ids=[
+        *("empty", "null", "number", "no base64", "no ascii", "no gzip", "no json", "list", "shape", "short", "bomb"),
+        *("too deep", "without a header", "with an odd letter"),
+    ],
 )
 def test_what_is_no_delivery_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="audit log: "):

@@ -149,7 +149,7 @@ def read_delivery(event: Mapping[str, Any]) -> Delivery:
         if not unpacking.eof:
             raise InvalidMessage(SOURCE, f"the delivery ends early, or holds more than {_LARGEST_BYTES} bytes")
         batch = _batch.decode(data)
-    except (KeyError, TypeError, ValueError, zlib.error, msgspec.DecodeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, zlib.error, RecursionError) as error:
         raise InvalidMessage(SOURCE, f"not a delivery of CloudWatch Logs: {error}") from error
     if batch.message_type == "CONTROL_MESSAGE":
         return Delivery("")
@@ -224,7 +224,7 @@ def unscheduled_pod_in(line: msgspec.Raw, rules: Sequence[ClaimRule] = ()) -> Un
     try:
         pod = _pod_written(record, rules)
         at = epoch(record.stage_timestamp) if record.stage_timestamp else logged.timestamp / 1000
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidMessage(SOURCE, str(error), document=record.audit_id) from error
     return None if pod is None else UnscheduledPod(pod, at, record.audit_id)
 

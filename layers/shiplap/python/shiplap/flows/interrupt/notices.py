@@ -115,7 +115,7 @@ def read_notice(body: str | bytes, source: str) -> Notice:
         time = epoch(envelope.time) if envelope.time else 0.0
         decode = _KINDS.get((envelope.source, envelope.detail_type))
         kind, instance_ids, due_at = decode(envelope.detail) if decode else _NOTHING
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidMessage(source, str(error)) from error
     return Notice(kind, instance_ids, time, due_at)
 
