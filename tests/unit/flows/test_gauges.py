@@ -247,6 +247,11 @@ def test_only_a_detailed_meter_makes_metrics_of_each_cluster(capsys: pytest.Capt
     dimensions = [item["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for item in documents]
     assert dimensions == [[["install"]], [["install"], ["install", "cluster", "pool", "tier"]]]
     assert (documents[1]["pool"], documents[1]["Nodes"]) == ("general", [2])
+    meter.count("Nodes", 5, dimensions={"cluster": "a", "pool": "general", "tier": "0"})
+    meter.flush()
+    again = json.loads(capsys.readouterr().out)
+    assert again | {"_aws": 0} == documents[1] | {"_aws": 0, "Nodes": [5.0]}, "each invocation writes alike"
+    assert again["_aws"]["CloudWatchMetrics"] == documents[1]["_aws"]["CloudWatchMetrics"]
 
 
 def test_many_threads_may_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,16 @@ def test_only_functions_that_look_at_each_cluster_each_minute_send_metrics_to_a_
     assert clients == []
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_metric_of_each_cluster_is_made_where_the_settings_ask_for_it(
+    wanted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meter = Install("schedule", Settings(CLUSTERS, cluster_metrics=wanted), NAMES).meter
+    meter.count("Nodes", 2, dimensions={"cluster": "a"})
+    meter.flush()
+    assert ('"Dimensions":[["install"],["install","cluster"]]' in capsys.readouterr().out.replace(" ", "")) is wanted
+
+
 class Push:
     """Takes what is sent to a collector."""
 

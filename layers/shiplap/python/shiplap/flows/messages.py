@@ -149,7 +149,7 @@ def decode(body: str | bytes, source: str) -> Message:
     try:
         is_event = _outline.decode(body).detail_type is not None
         message = _of_envelope(_envelope.decode(body)) if is_event else _of_body(_body.decode(body))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidMessage(source, str(error)) from error
     for field in ("cluster", "node", "claim"):
         if getattr(message, field, "unset") == "" and not isinstance(message, Sweep):
