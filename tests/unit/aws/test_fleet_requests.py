@@ -68,6 +68,15 @@ def test_at_most_sixty_types_the_cheapest() -> None:
     assert types == {f"t{n:03d}.large" for n in range(20, 80)}
 
 
+def test_at_most_three_hundred_offerings_the_cheapest() -> None:
+    zones = "abcdef"
+    subnets = tuple(Subnet(f"subnet-{zone}", zone, free_ips=10) for zone in zones)
+    overrides = [override(f"t{n:02d}.large", zone, n) for n in range(60) for zone in zones]
+    found = shown(request(*overrides, resolved=msgspec.structs.replace(RESOLVED, subnets=subnets)))
+    assert len(found) == 300
+    assert {name for name, _, _ in found} == {f"t{n:02d}.large" for n in range(50)}
+
+
 def test_an_offering_is_asked_for_once() -> None:
     assert len(shown(request(override(price=2), override(price=1)))) == 1
 

@@ -19,6 +19,7 @@ from shiplap.aws.ec2_errors import TEMPLATE_GONE
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
+from tests.node_claims import with_fields
 from tests.unit.aws.test_fleet_requests import RESOLVED, override, parameters_of, request
 
 INSTALL = "own"
@@ -79,6 +80,9 @@ def test_a_fleet_of_several_has_the_name_of_its_pool_or_of_its_class() -> None:
     one = request()
     two = structs.replace(one, claims=(*one.claims, structs.replace(one.claim, name="default-2")), count=2)
     assert of(two)["TagSpecifications"][0]["Tags"] == tagged(Name="default")
+    for pool, name in (("p", "p"), ("", "c")):
+        claims = tuple(with_fields(item, node_pool=pool, node_class="c") for item in two.claims)
+        assert fleet_requests.launch_tags(structs.replace(two, claims=claims), INSTALL)["Name"] == name
     assert of(two)["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2
 
 
@@ -182,6 +186,7 @@ def test_what_a_fleet_was_refused_says_where_and_why() -> None:
         "Errors": [
             error("InsufficientInstanceCapacity", "none left"),
             error("InsufficientInstanceCapacity", "none left, said twice"),
+            error("InsufficientInstanceCapacity", InstanceType="m5.large", AvailabilityZone="b"),
             error("InsufficientFreeAddressesInSubnet", "full", SubnetId="subnet-b"),
             {"ErrorCode": "InternalError"},
         ]
@@ -194,6 +199,7 @@ def test_what_a_fleet_was_refused_says_where_and_why() -> None:
         OfferingFailure(
             "m5.large", "a", "reserved", "InsufficientInstanceCapacity", "capacity", "none left", "", "", "cr-1"
         ),
+        OfferingFailure("m5.large", "b", "reserved", "InsufficientInstanceCapacity", "capacity", "", "", "", "cr-1"),
     )
 
 
