@@ -187,6 +187,7 @@ def test_what_a_fleet_was_refused_says_where_and_why() -> None:
             error("InsufficientInstanceCapacity", "none left"),
             error("InsufficientInstanceCapacity", "none left, said twice"),
             error("InsufficientInstanceCapacity", InstanceType="m5.large", AvailabilityZone="b"),
+            error("VcpuLimitExceeded"),
             error("InsufficientFreeAddressesInSubnet", "full", SubnetId="subnet-b"),
             {"ErrorCode": "InternalError"},
         ]
@@ -199,6 +200,7 @@ def test_what_a_fleet_was_refused_says_where_and_why() -> None:
         OfferingFailure(
             "m5.large", "a", "reserved", "InsufficientInstanceCapacity", "capacity", "none left", "", "", "cr-1"
         ),
+        OfferingFailure("m5.large", "a", "reserved", "VcpuLimitExceeded", "quota", "", "", "", "cr-1"),
         OfferingFailure("m5.large", "b", "reserved", "InsufficientInstanceCapacity", "capacity", "", "", "", "cr-1"),
     )
 
