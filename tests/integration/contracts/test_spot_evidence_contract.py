@@ -99,6 +99,7 @@ def test_an_item_takes_one_write_unit_and_all_of_them_less_than_ten_megabytes() 
     names = [f"{letter}{part}" for letter in "hHiI" for part in range(DAY_PARTS)] + ["r", "f", tables.EXPIRY]
     number = digits // 2 + 1
     key = len("ami" + SPOT + "item" + "use1-az6#u7in-24tb.224xlarge")
+    assert day_mark("blue") == "d16477", "a release finds the marks of the one before it"
     marks = 20 * (len(day_mark("blue")) + 4)
 
     size = key + marks + sum(len(name) + number for name in names)

@@ -481,6 +481,18 @@ def test_templates_are_looked_for_by_their_names_and_made_where_they_are_missing
     ]
 
 
+def test_many_templates_are_looked_for_two_hundred_at_a_time() -> None:
+    (config,) = fleet_requests.fleet_configs(request(), INSTALL)
+    wanted = [structs.replace(config.template, name=f"shiplap/demo/{number:03}") for number in range(205)]
+    ec2: Any = Ec2(describe_launch_templates={"LaunchTemplates": []})
+    LaunchTemplates(ec2).ensure(wanted)
+    asked = [said["Filters"][0]["Values"] for name, said in ec2.asked if name == "describe_launch_templates"]
+    assert [len(names) for names in asked] == [200, 5]
+    assert [said["LaunchTemplateName"] for name, said in ec2.asked if name == "create_launch_template"] == [
+        item.name for item in wanted
+    ]
+
+
 def test_a_template_has_the_same_name_whatever_order_tags_are_written_in() -> None:
     """A manifest that is only rearranged must not make new launch templates."""
 

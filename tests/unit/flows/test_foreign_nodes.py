@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap.errors import AwsError
 from shiplap.flows.schedule.foreign_nodes import _alike, _promising, _unverified, learn_from_foreign_nodes, observations
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -66,6 +67,12 @@ def test_which_kubelets_have_our_settings(
     assert _alike(kind(**fields), {**CAPACITY, **capacity}, {**left, **allocatable}) is alike
 
 
+def test_what_neither_a_node_nor_a_type_tells_of_is_alike() -> None:
+    memory = {"memory": 8 * GIB, "pods": 29}
+    assert _alike(kind(overhead={"memory": GIB}), memory, {"memory": 7 * GIB, "pods": 29})
+    assert not _alike(kind(), memory, {"memory": 7 * GIB, "pods": 29})
+
+
 def test_only_types_that_nobody_has_verified_and_that_have_an_ami_are_asked_for() -> None:
     catalogs = [
         NodeClassCatalog("a", (kind("new"), kind("known", verified=True), kind("without", ami=""))),
@@ -120,6 +127,20 @@ def test_types_of_other_settings_learn_each_from_a_node_of_theirs() -> None:
     types = {"m5.large": [kind(), kind(kubelet_hash="k2"), kind(kubelet_hash="k3", overhead={"memory": 2 * GIB})]}
     seen = observations("demo", {"i-1": node("n1")}, {"i-1": "ami-1"}, types, 7.0)
     assert [item.kubelet_hash for item in seen] == ["k", "k2"]
+
+
+def test_each_type_of_an_ami_learns_from_a_node_of_its_own() -> None:
+    nodes = {"i-1": node("n1"), "i-2": node("n2", of="c5.large")}
+    types = {"m5.large": [kind()], "c5.large": [kind("c5.large")]}
+    seen = observations("demo", nodes, dict.fromkeys(nodes, "ami-1"), types, 7.0)
+    assert [(item.instance_type, item.node) for item in seen] == [("m5.large", "n1"), ("c5.large", "n2")]
+
+
+def test_without_an_answer_of_ec2_nothing_is_learned_and_estimates_do() -> None:
+    stage = Stage()
+    stage.faults.on("before", "compute.images", AwsError("denied", code="UnauthorizedOperation"))
+    assert learn_from_foreign_nodes("demo", [node()], [NodeClassCatalog("a", (kind(),))], stage.context) is False
+    assert stage.meter.counts == {"StrangersNotRead": 1.0}
 
 
 def runs(stage: Stage, instance_id: str, ami: str) -> None:
