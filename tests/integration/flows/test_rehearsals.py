@@ -108,6 +108,9 @@ def test_the_foremost_pool_that_would_launch_anything_speaks_for_a_class() -> No
     ground = Ground(none, light, heavy)
     assert ground.sweep() == ["first"]
     assert ground.stage.compute.rehearsed[0].claim.plan.node_pool == "c"
+    ground = Ground(*(of_class(pool(name, ("m6i",)), "first") for name in ("b", "a")))
+    assert ground.sweep() == ["first"]
+    assert ground.stage.compute.rehearsed[0].claim.plan.node_pool == "a", "of equal weight the first by name"
     ground = Ground(none)
     assert ground.sweep() == []
     assert ground.known().problem(ground.classes[0]) is None

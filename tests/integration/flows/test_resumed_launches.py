@@ -47,7 +47,7 @@ def test_a_launch_of_which_one_instance_is_seen_asks_for_as_many_as_before_and_g
     stage = unanswered()
     for instance in stage.compute.alive()[1:]:
         stage.compute.hide(instance.id, 3600)
-    stage.schedule()
+    assert sorted(stage.schedule().launched) == [claim.name for claim in stage.claims()]
     assert [claim.state for claim in stage.claims()] == [ClaimState.LAUNCHED] * 3
     assert len(stage.compute.launches) == 3
     assert_each_has_its_own(stage)
@@ -182,6 +182,26 @@ def test_instances_that_run_or_will_are_adopted_and_those_that_end_are_not(state
     outcome = resumed(stage, stage.claims())
     assert (len(outcome.launched), len(outcome.failed)) == ((1, 0) if taken else (0, 1))
     assert [claim.failure for claim in outcome.failed] == [f"its instance {instance.id} is {state}"] * (not taken)
+
+
+def test_what_some_claims_of_a_launch_got_is_told_beside_what_became_of_the_others() -> None:
+    stage = unanswered()
+    first, *others = stage.compute.alive()
+    for instance in others:
+        stage.compute.add(structs.replace(instance, state="shutting-down"))
+    outcome = resumed(stage, stage.claims())
+    assert [claim.instance_id for claim in outcome.launched] == [first.id]
+    assert len(outcome.failed) == 2
+    stage = unanswered()
+    for instance in stage.compute.alive()[1:]:
+        stage.compute.hide(instance.id, 3600)
+    now = stage.clock.now()
+    answered = [
+        stage.state.advance(claim, claim.state, launch=structs.replace(claim.launch, answered_at=now))
+        for claim in stage.claims()
+    ]
+    outcome = resumed(stage, answered)
+    assert (len(outcome.launched), len(outcome.pending)) == (1, 2)
 
 
 def test_while_fewer_instances_end_than_claims_wait_for_the_others_may_come() -> None:
