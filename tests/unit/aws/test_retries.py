@@ -16,8 +16,9 @@ from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.items import get_all, text
 from shiplap.aws.dynamodb.join_log import DynamoJoins
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.aws.ec2.request_pace import RequestPace
 from shiplap.aws.failures import attempts
-from shiplap.errors import StoreError
+from shiplap.errors import AwsThrottled, StoreError
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.ports import ADDRESSES_S, BusEvent, OfferingFailure
 from tests.node_claims import node_claim
@@ -98,6 +99,14 @@ def test_a_writer_that_always_loses_gives_up_within_seconds_and_pauses_as_it_is_
     assert 4 < client.tries == len(pauses) + 1
     assert sum(pauses) < 8.0
     assert client.tries < 20, "an invocation that waits for one item serves nobody"
+
+
+def test_a_request_whose_token_others_always_take_is_put_off_soon() -> None:
+    client: Any = Contested()
+    pace = RequestPace(client, "t", "eu-west-1", clock=lambda: 2.0)
+    with pytest.raises(AwsThrottled):
+        pace.wait("create_fleet")
+    assert 4 < client.tries < 20
 
 
 class Alone:

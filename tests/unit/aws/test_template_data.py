@@ -130,6 +130,12 @@ def test_nested_virtualization() -> None:
 def test_dedicated_hardware_only_where_the_pool_takes_no_other(values: tuple[str, ...], expected: object) -> None:
     rule = RequirementSpec("karpenter.k8s.aws/instance-tenancy", "In", values)
     assert data(requirements=(rule,)).get("Placement") == expected
+    others = (
+        RequirementSpec("kubernetes.io/arch", "In", ("amd64",)),
+        RequirementSpec("karpenter.k8s.aws/instance-tenancy", "Exists"),
+        RequirementSpec("karpenter.k8s.aws/instance-tenancy", "NotIn", ("host",)),
+    )
+    assert data(requirements=(*others, rule)).get("Placement") == expected
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [(True, {"Enabled": True}), (False, None)])
@@ -227,6 +233,12 @@ def test_only_the_primary_interface_gets_prefixes() -> None:
 
 
 def test_connection_tracking_in_seconds() -> None:
+    every = ConnectionTracking(7200, 60, 30)
+    assert interfaces(connection_tracking=every)[0]["ConnectionTrackingSpecification"] == {
+        "TcpEstablishedTimeout": every.tcp_established_timeout,
+        "UdpStreamTimeout": every.udp_stream_timeout,
+        "UdpTimeout": every.udp_timeout,
+    }
     wanted = ConnectionTracking(tcp_established_timeout=7200, udp_stream_timeout=60)
     assert interfaces(connection_tracking=wanted)[0]["ConnectionTrackingSpecification"] == {
         "TcpEstablishedTimeout": 7200,
