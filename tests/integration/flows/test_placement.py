@@ -61,6 +61,15 @@ def reads_of_pods(stage: Stage) -> list[str]:
     return [point for point in stage.faults.points if point.startswith(reading)]
 
 
+def test_a_pod_that_has_gone_meanwhile_is_not_looked_for() -> None:
+    stage = planned("nominate")
+    stage.server.delete("pods", "web-001")
+    stage.faults.clear()
+    stage.attend()
+    assert stage.meter.counts["PodsNominated"] == 2
+    assert reads_of_pods(stage) == ["after cluster.pending_pods", "after cluster.pods_on"]
+
+
 def test_in_a_crowd_pods_are_nominated_without_being_read() -> None:
     stage = planned("nominate")
     stage.add_pods(FIRST_PODS, cpu="500m", memory="500Mi", prefix="aaa")  # they come first in a list

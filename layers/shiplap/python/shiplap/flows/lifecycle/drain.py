@@ -146,9 +146,7 @@ class Drains:
     @cached_property
     def promised(self) -> frozenset[str]:
         """Uids of all pods for which some node is on its way. Raises StoreError."""
-        return frozenset(
-            pod.uid for claim in self._claims if claim.state in IN_FLIGHT for pod in claim.plan.pods if pod.uid
-        )
+        return frozenset(pod.uid for claim in self._claims if claim.state in IN_FLIGHT for pod in claim.plan.pods)
 
     def attached_to(self, node: Node, staying: Sequence[Pod]) -> tuple[str, ...]:
         """Names of volumes attached to a node, sorted, without those that pods of `staying` use.
