@@ -9,6 +9,7 @@ import pytest
 
 from shiplap.errors import ClusterGone, StoreError
 from shiplap.flows.claim_updates import GRACE_S
+from shiplap.flows.lifecycle import endings
 from shiplap.flows.lifecycle.endings import (
     Inventory,
     delete_orphaned_node,
@@ -240,6 +241,16 @@ def test_a_claim_whose_instance_has_vanished_is_over(
     assert told(stage) == events
     assert stage.bus.events[0].detail["reason"] == "instance i-c is gone"
     assert stage.meter.counts["InstancesVanished"] == 1
+
+
+def test_what_a_node_lived_is_noted_at_its_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what risks of spot are learned from."""
+    noted: list[tuple[str, str]] = []
+    monkeypatch.setattr(endings, "record_end", lambda claim, _: noted.append((claim.name, claim.state)))
+    terminate_claims([put(stage, "a", ClaimState.TERMINATING, node_name="n")], stage.context)
+    write_off(put(stage, "b", ClaimState.REGISTERED), stage.context)
+    write_off(put(stage, "c", ClaimState.LAUNCHED), stage.context)
+    assert noted == [("a", ClaimState.GONE), ("b", ClaimState.GONE)]
 
 
 def node(
