@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tools.mutation.code_mutants import Mutant
@@ -16,6 +17,12 @@ _QUICK_S = 0.03
 
 _SLOW_S = 0.5
 """CPU seconds of a test that comes last whatever it is about: a few of them would take the time of all others."""
+
+
+@lru_cache(maxsize=400)
+def _parsed(source: str) -> ast.Module:
+    """Most mutants are of the file of the one before, and many concern the same tests."""
+    return ast.parse(source)
 
 
 class CoveringTests:
@@ -98,7 +105,7 @@ class CoveringTests:
 
 def lines_of(mutant: Mutant, source: str) -> set[int]:
     """The lines of the statement that a mutant changes; for a constant of a module, those that use its name."""
-    statement = _statement_at(ast.parse(source), mutant.line)
+    statement = _statement_at(_parsed(source), mutant.line)
     if names := names_changed(mutant, source):
         return lines_that_use(names, source)
     return set(range(statement.lineno, _last_line(statement) + 1))
@@ -106,7 +113,7 @@ def lines_of(mutant: Mutant, source: str) -> set[int]:
 
 def names_changed(mutant: Mutant, source: str) -> set[str]:
     """The names that a changed constant of a module has, and of constants made of it; none for another mutant."""
-    tree = ast.parse(source)
+    tree = _parsed(source)
     statement = _statement_at(tree, mutant.line)
     if mutant.function or not isinstance(statement, ast.Assign | ast.AnnAssign):
         return set()
@@ -127,7 +134,7 @@ def class_changed(mutant: Mutant, source: str) -> str:
     """The class whose body, outside of its functions, a mutant changes, as in a default of a field; else empty."""
     around = [
         node
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
     ]
     innermost = max(around, key=lambda node: node.lineno, default=None)
@@ -136,14 +143,14 @@ def class_changed(mutant: Mutant, source: str) -> str:
 
 def lines_that_use(names: Collection[str], source: str) -> set[int]:
     """The lines on which names are read."""
-    used = [part for part in ast.walk(ast.parse(source)) if isinstance(part, ast.Name) and part.id in names]
+    used = [part for part in ast.walk(_parsed(source)) if isinstance(part, ast.Name) and part.id in names]
     return {part.lineno for part in used if isinstance(part.ctx, ast.Load)}
 
 
 def runs_when_imported(mutant: Mutant, source: str) -> bool:
     """Whether a mutant is outside of the bodies of functions, or in what a function is defined with."""
-    statement = _statement_at(ast.parse(source), mutant.line)
-    return isinstance(statement, ast.FunctionDef | ast.ClassDef) or not _is_in_function(ast.parse(source), mutant.line)
+    statement = _statement_at(_parsed(source), mutant.line)
+    return isinstance(statement, ast.FunctionDef | ast.ClassDef) or not _is_in_function(_parsed(source), mutant.line)
 
 
 def _is_in_function(tree: ast.AST, line: int) -> bool:
@@ -173,7 +180,7 @@ def _functions_that_read(name: str, source: str) -> set[str]:
     """The names of the functions whose source, decorators included, reads a name or an attribute of that name."""
     return {
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.FunctionDef)
         and any(name in (getattr(part, "id", ""), getattr(part, "attr", "")) for part in ast.walk(node))
     }

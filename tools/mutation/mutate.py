@@ -74,6 +74,9 @@ _PATIENCE, _START_S = 6.0, 60.0
 
 _MANY_FILES = 20
 
+_STARTS_A_SERVER = "dynamodb-local"
+"""Tests with this in their names start DynamoDB Local in every fork, for seconds; each has a twin on moto."""
+
 
 def record(*, anew: bool) -> None:
     """Record which lines the tests run: those of test files that have changed since, or of all.
@@ -230,7 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     due = [item for item in drawn if item.key not in known or known[item.key].outcome not in kept]
     _say(f"{len(drawn)} mutants of {len(mutants)}, {len(due)} to judge")
     store.forget(item.key for item in due)
-    covering = CoveringTests(read(COVERAGE, PRODUCT), ROOT)
+    recorded = [test for test in read(COVERAGE, PRODUCT) if _STARTS_A_SERVER not in test.test]
+    covering = CoveringTests(recorded, ROOT)
     judge([trial_of(item, covering) for item in due], store, jobs=chosen.jobs)
     verdicts = store.read()
     equivalents = read_equivalents(EQUIVALENTS)
