@@ -87,6 +87,7 @@ def test_the_instances_of_all_pages_are_described() -> None:
     names = [f"i-{number}" for number in range(5)]
     adapter = compute(*map(instance, names))
     assert [found.id for found in adapter.instances("demo")] == names
+    assert adapter.other_installs("demo") == {}, "its own is none of them"
     assert [found.id for found in adapter.launched("demo", "launch")] == names
     client: Any = Ec2(*map(instance, names))
     assert images(client, names, {}) == {name: f"ami-of-{name}" for name in names}
