@@ -192,6 +192,12 @@ def test_what_some_claims_of_a_launch_got_is_told_beside_what_became_of_the_othe
     outcome = resumed(stage, stage.claims())
     assert [claim.instance_id for claim in outcome.launched] == [first.id]
     assert len(outcome.failed) == 2
+
+
+@pytest.mark.parametrize(("later_s", "pending"), [(0.0, 2), (GRACE_S, 0)])
+def test_what_an_answer_named_is_waited_for_a_while_and_those_that_are_seen_are_told(
+    later_s: float, pending: int
+) -> None:
     stage = unanswered()
     for instance in stage.compute.alive()[1:]:
         stage.compute.hide(instance.id, 3600)
@@ -200,8 +206,9 @@ def test_what_some_claims_of_a_launch_got_is_told_beside_what_became_of_the_othe
         stage.state.advance(claim, claim.state, launch=structs.replace(claim.launch, answered_at=now))
         for claim in stage.claims()
     ]
+    stage.clock.advance(later_s)
     outcome = resumed(stage, answered)
-    assert (len(outcome.launched), len(outcome.pending)) == (1, 2)
+    assert (len(outcome.launched), len(outcome.pending), len(outcome.failed)) == (1, pending, 2 - pending)
 
 
 def test_while_fewer_instances_end_than_claims_wait_for_the_others_may_come() -> None:
