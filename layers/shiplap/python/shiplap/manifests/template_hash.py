@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from shiplap.manifests.custom_resources import (
     EC2NodeClassSpec,
     NodeClaimTemplateSpec,
     NodePool,
+    NodePoolTemplate,
 )
 from shiplap.manifests.durations import seconds_or_never
 
@@ -49,13 +50,21 @@ _BY_VALUE: dict[tuple[type, str], Callable[[str], Any]] = {
 }
 """Fields of which one value has several spellings."""
 
+_MOST = 64
+"""Hashes that are remembered: each decision asks for those of its manifests."""
+
 
 def pool_hash(pool: NodePool) -> str:
     """A digest of what a valid NodePool's template puts on its nodes: all but `requirements`; lists count as sets.
 
     Defaults count like anything written: a field set to its default, in whatever spelling, makes no other node.
     """
-    return _digest(_plain(pool.spec.template))
+    return _template_hash(msgspec.msgpack.encode(pool.spec.template))
+
+
+@lru_cache(maxsize=_MOST)
+def _template_hash(encoded: bytes) -> str:
+    return _digest(_plain(msgspec.msgpack.decode(encoded, type=NodePoolTemplate)))
 
 
 def node_class_hash(node_class: EC2NodeClass, family: str, ca: str = "") -> str:
@@ -69,8 +78,14 @@ def node_class_hash(node_class: EC2NodeClass, family: str, ca: str = "") -> str:
         family: its AMI family, written or named by an alias.
         ca: the certificate authority that user data names, base64; empty when it is not known.
     """
-    spec = _digest([_plain(node_class.spec), family, without_nulls(node_class.spec.kubelet)])
+    spec = _spec_hash(msgspec.msgpack.encode(node_class.spec), family)
     return f"{spec}.{_digest(ca)[:8]}" if ca else spec
+
+
+@lru_cache(maxsize=_MOST)
+def _spec_hash(encoded: bytes, family: str) -> str:
+    spec = msgspec.msgpack.decode(encoded, type=EC2NodeClassSpec)
+    return _digest([_plain(spec), family, without_nulls(spec.kubelet)])
 
 
 def differ(remembered: str, wanted: str) -> bool:
