@@ -146,8 +146,12 @@ def _fillings(problem: BinPackingProblem, reduced: ReducedProblem) -> Iterator[F
         return
     if not ways and kinds > _MANY_SIZES:
         [(_, reduced, _)] = reduce_problems([_rounded_up(problem)], [_least_nodes(problem)])
+    tried: set[bytes] = set()
     for weights in size_weights(reduced)[: None if several else 1]:
-        yield from _realised(problem, reduced, grow_nodes(reduced, reduced.leading(), weights, _unlimited()))
+        patterns = grow_nodes(reduced, reduced.leading(), weights, _unlimited())
+        if (encoded := patterns.tobytes()) not in tried:
+            tried.add(encoded)
+            yield from _realised(problem, reduced, patterns)
     if pods <= _SMALL_BATCH:
         yield first_fit(problem)
 
