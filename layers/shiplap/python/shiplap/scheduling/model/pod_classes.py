@@ -19,6 +19,7 @@ from shiplap.kubernetes.objects import (
     ContainerPort,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
@@ -128,7 +129,7 @@ def group(
         terms: the topology terms of pods that stand already; those of these pods are added.
     """
     listed = list(pods)
-    ages = list(map(_age, listed))
+    ages = [_age(pod.metadata) for pod in listed]
     in_order = all(map(le, ages, ages[1:]))
     specifications = _specifications(listed, missed, volumes)
     if not in_order:
@@ -526,8 +527,7 @@ Age = tuple[str, str, str, str]
 """When a pod was created; then its uid, namespace and name, so that no two pods are of one age."""
 
 
-def _age(pod: Pod) -> Age:
-    meta = pod.metadata
+def _age(meta: ObjectMeta) -> Age:
     return (meta.creation_timestamp or "", meta.uid, meta.namespace, meta.name)
 
 

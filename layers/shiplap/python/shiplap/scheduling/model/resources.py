@@ -69,6 +69,22 @@ def rows_holding(net: Floats | Ints, use: Floats | Ints) -> Bools:
     return holds
 
 
+def places_with(room: Ints, requests: Ints) -> Bools:
+    """Which of these amounts [n, resources] have what a pod requests [resources], of all that it requests."""
+    fits = np.ones(len(room), np.bool_)
+    for column in np.flatnonzero(requests > 0).tolist():
+        fits &= room[:, column] >= requests[column]
+    return fits
+
+
+def pods_held(room: Ints, requests: Ints) -> Ints:
+    """How many pods with these requests [resources] each of these amounts [n, resources] holds; `PLENTY` of nothing."""
+    many: Ints = np.full(len(room), PLENTY, np.int64)
+    for column in np.flatnonzero(requests > 0).tolist():
+        np.minimum(many, room[:, column] // requests[column], out=many)
+    return np.maximum(many, 0, out=many)
+
+
 def distinct_lines(lines: Ints | NDArray[np.uint8]) -> tuple[Ints, Ints]:
     """Where each distinct line of a matrix is first, and which of them every line is. Lines of bytes come sorted."""
     if len(lines) < 2 or not lines.shape[1]:

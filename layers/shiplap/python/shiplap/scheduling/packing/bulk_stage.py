@@ -148,12 +148,10 @@ class _ConstraintClasses:
             if number == len(self.attempts):
                 self.attempts.append(part.attempt)
                 self.groups.append(part.start)
-        self.owners: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
-        self.capped: Bools = np.zeros((len(numbers), len(self.rules)), np.bool_)
+        width = len(self.rules)
+        self.owners = _marks([[by_rule[rule] for rule in owns] for _, owns, _, _ in numbers], width)
+        self.capped = _marks([[rule for term in terms for rule in by_term[term]] for _, _, terms, _ in numbers], width)
         self.counted: Bools = np.array([counted for *_, counted in numbers], np.bool_)
-        for number, (_, owns, terms, _) in enumerate(numbers):
-            self.owners[number, [by_rule[rule] for rule in owns]] = True
-            self.capped[number, [index for term in terms for index in by_term[term]]] = True
 
     def clash(self, openings: Openings) -> Bools:
         """Which classes [classes, classes] can never share a node, because of host ports or of requirements."""
@@ -179,6 +177,13 @@ class _ConstraintClasses:
         return clash
 
 
+def _marks(lines: Sequence[Sequence[int]], width: int) -> Bools:
+    """A matrix [lines, width] that is true where a line has its columns."""
+    marks = np.zeros(len(lines) * width, np.bool_)
+    marks[[line * width + column for line, columns in enumerate(lines) for column in columns]] = True
+    return marks.reshape(len(lines), width)
+
+
 def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings) -> _TierProblem:
     """One problem; `sizes` [classes, resources] are those of the waiting list.
 
@@ -200,9 +205,10 @@ def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings)
     class_of_item = class_of[first_of]
     clash = constraint_classes.clash(openings)
     template = parts[0].size_class.template
-    suits = np.zeros((len(constraint_classes.groups), len(template.net)), np.bool_)
+    groups, line_of = _distinct_groups(constraint_classes.groups)
+    suits = np.zeros((len(groups), len(template.net)), np.bool_)
     price = np.full(len(template.net), np.inf)
-    for line, group in enumerate(constraint_classes.groups):
+    for line, group in enumerate(groups):
         suits[line, group.rows] = True
         price[group.rows] = np.minimum(price[group.rows], group.price)
     problem = BinPackingProblem(
@@ -210,7 +216,7 @@ def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings)
         counts=np.add.reduceat(counts, first_of),
         net=template.net,
         price=price,
-        suits=suits[class_of_item],
+        suits=suits[line_of[class_of_item]],
         caps=np.array([rule.most for rule in constraint_classes.rules], np.int64),
         capped=constraint_classes.capped[class_of_item].T,
         owners=constraint_classes.owners[class_of_item].T,
@@ -227,6 +233,14 @@ def _tier_problem(parts: Sequence[_DomainPart], sizes: Ints, openings: Openings)
         counted=constraint_classes.counted[class_of_item],
         domain_matters=any(part.size_class.needs_domain for part in parts),
     )
+
+
+def _distinct_groups(groups: Sequence[ClaimGroup]) -> tuple[list[ClaimGroup], Ints]:
+    """The different groups among some, which are few, and which of them each is [groups]."""
+    numbers: dict[int, int] = {}
+    line_of = np.array([numbers.setdefault(group.index, len(numbers)) for group in groups], np.int64)
+    by_index = {group.index: group for group in groups}
+    return [by_index[index] for index in numbers], line_of
 
 
 class _FilledNodes(msgspec.Struct, frozen=True, eq=False):

@@ -22,7 +22,7 @@ import numpy as np
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.scheduling.model.pod_classes import PodClass, ports_collide
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, places_with, pods_held
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.planned_claims import launch_price, launch_prices
@@ -590,12 +590,12 @@ class _NodeFiller:
 
     def might_take(self, attempt: PlacementAttempt, least: Ints) -> bool:
         """Whether some node suits that has room for `least` [resources]."""
-        roomy = (self._nodes.free >= least)[:, least > 0].all(axis=1)
+        roomy = places_with(self._nodes.free, least)
         return bool(roomy.any()) and bool((self._nodes.fits(attempt.pod_class, soft=attempt.soft) & roomy).any())
 
     def fill(self, attempt: PlacementAttempt, pods: list[Pod], inside: Bools | None) -> int:
         """Put pods on nodes, those `inside` [rooms] if given; returns how many of them, the first ones."""
-        roomy = (self._nodes.free >= attempt.requests)[:, attempt.requests > 0].all(axis=1)
+        roomy = places_with(self._nodes.free, attempt.requests)
         if inside is not None:
             roomy &= inside
         if not roomy.any():
@@ -632,6 +632,4 @@ def _room_on_launch_row(group: ClaimGroup, target: ClaimGroup, used: Ints, reque
     rows = group.rows[np.maximum(first, 0)]
     kept = (first >= 0) & target.has_row(rows)
     free = group.template.net[rows] - used
-    wanted = requests > 0
-    many = np.where((free >= 0).all(axis=1), (free[:, wanted] // requests[wanted]).min(axis=1), 0)
-    return np.where(kept, np.maximum(many, 0), 0)
+    return np.where(kept & (free >= 0).all(axis=1), pods_held(free, requests), 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from itertools import starmap
 from operator import itemgetter
 
 import msgspec
@@ -31,6 +30,7 @@ _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NAME_PAIRS = [first + second for second in _NAME_ALPHABET for first in _NAME_ALPHABET]
 _PAIRS = len(_NAME_PAIRS)
 _QUADS = _PAIRS**2
+_NAMES = _QUADS**2
 _SUFFIX = 8
 _OUTLIVES = tuple(name for name in ClaimPlan.__struct_fields__ if name in PlannedClaim.__struct_fields__)
 
@@ -63,6 +63,10 @@ def _sorted_names(parts: Iterable[tuple[PodClass, Sequence[Pod]]]) -> list[PodNa
     named = [((meta := pod.metadata).namespace or "default", meta.name, meta.uid) for _, pods in parts for pod in pods]
     named.sort()
     return named
+
+
+def _references(names: Iterable[PodName]) -> tuple[PodReference, ...]:
+    return tuple([PodReference(namespace, name, uid) for namespace, name, uid in names])
 
 
 def launch_prices(group: ClaimGroup, used: Ints) -> Floats:
@@ -162,7 +166,7 @@ class ClaimWriter:
             return self._with_virtual_pods(blank, claim)
         pods = _sorted_names(claim.pods)
         # Changing a struct is several times as quick as making one of so many fields.
-        return replace(blank, name=self._name(blank.node_pool, pods), pods=tuple(starmap(PodReference, pods)))
+        return replace(blank, name=self._name(blank.node_pool, pods), pods=_references(pods))
 
     def _with_virtual_pods(self, blank: PlannedClaim, claim: OpenClaim) -> PlannedClaim:
         virtual = _sorted_names(part for part in claim.pods if part[0].index in self._virtual)
@@ -170,8 +174,8 @@ class ClaimWriter:
         return replace(
             blank,
             name=self._name(blank.node_pool, pods or virtual),
-            pods=tuple(starmap(PodReference, pods)),
-            virtual_pods=tuple(starmap(PodReference, virtual)),
+            pods=_references(pods),
+            virtual_pods=_references(virtual),
         )
 
     def _annotations_of(self, pool: NodePool) -> dict[str, str]:
@@ -186,7 +190,7 @@ class ClaimWriter:
         stem = self._stems.get(pool)
         if stem is None:
             stem = self._stems[pool] = claim_name_stem(pool, _SUFFIX)
-        content = f"{self._seed}\0{pool}\0" + "\0".join(map("/".join, pods))
+        content = f"{self._seed}\0{pool}\0" + "\0".join([f"{namespace}/{name}/{uid}" for namespace, name, uid in pods])
         name, attempt = _named(stem, content, 0), 0
         while name in self._taken:
             attempt += 1
@@ -236,7 +240,7 @@ def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:
 
 def _named(stem: str, content: str, attempt: int) -> str:
     """A name with a digest of the content, of which the last digits stand in the alphabet of names, the last first."""
-    digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16]) % _QUADS**2
+    digest = int.from_bytes(hashlib.sha256(f"{content}\0{attempt}".encode()).digest()[:16]) % _NAMES
     high, low = divmod(digest, _QUADS)
     pairs = _NAME_PAIRS
     return f"{stem}{pairs[low % _PAIRS]}{pairs[low // _PAIRS]}{pairs[high % _PAIRS]}{pairs[high // _PAIRS]}"

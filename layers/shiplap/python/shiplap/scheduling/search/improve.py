@@ -18,7 +18,7 @@ batches are repeated. Both are pure functions of their arguments: the caches sav
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import TypeVar
@@ -71,6 +71,11 @@ _MANY_SIZES = 160
 
 _STEPS = (4, 3, 2, 1)
 """The sizes between a power of two and the next are rounded up to 2**4 sizes, or fewer."""
+
+
+_all: Callable[..., Bools] = np.logical_and.reduce
+_least: Callable[..., Floats] = np.minimum.reduce
+"""Without the steps that methods of arrays take before them; arrays here are small."""
 
 
 def fill_cheaply(problems: Sequence[BinPackingProblem]) -> list[Filling]:
@@ -365,13 +370,13 @@ class _Grower:
     def _open(self, kind: int, size: Floats, row: int, fresh: int, each: int, left: int) -> int:
         nodes = np.arange(self._nodes, self._nodes + fresh)
         number = np.full(fresh, each, np.int64)
-        number[-1] = min(each, left - each * (fresh - 1))
+        last = number[-1] = min(each, left - each * (fresh - 1))
         self._nodes += fresh
         self._row[nodes] = row
         self._paid[nodes] = self._price[row]
         self._spare[:, nodes] = self._net[:, row : row + 1]
         self._put(kind, size, nodes, number)
-        return int(number.sum())
+        return each * (fresh - 1) + last
 
     def _fill_paid_room(self, kind: int, size: Floats, left: int) -> int:
         """Fill room that is paid for, fullest nodes first; returns how many pods are left."""
@@ -379,7 +384,7 @@ class _Grower:
         if not nodes or not left:
             return left
         self._effort.charge(14, 4.0 * nodes * len(size))
-        some: Ints = (self._spare[:, :nodes] >= size[:, None]).all(axis=0).nonzero()[0]
+        some: Ints = _all(self._spare[:, :nodes] >= size[:, None]).nonzero()[0]
         if self._allowed is not None:
             some = some[self._problem.suits[kind][self._row[some]]]
         if not len(some):
@@ -397,7 +402,7 @@ class _Grower:
         allowed = None if self._allowed is None else self._allowed[:nodes] & self._problem.suits[kind]
         row = self._find.of(self._use[:, :nodes] + size[:, None], allowed)
         step = (self._price[row] - self._paid[:nodes]).round(9)
-        least = float(np.min(step))
+        least = float(_least(step))
         if least > fresh + _TOLERANCE:
             return 0
         some: Ints = (step <= least + _TOLERANCE).nonzero()[0]
@@ -405,7 +410,7 @@ class _Grower:
         order = self._fullest_first(over)
         some, over = some[order], over[:, order]
         many = _room(over, size)
-        number = int((many.cumsum() - many < left).sum())
+        number = int(many.cumsum().searchsorted(left)) + 1
         some, many, over = some[:number], many[:number], over[:, :number]
         self._row[some] = row[some]
         self._paid[some] = self._price[row[some]]
@@ -420,10 +425,14 @@ class _Grower:
         return np.argsort(amount.round(12), kind="stable")
 
     def _take(self, kind: int, size: Floats, nodes: Ints, many: Ints, left: int) -> int:
-        taken = (left - (many.cumsum() - many)).clip(0, many)
-        some = taken > 0
-        self._put(kind, size, nodes[some], taken[some])
-        return int(taken.sum())
+        """Put pods on the first of these nodes, `many` on each at most; returns how many."""
+        ends = many.cumsum()
+        some = int(ends.searchsorted(left)) + 1
+        taken = many[:some].copy()
+        if some <= len(many):
+            taken[-1] -= ends[some - 1] - left
+        self._put(kind, size, nodes[:some], taken)
+        return min(left, int(ends[-1]))
 
     def _put(self, kind: int, size: Floats, nodes: Ints, number: Ints) -> None:
         amounts = size[:, None] * number
@@ -437,7 +446,7 @@ class _Grower:
 def _room(spare: Floats, size: Floats) -> Ints:
     """How many pods of a size [resources] what nodes have to spare [resources, nodes] holds."""
     wanted = size > 0
-    many: Ints = np.floor(spare[wanted] / size[wanted, None]).min(axis=0).astype(np.int64)
+    many: Ints = np.floor(_least(spare[wanted] / size[wanted, None], axis=0)).astype(np.int64)
     return many
 
 

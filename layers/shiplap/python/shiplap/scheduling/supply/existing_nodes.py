@@ -22,7 +22,7 @@ from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
 from shiplap.scheduling.model.pod_classes import HostPort, PodClass, ports_collide
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
-from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints
+from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints, pods_held
 from shiplap.scheduling.supply.daemons import Daemon, expected_on_node
 from shiplap.scheduling.supply.node_loads import NO_LOAD, NodeLoad, PodLoads
 from shiplap.scheduling.supply.reservations import held_by
@@ -335,12 +335,8 @@ class ExistingNodes:
 
     def count(self, pod_class: PodClass, mask: Bools, requests: Ints) -> Ints:
         """How many pods of a class each node [nodes] still takes."""
-        wanted = requests > 0
-        if not wanted.any():
-            many = np.full(len(self.all), PLENTY, np.int64)
-        else:
-            many = (self.free[:, wanted] // requests[wanted]).min(axis=1)
-        many = np.where(mask, np.maximum(many, 0), 0)
+        many = pods_held(self.free, requests)
+        many[~mask] = 0
         if pod_class.ports:
             for index in np.flatnonzero(many).tolist():
                 many[index] = 0 if ports_collide(pod_class.ports, self._ports[index]) else 1

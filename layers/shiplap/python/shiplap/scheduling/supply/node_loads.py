@@ -46,7 +46,10 @@ class PodLoads:
         for pod in pods:
             wanted, taken = self._of(pod)
             for resource, amount in wanted.items():
-                requests[resource] = max(min(requests.get(resource, 0) + amount, LARGEST), -LARGEST)
+                total = requests.get(resource, 0) + amount
+                if not -LARGEST <= total <= LARGEST:
+                    total = max(min(total, LARGEST), -LARGEST)
+                requests[resource] = total
             if taken:
                 ports |= taken
             if pod.metadata.owner_references and daemon_owner(pod) is not None:

@@ -65,10 +65,11 @@ def base_counts_of(
     counting: list[int] = []
     places: list[int] = []
     for index, node in enumerate(nodes):
-        for pod in standing.get(node.name, ()):
-            if selected := terms.selecting(pod):
-                counting += selected
-                places += [index] * len(selected)
+        on_node = standing.get(node.name, ())
+        for selected in filter(None, terms.selecting_each(on_node)):
+            counting += selected
+            places += [index] * len(selected)
+        for pod in on_node:
             if keeps_away(pod.spec):
                 for term in terms.constraints_of(pod, standing=True).anti:
                     keeping[term, index] += 1
