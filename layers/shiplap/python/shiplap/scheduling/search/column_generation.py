@@ -11,7 +11,7 @@ machine, and a different last bit could choose another column and thereby anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import msgspec
@@ -28,6 +28,12 @@ _sum: Callable[..., Floats] = np.add.reduce
 """Plain sums, without the steps that `ndarray.sum` takes before it; arrays here are small."""
 
 _least: Callable[..., Floats] = np.minimum.reduce
+
+CLOSE = 5e-3
+"""The search stops when a filling costs at most this part more than column generation finds possible."""
+
+_TAIL, _NEXT_TO_NOTHING = 4, 1e-3
+"""It finds hardly more once it is as close to its estimate and so many rounds have gained less than this part."""
 
 _PIVOT = 1e-9
 _SURPLUS = 1e-9
@@ -557,10 +563,19 @@ class Generation:
         self._age = 0
 
     def run(self, rounds: int) -> None:
-        """At most so many rounds, or until no pattern is worth adding."""
+        """At most so many rounds, or until no pattern is worth adding, or hardly any more is gained by them."""
+        costs: list[float] = []
         for _ in range(rounds):
-            if not self.program.solve(self.effort) or not self.round():
+            if not self.program.solve(self.effort):
                 return
+            costs.append(self.program.objective)
+            if self._tails_off(costs) or not self.round():
+                return
+
+    def _tails_off(self, costs: Sequence[float]) -> bool:
+        """Whether the last rounds, whose solutions had these costs, gained next to nothing near the estimated bound."""
+        gained = len(costs) > _TAIL and costs[-1] <= costs[-1 - _TAIL] * (1 - _NEXT_TO_NOTHING)
+        return len(costs) > _TAIL and not gained and costs[-1] <= self.bound * (1 + CLOSE)
 
     def round(self) -> bool:
         """Look for patterns that are worth more than they cost; returns whether there were any."""

@@ -31,6 +31,7 @@ from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, fi
 from shiplap.scheduling.search.column_generation import (
     BOLD,
     CAREFUL,
+    CLOSE,
     Care,
     FillStrategies,
     Generation,
@@ -482,9 +483,6 @@ def repack_wasteful(reduced: ReducedProblem, patterns: Floats, values: Floats, e
 _NEGLIGIBLE = 5e-4
 """The search stops when a filling costs at most this part more than the bound."""
 
-_CLOSE = 5e-3
-"""The search also stops when a filling costs at most this part more than column generation finds possible."""
-
 _MANY_KINDS = 160
 """Column generation is for at most so many kinds; with more kinds, pods are dealt out."""
 
@@ -665,7 +663,7 @@ class _Family(msgspec.Struct, frozen=True, eq=False):
         costs = [
             search.reduced.cost(best[search.place]) if search.place in best else search.cost for search in self.searches
         ]
-        return sum(costs) <= least * (1 + _CLOSE)
+        return sum(costs) <= least * (1 + CLOSE)
 
     def _grow(
         self, searches: Sequence[_ProblemSearch], best: dict[int, Floats], found: Generation, effort: Effort
