@@ -9,7 +9,7 @@ their place stands an object with the readable fields, which takes no pods and m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
@@ -115,9 +115,14 @@ class Reader(Generic[T]):
         except (msgspec.ValidationError, UnicodeError, RecursionError):
             return self._one_by_one(body)
         items = page.items or ()
-        if any(map(self._problem, items)):
+        if not self._all_readable(items):
             return self._one_by_one(body)
         return Page(items, page.metadata.resource_version, page.metadata.token)
+
+    def _all_readable(self, items: Sequence[T]) -> bool:
+        if self._kind is Pod:
+            return _times_are_readable(cast("Sequence[Pod]", items))
+        return not any(map(self._problem, items))
 
     def one(self, body: bytes | msgspec.Raw) -> ReadObject[T]:
         """One object."""
@@ -267,6 +272,16 @@ def _problem_of_metadata(metadata: ObjectMeta) -> str:
 
 def _problem_of_any(item: Any) -> str:
     return _problem_of_metadata(item.metadata) if isinstance(getattr(item, "metadata", None), ObjectMeta) else ""
+
+
+def _times_are_readable(pods: Iterable[Pod]) -> bool:
+    """Whether no pod has a problem. Pods of a list share most of their times, and each is read once."""
+    times = {
+        time
+        for pod in pods
+        for time in (pod.metadata.creation_timestamp, pod.metadata.deletion_timestamp, pod.status.start_time)
+    }
+    return not any(map(_is_malformed_time, times))
 
 
 def _problem_of_pod(pod: Pod) -> str:

@@ -139,7 +139,7 @@ def group(
         if len(places) > 1:
             places.sort(key=None if in_order else ages.__getitem__)
         pod_class.members = [listed[place] for place in places]
-    classes.sort(key=lambda pair: (*_largest_first(pair[0]), ages[pair[1][0]]))
+    classes.sort(key=lambda pair: (_largest_first(pair[0].requests), ages[pair[1][0]]))
     for index, (pod_class, _) in enumerate(classes):
         pod_class.index = index
     return [pod_class for pod_class, _ in classes]
@@ -531,5 +531,5 @@ def _age(meta: ObjectMeta) -> Age:
     return (meta.creation_timestamp or "", meta.uid, meta.namespace, meta.name)
 
 
-def _largest_first(pod_class: PodClass) -> tuple[int, int]:
-    return (-pod_class.requests.get("cpu", 0), -pod_class.requests.get("memory", 0))
+def _largest_first(requests: Mapping[str, int]) -> tuple[int, int]:
+    return (-requests.get("cpu", 0), -requests.get("memory", 0))

@@ -28,7 +28,7 @@ from shiplap.scheduling.packing.size_classes import (
     size_classes_of,
     split_by_quotas,
 )
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, clashing_items, first_fit
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import fill_cached, improve_cached, pod_values
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
@@ -298,7 +298,7 @@ class ClaimBuilder:
             for place, claim in enumerate(self._openings.open.claims)
             if claim.group.template is not template or not tier_problem.domain_matters
         ]
-        ruled = tier_problem.counted | problem.owners.any(axis=0) | problem.clash.any(axis=0)
+        ruled = tier_problem.counted | problem.owners.any(axis=0) | clashing_items(problem)
         items = np.flatnonzero(~ruled & (problem.counts > 0)).tolist()
         if not claims or not items:
             return problem

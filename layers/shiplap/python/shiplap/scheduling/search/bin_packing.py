@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import numpy as np
 
-from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front
+from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, distinct_lines, pareto_front
 
 
 class BinPackingProblem(msgspec.Struct, frozen=True, eq=False):
@@ -185,6 +185,20 @@ class _Rules:
             self.owned[rule, nodes] = True
         if self._clash:
             self.holds[item, nodes] = True
+
+
+def suit_lines(problem: BinPackingProblem) -> tuple[Bools, Ints]:
+    """The different lines of `suits` [n, rows], and which of them that of each item is: mostly all are alike."""
+    suits = problem.suits
+    if len(suits) and (suits == suits[0]).all():
+        return suits[:1], np.zeros(len(suits), np.int64)
+    first, of = distinct_lines(np.packbits(suits, axis=1))
+    return suits[first], of
+
+
+def clashing_items(problem: BinPackingProblem) -> Bools:
+    """Which items [items] clash with any: mostly none do, which is seen at once."""
+    return problem.clash.any(axis=0) if problem.clash.any() else np.zeros(len(problem.clash), np.bool_)
 
 
 def marked_columns(marks: Bools) -> list[list[int]]:

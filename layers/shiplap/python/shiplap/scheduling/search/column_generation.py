@@ -28,6 +28,7 @@ _sum: Callable[..., Floats] = np.add.reduce
 """Plain sums, without the steps that `ndarray.sum` takes before it; arrays here are small."""
 
 _least: Callable[..., Floats] = np.minimum.reduce
+_greatest: Callable[..., Floats] = np.maximum.reduce
 
 CLOSE = 5e-3
 """The search stops when a filling costs at most this part more than column generation finds possible."""
@@ -328,6 +329,8 @@ def greedy_fills(
     line = np.arange(many)
     for kind, may in zip(order.T[:steps], wanted[:steps], strict=True):
         room = np.minimum(spare.take(kind, axis=0), resources.room(kind))
+        if _greatest(room, axis=None, initial=0.0) < 1.0:
+            continue
         np.floor(room, out=room)
         room *= may[:, None]
         resources.take(kind, room)

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, pareto_front, rows_holding
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, first_fit, suit_lines
 from shiplap.scheduling.search.column_generation import (
     BOLD,
     CAREFUL,
@@ -101,12 +101,10 @@ def _fitting(problem: BinPackingProblem, sizes: Ints) -> Bools:
     """Which items [items] would fit a row that suits them if their pods had these sizes [items, resources]."""
     buys = np.isfinite(problem.price)
     fits = np.zeros(len(sizes), np.bool_)
-    patterns: dict[bytes, list[int]] = {}
-    for item, suits in enumerate(problem.suits):
-        patterns.setdefault(suits.tobytes(), []).append(item)
-    for items in patterns.values():
-        net = pareto_front(problem.net[problem.suits[items[0]] & buys])
-        fits[items] = rows_holding(net, sizes[items]).any(axis=1)
+    lines, line_of = suit_lines(problem)
+    for number, suits in enumerate(lines):
+        items = np.flatnonzero(line_of == number)
+        fits[items] = rows_holding(pareto_front(problem.net[suits & buys]), sizes[items]).any(axis=1)
     return fits
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling
+from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, suit_lines
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import Rules
 
@@ -66,7 +66,7 @@ class _Joiner:
             self._clash = rules.clash
             self._barred = self._barred_by(self._present)
         self._suits: Bools | None = None
-        if not problem.suits[:, self._rows].all():
+        if not suit_lines(problem)[0][:, self._rows].all():
             self._suits = np.ones((nodes, len(self._rows)), np.bool_)
             np.logical_and.at(self._suits, node, problem.suits[item][:, self._rows])
 
@@ -212,6 +212,7 @@ class _Joiner:
 def _sums(nodes: int, node: Ints, amounts: Ints) -> Ints:
     """The sums [nodes, columns] of amounts [entries, columns] by node; entries are sorted by node."""
     result = np.zeros((nodes, amounts.shape[1]), np.int64)
-    for column in range(amounts.shape[1]):
-        np.add.at(result[:, column], node, amounts[:, column])
+    if len(node):
+        starts = np.flatnonzero(np.diff(node, prepend=-1))
+        result[node[starts]] = np.add.reduceat(amounts, starts, axis=0)
     return result

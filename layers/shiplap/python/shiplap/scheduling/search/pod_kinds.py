@@ -18,7 +18,13 @@ import msgspec
 import numpy as np
 
 from shiplap.scheduling.model.resources import Bools, Floats, Ints, distinct_lines, rows_holding
-from shiplap.scheduling.search.bin_packing import BinPackingProblem, Filling, marked_columns
+from shiplap.scheduling.search.bin_packing import (
+    BinPackingProblem,
+    Filling,
+    clashing_items,
+    marked_columns,
+    suit_lines,
+)
 from shiplap.scheduling.search.effort import Effort
 
 _PLENTY = float(1 << 52)
@@ -118,10 +124,11 @@ def _with_rules(problem: BinPackingProblem, nodes: int) -> _ProblemWithRules:
     rules = strong_rules(problem, nodes)
     columns = [mask for mask, _ in rules]
     caps = [cap for _, cap in rules]
-    bound = problem.capped.any(axis=0) | problem.clash.any(axis=0)
+    clashing = clashing_items(problem)
+    bound = problem.capped.any(axis=0) | clashing
     for mask in columns:
         bound = bound & (mask == 0)
-    weak = bool((problem.owners.any(axis=0) & bound).any() or (problem.clash.any(axis=0) & bound).any())
+    weak = bool((problem.owners.any(axis=0) & bound).any() or (clashing & bound).any())
     if weak:
         columns.append(np.ones(len(problem.counts)))
         caps.append(max(_LEAST_PODS, np.ceil(_AVERAGE_TIMES * float(problem.counts.sum()) / max(nodes, 1))))
@@ -152,11 +159,10 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     problems = [each.problem for each in ruled]
     sizes = np.concatenate([each.sizes for each in ruled])
     counts = np.concatenate([problem.counts for problem in problems]).astype(np.float64)
-    # Rows that cannot be bought are left out below; until then they must not tell items of two problems apart.
-    suits = np.concatenate([problem.suits | ~np.isfinite(problem.price)[None, :] for problem in problems])
     # An item without pods makes no kind: there might be no row for it. It is taken for the first one that has some.
     shown = np.where(counts > 0, np.arange(len(counts)), np.flatnonzero(counts)[0])
-    sizes, suits = sizes[shown], suits[shown]
+    sizes = sizes[shown]
+    suits, suit_class = _suit_classes(problems, shown)
     caps = np.max([each.caps for each in ruled], axis=0, initial=0.0)
     net = np.concatenate(
         [problems[0].net.astype(np.float64), np.repeat(caps[None, :], len(problems[0].net), axis=0)], axis=1
@@ -165,7 +171,6 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     total = (sizes * counts[:, None]).sum(axis=0)
     net = np.minimum(np.minimum(net, total[None, :]), _PLENTY)
     sizes, net = sizes[:, total > 0], net[:, total > 0]
-    suited, suit_class = _suit_classes(suits)
     first, kind_of = _distinct(np.concatenate([sizes, suit_class[:, None].astype(np.float64)], axis=1))
 
     rows_at: dict[bytes, Ints] = {}
@@ -173,14 +178,14 @@ def _reduce_family(ruled: Sequence[_ProblemWithRules]) -> tuple[ReducedProblem, 
     def reduced(price: Floats, kinds: Ints, some: Floats) -> ReducedProblem:
         at = price.tobytes()
         if at not in rows_at:  # zones mostly have the same prices
-            rows_at[at] = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits[suited])
+            rows_at[at] = _undominated(net, sizes.min(axis=0, initial=0.0), price, suits)
         rows = rows_at[at]
         return ReducedProblem(
             sizes=sizes[first],
             demand=np.bincount(kinds, some, len(first)).astype(np.float64),
             net=net[rows],
             price=price[rows],
-            suits=suits[first][:, rows],
+            suits=suits[suit_class[first]][:, rows],
             rows=rows,
             kind_of=kinds,
             soft=ruled[0].soft,
@@ -214,14 +219,16 @@ def aggregate_problem(reduced: ReducedProblem, total: Floats, useful: Bools) -> 
     )
 
 
-def _suit_classes(suits: Bools) -> tuple[Ints, Ints]:
-    """As `_distinct` of these lines: mostly all items suit the same rows."""
-    if suits.all():
-        return np.zeros(1, np.int64), np.zeros(len(suits), np.int64)
-    lines = [line.tobytes() for line in np.packbits(suits, axis=1)]
-    numbers = {line: number for number, line in enumerate(sorted(set(lines)))}
-    of: Ints = np.array([numbers[line] for line in lines], np.int64)
-    return np.unique(of, return_index=True)[1], of
+def _suit_classes(problems: Sequence[BinPackingProblem], items: Ints) -> tuple[Bools, Ints]:
+    """Which rows some items of all problems suit: the different answers [classes, rows], and that of each [items]."""
+    # Rows that cannot be bought are left out later; until then they must not tell items of two problems apart.
+    found = [(lines | ~np.isfinite(each.price)[None, :], of) for each in problems for lines, of in [suit_lines(each)]]
+    starts = np.cumsum([0, *(len(lines) for lines, _ in found[:-1])])
+    of = np.concatenate([start + of for start, (_, of) in zip(starts, found, strict=True)])[items]
+    used, of = np.unique(of, return_inverse=True)
+    lines = np.concatenate([lines for lines, _ in found])[used]
+    first, class_of = distinct_lines(np.packbits(lines, axis=1))
+    return lines[first], class_of[of.reshape(-1)]
 
 
 def _distinct(lines: Floats) -> tuple[Ints, Ints]:
@@ -309,7 +316,7 @@ class Rules:
     def __init__(self, problem: BinPackingProblem) -> None:
         items = len(problem.counts)
         # Most items clash with none: only those that clash have to be compared.
-        clashing = np.flatnonzero(problem.clash.any(axis=0) | problem.clash.any(axis=1))
+        clashing = np.flatnonzero(clashing_items(problem))
         key = np.concatenate([problem.owners.T, problem.capped.T, problem.clash[:, clashing]], axis=1)
         key = np.concatenate([key, np.zeros((items, 1), np.bool_)], axis=1)
         first, self.class_of = distinct_lines(np.packbits(key, axis=1))
@@ -639,7 +646,7 @@ def cheapest_rows(
         among = np.flatnonzero(np.isfinite(problem.price))
     order = among[np.argsort(problem.price[among], kind="stable")]
     net = problem.net[order]
-    unlike = not problem.suits[:, order].all()
+    unlike = not suit_lines(problem)[0][:, order].all()
     rows = np.full(nodes, -1, np.int64)
     step = max(1, (1 << 21) // max(net.size, 1))
     for start in range(0, nodes, step):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.model.resources import Bools, Floats, Ints, rows_holding
 from shiplap.scheduling.search.column_generation import CoveringProgram, totals_bound
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.pod_kinds import ReducedProblem, aggregate_problem
@@ -39,9 +39,7 @@ def mix(reduced: ReducedProblem, slack: float, effort: Effort, beam: int = BEAM)
 
 def _useful(reduced: ReducedProblem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows that can hold a good half of the kinds: others do not count towards what covers the whole."""
-    share = np.zeros(len(reduced.price))
-    for size, suits in zip(reduced.sizes, reduced.suits, strict=True):
-        share += suits & (reduced.net >= size).all(axis=1)
+    share = (rows_holding(reduced.net, reduced.sizes) & reduced.suits).sum(axis=0)
     useful: np.ndarray[tuple[int], np.dtype[np.bool_]] = share >= 0.5 * len(reduced.sizes)
     return useful
 
