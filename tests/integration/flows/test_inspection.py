@@ -201,6 +201,8 @@ def test_all_clusters_are_stored_at_once() -> None:
     status = inspect_all([(ground.settings, ground.context)], {"eu-west-1": catalog()}, ground.status)
     assert ground.status.load() == status
     assert [item.cluster for item in status.clusters] == ["demo"]
+    again = inspect_all([(ground.settings, ground.context)], {"eu-west-1": catalog()}, ground.status)
+    assert [item.cluster for item in again.clusters] == ["demo"]
 
 
 # What decisions make of it
