@@ -275,7 +275,7 @@ def _problem_of_any(item: Any) -> str:
 
 
 def _times_are_readable(pods: Iterable[Pod]) -> bool:
-    """Whether no pod has a problem. Pods of a list share most of their times, and each is read once."""
+    """Whether `_problem_of_pod` finds none in any pod. Pods of a list share most of their times: each is read once."""
     times = {
         time
         for pod in pods

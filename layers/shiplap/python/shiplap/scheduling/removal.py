@@ -39,6 +39,7 @@ from shiplap.scheduling.search.least_prices import LeastPrices, PodsToPlace
 from shiplap.scheduling.search.room_values import MovablePods, room_values
 from shiplap.scheduling.supply.charges import charge_claim, charge_node, charge_of_types
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
+from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.node_loads import NO_LOAD, loads_by_node
 from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
@@ -232,8 +233,7 @@ class Removals:
 
     def _charged(self, compiled: CompiledSnapshot, names: Collection[str], sign: int) -> Mapping[str, PoolLimits]:
         """The limits with these nodes on them (1) or off them (-1); what leaves anyway counts for none."""
-        limits = {pool: left.copy() for pool, left in compiled.limits.items()}
-        tables = {template.pool.metadata.name: template.table for template in compiled.templates}
+        limits, tables = _chargeable(compiled)
         for name in sorted(set(names) - self._gone):
             marks, claim = self._nodes[name].metadata.labels, self._paired.get(name)
             pool = name_of_label(marks.get(labels.NODE_POOL, ""), limits) or (claim.plan.node_pool if claim else "")
@@ -267,12 +267,17 @@ class Removals:
         """The compiled snapshot with the claims that are coming counted against the limits of its pools."""
         if not self._coming:
             return compiled
-        limits = {pool: left.copy() for pool, left in compiled.limits.items()}
-        tables = {template.pool.metadata.name: template.table for template in compiled.templates}
+        limits, tables = _chargeable(compiled)
         for claim in self._coming:
             if claim.plan.node_pool in limits:
                 charge_claim(limits[claim.plan.node_pool], claim, tables[claim.plan.node_pool])
         return replace(compiled, limits=limits)
+
+
+def _chargeable(compiled: CompiledSnapshot) -> tuple[dict[str, PoolLimits], dict[str, TypeTable]]:
+    """Copies of the limits of pools, and the tables of their types, by pool."""
+    limits = {pool: left.copy() for pool, left in compiled.limits.items()}
+    return limits, {template.pool.metadata.name: template.table for template in compiled.templates}
 
 
 def _coming_back(view: ClusterView) -> Mapping[str, list[Pod]]:

@@ -577,8 +577,9 @@ class Generation:
 
     def _tails_off(self, costs: Sequence[float]) -> bool:
         """Whether the last rounds, whose solutions had these costs, gained next to nothing near the estimated bound."""
-        gained = len(costs) > _TAIL and costs[-1] <= costs[-1 - _TAIL] * (1 - _NEXT_TO_NOTHING)
-        return len(costs) > _TAIL and not gained and costs[-1] <= self.bound * (1 + CLOSE)
+        if len(costs) <= _TAIL or costs[-1] <= costs[-1 - _TAIL] * (1 - _NEXT_TO_NOTHING):
+            return False
+        return costs[-1] <= self.bound * (1 + CLOSE)
 
     def round(self) -> bool:
         """Look for patterns that are worth more than they cost; returns whether there were any."""
