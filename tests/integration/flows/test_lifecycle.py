@@ -381,13 +381,18 @@ def test_an_instance_in_service_that_vanishes_takes_its_claim_with_it() -> None:
     assert len(stage.bus.of_type(claim_events.TERMINATED)) == 1
 
 
+def _fall_silent(stage: Stage) -> None:
+    """The kubelet of the only node reports no more."""
+    (node,) = stage.cluster.nodes()
+    unready = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    stage.server.patch("nodes", node.metadata.name, unready, subresource="status")
+
+
 def test_a_silent_node_whose_instance_has_vanished_ends_its_claim() -> None:
     stage = Stage()
     claim = launched(stage)
     stage.play_on()
-    (node,) = stage.cluster.nodes()
-    unready = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    stage.server.patch("nodes", node.metadata.name, unready, subresource="status")
+    _fall_silent(stage)
     stage.compute.lose(claim.instance_id)
     stage.clock.advance(500)
     assert stage.attend().ended == (claim.name,)
@@ -398,9 +403,7 @@ def test_an_unready_node_of_an_instance_that_exists_is_left_alone() -> None:
     stage = Stage()
     claim = launched(stage)
     stage.play_on()
-    (node,) = stage.cluster.nodes()
-    unready = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    stage.server.patch("nodes", node.metadata.name, unready, subresource="status")
+    _fall_silent(stage)
     stage.clock.advance(500)
     assert stage.attend().ended == ()
     assert stage.state.claim(CLUSTER, claim.name).state is ClaimState.INITIALIZED

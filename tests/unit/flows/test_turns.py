@@ -261,19 +261,25 @@ def test_who_is_ready_is_served_before_others_are_waited_for_and_those_no_longer
     assert waits == [module.GATHER_S] + [module.PROBE_S + 1.0] * (1 if late is None else 2)
 
 
+class OneHeld:
+    """Runs probes as they are submitted, but keeps that of one cluster in `held`."""
+
+    def __init__(self, cluster: str, held: list[Callable[[], None]]) -> None:
+        self._name, self._held = f"probe-{cluster}", held
+
+    def submit(self, name: str, probe: Callable[[], None]) -> None:
+        if name == self._name:
+            self._held.append(probe)
+        else:
+            probe()
+
+
 def test_who_answers_while_another_is_served_takes_its_place_in_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[Callable[[], None]] = []
 
-    class Slow:
-        def submit(self, name: str, probe: Callable[[], None]) -> None:
-            if name == "probe-b":
-                held.append(probe)
-            else:
-                probe()
-
     monkeypatch.setattr(module, "GATHER_S", 0.0)
     items = [Due(cluster("a"), 2.0), Due(cluster("b"), 1.0), Due(cluster("c"), 3.0)]
-    waiting = module._Waiting(items, lambda _: True, Slow())
+    waiting = module._Waiting(items, lambda _: True, OneHeld("b", held))
     waiting.gather()
     first = waiting.next()
     held.pop()()
@@ -292,17 +298,10 @@ def test_whoever_has_waited_longest_comes_first_though_its_probe_takes_a_moment(
                 held.pop()()
             return super().get(block, timeout)
 
-    class Slow:
-        def submit(self, name: str, probe: Callable[[], None]) -> None:
-            if name == "probe-a":
-                held.append(probe)
-            else:
-                probe()
-
     monkeypatch.setattr(module, "Queue", Results)
     clock, served = FakeClock(START), Served(FakeClock(START))
     items = [Due(cluster(name), float(place)) for place, name in enumerate("abc")]
-    assert Turns(clock, START + 300, lambda _: True, executor=Slow()).take(items, served) == []
+    assert Turns(clock, START + 300, lambda _: True, executor=OneHeld("a", held)).take(items, served) == []
     assert list(served.until) == ["a", "b", "c"]
 
 
