@@ -90,6 +90,12 @@ def test_a_lease_whose_answer_was_lost_is_held(dynamodb: Any) -> None:
     assert not capacity_of(dynamodb).acquire_pilot("ami-1", "m5.large", "k1", "them", NOW)
 
 
+def test_no_table_of_a_test_expires_by_the_time_of_this_machine(dynamodb: Any) -> None:
+    for name in ("state", "capacity"):
+        asked = dynamodb.describe_time_to_live(TableName=name)
+        assert asked["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED"
+
+
 def test_claims_are_spread_over_partitions_and_the_epoch_stands_apart(dynamodb: Any) -> None:
     store = state_of(dynamodb)
     store.commit("blue", 0, [claim(f"claim-{number}") for number in range(60)])
