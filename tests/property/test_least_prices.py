@@ -25,14 +25,21 @@ ZONES = (("on-demand", Z1), ("on-demand", Z2))
 TYPES = (
     fake_type("small", cpu="2", memory="4Gi", pods="10", price=1.0, offerings=ZONES),
     fake_type("medium", cpu="4", memory="16Gi", pods="20", price=2.1, offerings=ZONES),
-    fake_type("large", cpu="16", memory="32Gi", pods="50", price=7.0, offerings=ZONES),
+    fake_type("large", cpu="16", memory="32Gi", pods="50", price=7.0, offerings=ZONES[:1]),
     fake_type("bargain", cpu="8", memory="32Gi", pods="40", price=0.9, offerings=ZONES),
 )
 BARGAIN = requirement(labels.INSTANCE_TYPE, "In", "bargain")
 DEARER = requirement(labels.INSTANCE_TYPE, "NotIn", "bargain")
-ONLY_BARGAINS = {"selector": {labels.INSTANCE_TYPE: "bargain"}}
-KINDS = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 7])
-CPUS = st.sampled_from(["0", "500m", "1", "3", "3"])
+ONLY_BARGAINS: dict[str, Any] = {"selector": {labels.INSTANCE_TYPE: "bargain"}}
+SELECTING: tuple[dict[str, Any], ...] = (
+    ONLY_BARGAINS,
+    {"selector": {labels.NODE_POOL: "preferred"}},
+    {"selector": {labels.NODE_POOL: "other"}},
+    {"selector": {labels.NODE_POOL: "preferred", labels.ZONE: Z2}},
+)
+"""What pods select beside the kinds of `bodies`."""
+KINDS = st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 10])
+CPUS = st.sampled_from(["0", "500m", "1", "3", "3", "5"])
 GROUPS = st.tuples(KINDS, CPUS, st.sampled_from(["100Mi", "2Gi", "7Gi"]), st.integers(1, 6))
 
 
@@ -46,7 +53,7 @@ def clusters(draw: st.DrawFn) -> LivingCluster:
     )
     cluster = LivingCluster([preferred, *others], TYPES)
     for place, (kind, cpu, memory, number) in enumerate(draw(st.lists(GROUPS, min_size=1, max_size=6))):
-        body = ONLY_BARGAINS if kind == 7 else bodies(kind)
+        body = SELECTING[kind - 7] if kind >= 7 else bodies(kind)
         cluster.create(pods(number, f"p{place}", cpu=cpu, memory=memory, **body))
         if draw(st.booleans()):
             cluster.schedule()
@@ -117,3 +124,21 @@ def test_pods_that_only_a_lesser_pool_takes_are_priced_by_its_types(
     removals = Removals(cluster.snapshot(), names)
     assert len(names) == 2
     assert all(0 < removals.least_hourly([name]) <= 0.9 for name in names)
+
+
+def test_pods_that_select_a_pool_are_priced_by_its_types() -> None:
+    pools = [pool("other", DEARER), pool("cheap", BARGAIN, weight=10)]
+    cluster = LivingCluster(pools, TYPES)
+    cluster.create(pods(2, cpu="3", memory="2Gi", selector={labels.NODE_POOL: "other"}))
+    cluster.schedule()
+    name, _ = cluster.nodes
+    assert Removals(cluster.snapshot(), [name]).least_hourly([name]) == pytest.approx(2.0, rel=0.05)
+
+
+def test_pods_that_lesser_pools_take_only_in_another_zone_are_priced_by_both() -> None:
+    near = requirement(labels.ZONE, "In", Z1)
+    cluster = LivingCluster([pool("preferred", DEARER, near, weight=10), pool("other", BARGAIN)], TYPES)
+    cluster.create(pods(2, cpu="3", memory="2Gi", selector={labels.ZONE: Z2}))
+    cluster.schedule()
+    name = min(cluster.nodes)
+    assert 0 < Removals(cluster.snapshot(), [name]).least_hourly([name]) <= 0.9

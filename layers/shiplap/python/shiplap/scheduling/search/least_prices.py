@@ -40,11 +40,12 @@ _ROUNDING = 1e-9
 class PodsToPlace(msgspec.Struct, frozen=True, eq=False):
     """Pods by how many there are of each size, cpu and memory.
 
-    `best`: new nodes for them are sure to be of the best level. `unknown`: nothing is known of what they need.
+    `templates` are the indexes of those that new nodes for them are sure to be of. `unknown`: nothing is known of what
+    they need.
     """
 
     by_size: Mapping[tuple[int, int], int]
-    best: bool
+    templates: frozenset[int]
     unknown: bool = False
 
 
@@ -53,8 +54,7 @@ class LeastPrices:
 
     def __init__(self, templates: Sequence[NodeClaimTemplate]) -> None:
         self._templates = [item for item in templates if not item.blocked and np.isfinite(item.row_prices).any()]
-        self._best_level = min((template.level for template in self._templates), default=(0, 0))
-        self._sold: dict[bool, _Sold] = {}
+        self._sold: dict[frozenset[int], _Sold] = {}
 
     def pods_to_place(self, classes: Sequence[PodClass]) -> PodsToPlace:
         """What is to be known of the pods of one node."""
@@ -63,7 +63,7 @@ class LeastPrices:
             size = (item.requests.get(CPU, 0), item.requests.get(MEMORY, 0))
             by_size[size] = by_size.get(size, 0) + len(item.members)
         unknown = any(has_claims(pod) for item in classes for pod in item.members)
-        return PodsToPlace(by_size, best=all(map(self._gets_best, classes)), unknown=unknown)
+        return PodsToPlace(by_size, frozenset().union(*map(self._sure_templates, classes)), unknown)
 
     def of(self, groups: Sequence[PodsToPlace], free: Ints) -> float:
         """USD per hour that new nodes for these pods cost at least.
@@ -76,29 +76,40 @@ class LeastPrices:
         for item in groups:
             for size, number in item.by_size.items():
                 by_size[size] = by_size.get(size, 0) + number
-        if not self._templates or not by_size or any(item.unknown for item in groups):
+        templates = frozenset[int]().union(*(item.templates for item in groups))
+        if not templates or not by_size or any(item.unknown for item in groups):
             return 0.0
         sizes, numbers = np.array(list(by_size), np.float64), np.array(list(by_size.values()), np.float64)
         room = np.maximum(free[:, :2], 0).astype(np.float64)
         needed = numbers @ _worth(sizes) - _absorbed(room, sizes, numbers)
-        return self._sold_at(best=all(item.best for item in groups)).least_price(needed)
+        return self._sold_by(templates).least_price(needed)
 
-    def _sold_at(self, *, best: bool) -> _Sold:
-        if best not in self._sold:
-            templates = [item for item in self._templates if not best or item.level == self._best_level]
+    def _sold_by(self, indexes: frozenset[int]) -> _Sold:
+        if indexes not in self._sold:
+            templates = [item for item in self._templates if item.index in indexes]
             net = np.concatenate([np.maximum(item.net[:, :2], 0) for item in templates])
             price = np.concatenate([item.row_prices for item in templates])
             bought = np.isfinite(price) & net.any(axis=1)
-            self._sold[best] = _Sold(net[bought].astype(np.float64), price[bought])
-        return self._sold[best]
+            self._sold[indexes] = _Sold(net[bought].astype(np.float64), price[bought])
+        return self._sold[indexes]
 
-    def _gets_best(self, pod_class: PodClass) -> bool:
-        """Whether new nodes for a class are sure to be of the best level: a template there takes each of its pods."""
-        plain = not any(pod_class.terms) and not pod_class.ports and not pod_class.topological
+    def _sure_templates(self, pod_class: PodClass) -> frozenset[int]:
+        """Those that new nodes for a class are sure to be of: all that suit it, or the best if one takes each pod."""
+        suiting = [item for item in self._templates if _suits(item, pod_class)]
+        best = min((item.level for item in suiting), default=None)
+        sure = [item for item in suiting if item.level == best]
+        plain = len(pod_class.terms) == 1 and not pod_class.ports and not pod_class.topological
         plain = plain and pod_class.preferences == NO_PREFERENCES
-        return plain and any(
-            _surely_takes(item, pod_class) for item in self._templates if item.level == self._best_level
-        )
+        taken = plain and any(_surely_takes(item, pod_class) for item in sure)
+        return frozenset(item.index for item in (sure if taken else suiting))
+
+
+def _suits(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
+    """Whether taints and requirements let nodes of a template take pods of a class."""
+    taints = template.pool.spec.template.spec.taints
+    if untolerated(taints, pod_class.tolerations, ignore_preferences=True) is not None:
+        return False
+    return any(template.requirements.compatible(term, template.allow_undefined) for term in pod_class.terms)
 
 
 def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
@@ -110,7 +121,8 @@ def _surely_takes(template: NodeClaimTemplate, pod_class: PodClass) -> bool:
     if untolerated(template.pool.spec.template.spec.taints, pod_class.tolerations) is not None:
         return False
     fits = (template.net >= template.table.axis.vector(pod_class.requests)).all(axis=1)
-    return bool((fits & template.table.careful_rows & np.isfinite(template.row_prices)).any())
+    bought = np.isfinite(template.prices_of_rows(template.requirements.and_(pod_class.terms[0].values())))
+    return bool((fits & template.table.careful_rows & bought).any())
 
 
 class _Sold:

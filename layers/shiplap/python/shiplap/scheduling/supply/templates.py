@@ -75,7 +75,11 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     @property
     def row_prices(self) -> Floats:
         """USD per hour of the cheapest offering that a node may take of each row [rows], infinite without one."""
-        offered = self.table.offered(self.requirements, self.given)
+        return self.prices_of_rows(self.requirements)
+
+    def prices_of_rows(self, requirements: Requirements) -> Floats:
+        """As `row_prices`, for a node that has to meet these requirements."""
+        offered = self.table.offered(requirements, self.given)
         prices: Floats = np.where(offered.suits, offered.price, np.inf)[self.table.row_type]
         return prices
 
