@@ -448,7 +448,8 @@ def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
     fewer = Rehearsal(stuck=stuck, claims=claims)
     assert decided(fewer) == expected
     assert len(fewer.asked) <= len(everything.asked)
-    assert len({frozenset(moving) for _, moving, _ in fewer.asked}) == len(fewer.asked), "nothing is asked twice"
+    told_apart = {(frozenset(moving), effort > 0) for _, moving, effort in fewer.asked}
+    assert len(told_apart) == len(fewer.asked), "nothing is asked twice"
 
 
 def test_where_one_node_may_go_a_bad_first_one_hides_no_good_one() -> None:
@@ -551,11 +552,48 @@ def test_the_dearest_per_disruption_is_tried_first_and_names_break_ties(monkeypa
     assert {moving for _, moving, _ in rehearsal.asked[4:]} == {("b",), ("d",), ("a",)}
 
 
+def costing(price: float) -> PlannedClaim:
+    """A claim that is planned at so many USD per hour."""
+    return structs.replace(claim("t"), launch=LaunchChoice("t", "z0", "on-demand", price))
+
+
 def test_a_third_of_the_effort_chooses_nodes_in_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Consolidator, "_may_gain_more", unbounded)
+    rehearsal = Rehearsal(claims={"a": costing(0.5), "b": costing(0.5)})
+    searched([going("a"), going("b")], rehearsal, market=sold(t=0.5), improve_s=3.0)
+    assert [effort for *_, effort in rehearsal.asked] == [0.0, pytest.approx(3.0 * 0.3 / 3)] * 3
+
+
+@pytest.mark.parametrize(
+    ("price", "replacement", "searches"),
+    [(1.0, 0.5, True), (1.0, 1.2, True), (1.0, 1.28, True), (1.0, 1.29, False), (0.1, 0.14, True), (0.1, 0.15, False)],
+)
+def test_few_nodes_are_searched_for_only_where_cheaper_claims_could_let_them_go(
+    monkeypatch: pytest.MonkeyPatch, price: float, replacement: float, searches: bool
+) -> None:
+    """At 2.40 USD a day for each move, a node of 1.0 USD an hour has to save 0.1."""
+    monkeypatch.setattr(Consolidator, "_may_gain_more", unbounded)
+    node = with_cost(going("a", price), 2.0 if price == 1.0 else 1.0)
+    rehearsal = Rehearsal(claims={"a": costing(replacement)})
+    searched([node], rehearsal, market=sold(t=replacement), move_cost=2.4)
+    assert [effort > 0 for *_, effort in rehearsal.asked] == ([False, True] if searches else [False])
+
+
+def test_nodes_whose_pods_all_find_room_need_no_search_and_many_nodes_always_have_one() -> None:
     rehearsal = Rehearsal()
-    searched([going("a"), going("b")], rehearsal, improve_s=3.0)
-    assert [effort for *_, effort in rehearsal.asked] == [pytest.approx(3.0 * 0.3 / 3)] * 3
+    searched(numbers(2), rehearsal)
+    assert {effort for *_, effort in rehearsal.asked} == {0.0}
+    rehearsal = Rehearsal()
+    searched(numbers(40), rehearsal)
+    assert {effort > 0 for _, moving, effort in rehearsal.asked if len(moving) > 6} == {True}
+
+
+def test_nodes_that_were_refused_alone_are_not_tried_with_others_that_cannot_gain() -> None:
+    """Claims cost 0.05 USD an hour at least: the first node might save 0.02, the second nothing, both nothing."""
+    rehearsal = Rehearsal(claims={"a": costing(0.08), "b": costing(0.08)})
+    result = searched([going("a", 0.07), going("b", 0.02)], rehearsal, market=sold(t=0.08))
+    assert {moving for _, moving, _ in rehearsal.asked} == {("a",)}
+    assert set(result.refused) == {"a", "b"}
 
 
 def test_when_ever_more_nodes_gain_no_more_no_larger_prefix_is_tried() -> None:

@@ -45,6 +45,10 @@ round what they save."""
 _FEW_TOGETHER = 6
 """Of up to so many nodes, all choices are looked at: whether new nodes for just these are sure to cost too much."""
 
+_SEARCH_SAVES = 0.3
+"""The part of the price of a plan for few nodes that the cost search is taken to save at most. Without it a plan takes
+half the time, and most questions about few nodes are far from worth it."""
+
 NO_CHEAPER = "can't replace with a cheaper node"
 
 _Options = Mapping[str, tuple[Offering, ...]]
@@ -289,10 +293,14 @@ class _Attempt(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Judged(msgspec.Struct, frozen=True, eq=False):
-    """The proposals for nodes that were removed together, and why some of them cannot go, by name."""
+    """The proposals for nodes that were removed together, and why some of them cannot go, by name.
+
+    `final` says that no cheaper claims would change that, as there are none or they would still cost too much.
+    """
 
     proposals: list[DisruptionProposal]
     failed: dict[str, str]
+    final: bool
 
 
 class Consolidator:
@@ -392,7 +400,7 @@ class Consolidator:
         Nodes that cannot go stay, and the others are tried again without them, while they may gain more.
         """
         left, improve_s = list(candidates), effort_s if len(candidates) <= _MOST_SEARCHED else 0.0
-        while left and self._may_gain_more(left, best):
+        while left and self._may_gain_more(left, best, improve_s):
             judged = self._judge_together(left, improve_s)
             if not judged.failed:
                 gain = sum(map(self._gain, judged.proposals))
@@ -402,15 +410,20 @@ class Consolidator:
             refused.setdefault(candidate.name, self._too_little(candidate))
         return best
 
-    def _may_gain_more(self, candidates: Sequence[Candidate], best: _Attempt) -> bool:
-        """Whether some of these nodes, removed together, may gain more than an attempt."""
+    def _may_gain_more(self, candidates: Sequence[Candidate], best: _Attempt, improve_s: float) -> bool:
+        """Whether some of these nodes, removed together, may gain more than the best attempt so far.
+
+        What was judged before gained no more, or it would be that attempt.
+        """
         least = _rounded_gain(best)
         if not round(self._most_gain(candidates), 8) > least:
             return False
         if len(candidates) > _FEW_TOGETHER or any(item.name in self._reserved for item in candidates):
             return True
-        choices = (itertools.combinations(candidates, size) for size in range(len(candidates), 0, -1))
-        return any(round(self._most_gain_of(some), 8) > least for some in itertools.chain.from_iterable(choices))
+        by_size = (itertools.combinations(candidates, size) for size in range(len(candidates), 0, -1))
+        choices = itertools.chain.from_iterable(by_size)
+        new = (some for some in choices if (_names(some), improve_s) not in self._judged)
+        return any(round(self._most_gain_of(some), 8) > least for some in new)
 
     def _most_gain(self, candidates: Iterable[Candidate]) -> float:
         """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""
@@ -501,22 +514,36 @@ class Consolidator:
 
     def _judge_together(self, candidates: Sequence[Candidate], improve_s: float) -> _Judged:
         """What comes of removing just these nodes; remembered, as many prefixes are the same without what fails."""
-        names = tuple(candidate.name for candidate in candidates)
-        key = (tuple(sorted(names)), improve_s)
+        names, key = tuple(candidate.name for candidate in candidates), (_names(candidates), improve_s)
         if key not in self._judged:
-            relocation = self._simulator.without(names, names, improve_s=improve_s)
-            self._judged[key] = self._judge_all(relocation, candidates)
+            quick = improve_s > 0 and len(candidates) <= _FEW_TOGETHER
+            judged = self._judged_without(names, candidates, 0.0 if quick else improve_s)
+            if quick and not judged.final:
+                judged = self._judged_without(names, candidates, improve_s)
+            self._judged[key] = judged
         return self._judged[key]
+
+    def _judged_without(self, names: Sequence[str], candidates: Sequence[Candidate], improve_s: float) -> _Judged:
+        relocation = self._simulator.without(names, names, improve_s=improve_s)
+        return self._judge_all(relocation, candidates)
 
     def _judge_all(self, relocation: Relocation, candidates: Sequence[Candidate]) -> _Judged:
         proposals = []
         failed = dict(relocation.stuck)
+        final = True
         for component in components_of(relocation, candidates):
+            final &= not component.claims or self._is_hopeless(component)
             try:
                 proposals.append(self._judge(component))
             except NotWorthwhile as refusal:
                 failed |= {candidate.name: str(refusal) for candidate in component.nodes}
-        return _Judged(proposals, failed)
+        return _Judged(proposals, failed, final)
+
+    def _is_hopeless(self, component: Component) -> bool:
+        """Whether a component would not be worth it even at the least that the cost search could make of its claims."""
+        least = (1 - _SEARCH_SAVES) * sum(claim.launch.price for claim in component.claims)
+        moves = sum(self._eviction_costs[candidate.name] for candidate in component.nodes)
+        return component.paid - least <= moves
 
     def _judge(self, component: Component) -> DisruptionProposal:
         """The component as a proposal. Raises Refused when it is not worth it."""
@@ -575,6 +602,10 @@ class Consolidator:
                 raise NotWorthwhile(
                     f"its saving scores {score:.2f} per disruption in NodePool {name}, Balanced wants {BALANCE}"
                 )
+
+
+def _names(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    return tuple(sorted(candidate.name for candidate in candidates))
 
 
 def _staying_out(
