@@ -434,6 +434,19 @@ def test_an_eviction_that_was_under_way_may_take_effect_after_the_claims_end() -
     assert refused("web-3", "node-a")
 
 
+def test_an_eviction_that_was_under_way_may_take_effect_after_a_node_stays_that_left_for_sleep() -> None:
+    region = Region()
+    region.node("a", state="Draining", failure="Asleep")
+    region.claim("a", "Initialized", instance_id="i-a", node_name="node-a")
+    region.has("pods", pod("web-1", node="node-a"))
+    delete(region, pod("web-1", node="node-a"))
+    assert Promise.OWN_PODS not in region.told
+    region.now += 121
+    region.has("pods", pod("web-2", node="node-a"))
+    delete(region, pod("web-2", node="node-a"))
+    assert region.told.count(Promise.OWN_PODS) == 1
+
+
 def test_protection_holds_until_a_pods_last_moment() -> None:
     region = Region()
     region.node(state="Draining", deadline_at=2000.0)

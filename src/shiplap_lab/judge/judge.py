@@ -42,7 +42,7 @@ _REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier v
 _ENDED = ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
 _EMPTIED = ("Draining", "Terminating")
-_UNDER_WAY_S = 120.0  # so long after a claim is over an eviction may take effect that was asked for while its node left
+_UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
 _BEFORE_LAUNCH = ("Planned", "Launching")
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
@@ -206,7 +206,7 @@ class Judge:
                 self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
         else:
             self._check_transition(before, claim)
-            if before.state in _EMPTIED and claim.state == "Gone":
+            if before.state in _EMPTIED and claim.state not in _EMPTIED:
                 self._left_at[key] = self._now()
         if claim.instance_id:
             self._check_instance(key, before, claim)
