@@ -263,6 +263,7 @@ def test_a_node_that_pods_have_left_goes_on_leaving_as_long_as_anything_sleeps()
     [
         (True, "shiplap", True),
         (True, None, True),
+        (True, "mine", True),
         (False, "shiplap", True),
         (False, "mine", False),
         (False, None, False),
@@ -289,7 +290,14 @@ def test_a_node_that_stays_after_all_is_opened_and_in_service_without_a_deadline
 
 
 @pytest.mark.parametrize(
-    ("closed", "balancers", "writes"), [(True, "shiplap", False), (True, None, True), (False, "shiplap", True)]
+    ("closed", "balancers", "writes"),
+    [
+        (True, "shiplap", False),
+        (True, None, True),
+        (False, "shiplap", True),
+        (False, "mine", True),
+        (True, "mine", False),
+    ],
 )
 def test_what_is_missing_of_a_closed_node_is_made_good(
     stage: Stage, closed: bool, balancers: str | None, writes: bool
@@ -300,7 +308,7 @@ def test_what_is_missing_of_a_closed_node_is_made_good(
     release_from_balancers(stage.cluster.node("n"), stage.context)
     node = stage.cluster.node("n")
     assert [taint.key for taint in node.spec.taints] == [DISRUPTED["key"]]
-    assert node.metadata.labels[labels.EXCLUDE_BALANCERS] == "shiplap"
+    assert node.metadata.labels[labels.EXCLUDE_BALANCERS] == ("mine" if balancers == "mine" else "shiplap")
     assert ("before cluster.patch_node" in stage.faults.points) is writes
 
 

@@ -126,7 +126,6 @@ MOST_EVICTIONS = 100
 _SHORT_S = 180.0
 _MINUTE_S = 60.0
 _BY_SHIPLAP = "shiplap"
-_RELEASED = {labels.EXCLUDE_BALANCERS: _BY_SHIPLAP}
 _FORBIDDEN = (429, 500)
 """A PodDisruptionBudget forbids an eviction now; several of them cover the pod, so that none ever will."""
 _MOVED_ON = (404, 409)
@@ -295,15 +294,21 @@ def uncordon(node: Node, context: FlowContext) -> None:
 
 
 def release_from_balancers(node: Node, context: FlowContext) -> None:
-    """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError."""
-    if not is_cordoned(node) or labels.EXCLUDE_BALANCERS not in node.metadata.labels:
-        update_node(node, _RELEASED, {}, _with_disrupted, context)
+    """Keep new pods off the node and have load balancers let go of it; once. Raises ClusterError.
+
+    The label is left as it is where somebody else has set it: load balancers look at its presence only.
+    """
+    missing = {} if labels.EXCLUDE_BALANCERS in node.metadata.labels else {labels.EXCLUDE_BALANCERS: _BY_SHIPLAP}
+    if missing or not is_cordoned(node):
+        update_node(node, missing, {}, _with_disrupted, context)
 
 
 def _return_to_service(claim: NodeClaim, node: Node, why: str, context: FlowContext) -> None:
     """Open a node again, and then write that it is in service: a function that dies in between does both once more."""
-    if is_cordoned(node) or node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == _BY_SHIPLAP:
-        update_node(node, {labels.EXCLUDE_BALANCERS: None}, {}, _without_disrupted, context)
+    ours = node.metadata.labels.get(labels.EXCLUDE_BALANCERS) == _BY_SHIPLAP
+    if ours or is_cordoned(node):
+        removed = {labels.EXCLUDE_BALANCERS: None} if ours else {}
+        update_node(node, removed, {}, _without_disrupted, context)
     context.state.advance(claim, ClaimState.INITIALIZED, failure="", deadline_at=0.0, changed_at=context.clock.now())
     context.meter.count("NodesAwakeAgain")
     _LOG.info("node stays, it was leaving for sleep: %s", why, extra=facts(claim))
