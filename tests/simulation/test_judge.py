@@ -413,37 +413,35 @@ def test_pods_are_deleted_only_from_nodes_of_ours_that_leave() -> None:
     assert region.told == [Promise.OWN_PODS, Promise.OWN_PODS]
 
 
+def refused(region: Region, name: str, on: str) -> bool:
+    """Whether the judge says that a new pod on a node must not be deleted there."""
+    before = region.told.count(Promise.OWN_PODS)
+    region.has("pods", pod(name, node=on))
+    delete(region, pod(name, node=on))
+    return region.told.count(Promise.OWN_PODS) > before
+
+
 def test_an_eviction_that_was_under_way_may_take_effect_after_the_claims_end() -> None:
     """Its node had left, and the answer took so long that the machine's end was written first."""
     region = Region()
-
-    def refused(name: str, on: str) -> bool:
-        before = region.told.count(Promise.OWN_PODS)
-        region.has("pods", pod(name, node=on))
-        delete(region, pod(name, node=on))
-        return region.told.count(Promise.OWN_PODS) > before
-
     region.node("a", state="Draining")
     region.node("b")
     for name in ("a", "b"):
         region.claim(name, "Gone", instance_id=f"i-{name}", node_name=f"node-{name}")
 
-    assert not refused("web-1", "node-a")
-    assert refused("web-2", "node-b"), "nobody had asked its pods to leave"
+    assert not refused(region, "web-1", "node-a")
+    assert refused(region, "web-2", "node-b"), "nobody had asked its pods to leave"
     region.now += 121
-    assert refused("web-3", "node-a")
+    assert refused(region, "web-3", "node-a")
 
 
 def test_an_eviction_that_was_under_way_may_take_effect_after_a_node_stays_that_left_for_sleep() -> None:
     region = Region()
     region.node("a", state="Draining", failure="Asleep")
     region.claim("a", "Initialized", instance_id="i-a", node_name="node-a")
-    region.has("pods", pod("web-1", node="node-a"))
-    delete(region, pod("web-1", node="node-a"))
-    assert Promise.OWN_PODS not in region.told
+    assert not refused(region, "web-1", "node-a")
     region.now += 121
-    region.has("pods", pod("web-2", node="node-a"))
-    delete(region, pod("web-2", node="node-a"))
+    assert refused(region, "web-2", "node-a")
     assert region.told.count(Promise.OWN_PODS) == 1
 
 

@@ -588,6 +588,13 @@ def test_nodes_whose_pods_all_find_room_need_no_search_and_many_nodes_always_hav
     assert {effort > 0 for _, moving, effort in rehearsal.asked if len(moving) > 6} == {True}
 
 
+def test_nodes_in_reservations_always_have_a_search() -> None:
+    """Their prices are nominal, and say nothing of whether cheaper claims could let them go."""
+    rehearsal = Rehearsal(claims={"a": costing(0.001)})
+    searched([going("a", 0.001, kind="reserved")], rehearsal, market=sold(t=0.001), move_cost=2.4)
+    assert {effort > 0 for *_, effort in rehearsal.asked} == {True}
+
+
 def test_nodes_that_were_refused_alone_are_not_tried_with_others_that_cannot_gain() -> None:
     """Claims cost 0.05 USD an hour at least: the first node might save 0.02, the second nothing, both nothing."""
     rehearsal = Rehearsal(claims={"a": costing(0.08), "b": costing(0.08)})

@@ -418,12 +418,16 @@ class Consolidator:
         least = _rounded_gain(best)
         if not round(self._most_gain(candidates), 8) > least:
             return False
-        if len(candidates) > _FEW_TOGETHER or any(item.name in self._reserved for item in candidates):
+        if not self._are_few(candidates):
             return True
         by_size = (itertools.combinations(candidates, size) for size in range(len(candidates), 0, -1))
         choices = itertools.chain.from_iterable(by_size)
         new = (some for some in choices if (_names(some), improve_s) not in self._judged)
         return any(round(self._most_gain_of(some), 8) > least for some in new)
+
+    def _are_few(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether so few nodes are looked at closely; those in reservations are not, as their prices say little."""
+        return len(candidates) <= _FEW_TOGETHER and not any(item.name in self._reserved for item in candidates)
 
     def _most_gain(self, candidates: Iterable[Candidate]) -> float:
         """What removing any of these nodes gains at most: each saves its price at most, and all its pods move."""
@@ -437,7 +441,7 @@ class Consolidator:
     def _most_gain_of(self, candidates: Sequence[Candidate]) -> float:
         """What removing just these nodes gains at most; their replacements cost something, and save enough or fail."""
         price = sum(candidate.price for candidate in candidates)
-        most = price - sum(self._eviction_costs[candidate.name] for candidate in candidates)
+        most = price - self._moves_cost(candidates)
         if most <= 0 or not (replaced := self._replaced(candidates)):
             return most
         error = _BOUND_ERROR * len(candidates)
@@ -445,9 +449,13 @@ class Consolidator:
             return 0.0
         return most - replaced - min(self._costs.overlap((item,), replaced) for item in candidates) + error
 
+    def _moves_cost(self, candidates: Iterable[Candidate]) -> float:
+        """USD per hour that moving all pods of these nodes has to save."""
+        return sum(self._eviction_costs[candidate.name] for candidate in candidates)
+
     def _replaced(self, candidates: Sequence[Candidate]) -> float:
         """USD per hour that new nodes for the pods of just these cost at least."""
-        names = tuple(candidate.name for candidate in candidates)
+        names = _names(candidates)
         if names not in self._least_hourly:
             self._least_hourly[names] = self._simulator.least_hourly(names)
         return self._least_hourly[names]
@@ -486,10 +494,9 @@ class Consolidator:
         """The savings of a proposal minus what its evictions and its overlap cost; USD per hour."""
         if self._reserved.issuperset(proposal.nodes):
             return _RESERVED_NODE_VALUE * len(proposal.nodes)
-        eviction_cost = sum(self._eviction_costs[name] for name in proposal.nodes)
         nodes = [self._candidates[name] for name in proposal.nodes]
         overlap = self._costs.overlap(nodes, sum(claim.launch.price for claim in proposal.replacements))
-        return proposal.savings_hourly - eviction_cost - overlap
+        return proposal.savings_hourly - self._moves_cost(nodes) - overlap
 
     def _attempt(
         self, candidates: Sequence[Candidate], refused: dict[str, str], removed: Sequence[str], *, improve_s: float
@@ -516,7 +523,7 @@ class Consolidator:
         """What comes of removing just these nodes; remembered, as many prefixes are the same without what fails."""
         names, key = tuple(candidate.name for candidate in candidates), (_names(candidates), improve_s)
         if key not in self._judged:
-            quick = improve_s > 0 and len(candidates) <= _FEW_TOGETHER
+            quick = improve_s > 0 and self._are_few(candidates)
             judged = self._judged_without(names, candidates, 0.0 if quick else improve_s)
             if quick and not judged.final:
                 judged = self._judged_without(names, candidates, improve_s)
@@ -542,8 +549,7 @@ class Consolidator:
     def _is_hopeless(self, component: Component) -> bool:
         """Whether a component would not be worth it even at the least that the cost search could make of its claims."""
         least = (1 - _SEARCH_SAVES) * sum(claim.launch.price for claim in component.claims)
-        moves = sum(self._eviction_costs[candidate.name] for candidate in component.nodes)
-        return component.paid - least <= moves
+        return component.paid - least <= self._moves_cost(component.nodes)
 
     def _judge(self, component: Component) -> DisruptionProposal:
         """The component as a proposal. Raises Refused when it is not worth it."""

@@ -335,10 +335,8 @@ class Explainer:
         requirements = template.requirements.and_(term.values())
         if template.blocked or not template.requirements.compatible(term, template.allow_undefined):
             return ""
-        offered = template.table.offered(requirements, template.given)
-        price = np.where(offered.suits, offered.price, np.inf)[template.table.row_type]
         holds = (template.net >= attempt.requests).all(axis=1) & self._packing.openings.allowed_rows(template, attempt)
-        price = np.where(holds, price, np.inf)
+        price = np.where(holds, template.prices_of_rows(requirements), np.inf)
         row = int(np.argmin(price)) if len(price) else 0
         return template.table.names[template.table.row_type[row]] if len(price) and np.isfinite(price[row]) else ""
 
