@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +62,30 @@ def test_names_of_public_classes_are_unique() -> None:
 
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_exceptions_of_docstrings_exist() -> None:
+    """A reader who wants to catch what a docstring names has to find it."""
+    known, said = set(dir(builtins)), []
+    for path in [*_modules(), *sorted((ROOT / "functions").rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                known.add(node.name)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                known |= {alias.asname or alias.name for alias in node.names}
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                said += [(path.stem, name) for name in _raised(ast.get_docstring(node) or "")]
+
+    assert len(said) > 300
+    assert [(module, name) for module, name in said if name.split(".")[0] not in known] == []
+
+
+def _raised(docstring: str) -> Iterator[str]:
+    """The exceptions that a docstring names: in a sentence, or one a line in a section."""
+    yield from re.findall(r"Raises ([A-Z][\w.]*\w|\w+\.[A-Z]\w+)", docstring)
+    for section in re.findall(r"^Raises:\n((?: .*\n?)+)", docstring, re.MULTILINE):
+        for names in re.findall(r"^ {4}([\w., ]+):", section, re.MULTILINE):
+            yield from names.split(", ")
 
 
 def test_names_of_test_modules_are_unique() -> None:

@@ -119,7 +119,7 @@ def _stored(install: DeployedInstall) -> StoredSchemas:
 
 
 def _agreed(moves: Sequence[AliasMove], *, yes: bool) -> bool:
-    """Whether the moves are wanted; nobody who could answer is a no. Raises Abort where the answer is no."""
+    """Whether the moves are wanted; nobody who could answer is a no. Raises typer.Abort where the answer is no."""
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():

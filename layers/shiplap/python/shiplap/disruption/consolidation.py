@@ -68,7 +68,7 @@ def restrict_to_cheaper(
     cost beyond the cheapest choice is shared between the claims in proportion to their prices.
 
     Raises:
-        Refused: no such choice is left.
+        NotWorthwhile: no such choice is left.
     """
     paid = sum(candidate.price for candidate in removed)
     options = [_options(claim, market) for claim in claims]
@@ -121,7 +121,7 @@ def _cheapest_of_same_type(options: Sequence[_Options], removed: Sequence[Candid
 
 
 def _restricted(claim: PlannedClaim, left: _Options) -> PlannedClaim:
-    """The claim for these types only. Raises Refused when none is left or minValues would be broken."""
+    """The claim for these types only. Raises NotWorthwhile when none is left or minValues would be broken."""
     if not left:
         raise NotWorthwhile(NO_CHEAPER)
     for entry in claim.requirements:
@@ -552,7 +552,7 @@ class Consolidator:
         return component.paid - least <= self._moves_cost(component.nodes)
 
     def _judge(self, component: Component) -> DisruptionProposal:
-        """The component as a proposal. Raises Refused when it is not worth it."""
+        """The component as a proposal. Raises NotWorthwhile when it is not worth it."""
         settings = self._settings
         claims = component.claims
         if claims:
@@ -595,7 +595,7 @@ class Consolidator:
         return self._commitments.idle(removed_use, added_use, listed) / MICROS
 
     def _check_balance(self, component: Component, savings: float) -> None:
-        """Raises Refused when a Balanced pool would be disturbed more than it saves, both as shares of the pool."""
+        """Raises NotWorthwhile when a Balanced pool is disturbed more than it saves, both as shares of the pool."""
         for name in sorted({candidate.pool.metadata.name for candidate in component.nodes}):
             mine = [candidate for candidate in component.nodes if candidate.pool.metadata.name == name]
             if mine[0].pool.spec.disruption.consolidation_policy != BALANCED:
