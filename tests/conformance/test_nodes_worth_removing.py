@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from shiplap.disruption.rescheduling import Simulator
+from shiplap.scheduling.removal import Removals
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import disrupted, pod, standing
+from tests.conformance.disruptions import BOTH, SMALL, disrupted, large, pod, pool, small, standing
+
+CLOSED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
 
 PLAIN = fake_type("plain", cpu="4", memory="8Gi", pods="20", price=1.0)
 ROOMY = fake_type("roomy", cpu="4", memory="32Gi", pods="20", price=1.3)
@@ -18,3 +26,54 @@ def test_dearer_nodes_of_as_much_use_go_although_more_pods_move() -> None:
     verdict = disrupted(*plain, *roomy, pods=pods, types=(PLAIN, ROOMY))
     assert len(verdict.removed) >= 15
     assert all(name.startswith("roomy") for name in verdict.removed)
+
+
+@pytest.mark.parametrize(("budgets", "compiled"), [([{"nodes": "0"}], 0), ([{"nodes": "1"}], 1)], ids=["none", "one"])
+def test_nothing_is_compiled_where_no_node_may_go(monkeypatch: pytest.MonkeyPatch, budgets: Any, compiled: int) -> None:
+    made: list[Any] = []
+
+    def noted(*of: Any) -> Removals:
+        made.append(of)
+        return Removals(*of)
+
+    monkeypatch.setattr("shiplap.disruption.rescheduling.Removals", noted)
+    pods = [pod("p", "a", cpu="1"), pod("q", "b", cpu="1")]
+    verdict = disrupted(small("a"), small("b"), pods=pods, types=BOTH, pools=[pool(budgets=budgets)])
+    assert len(made) == compiled
+    assert len(verdict.removed) == compiled
+    assert ("no allowed disruptions" in verdict.blocked("a")) == (not compiled)
+
+
+def test_nodes_that_go_before_anything_is_compiled_take_no_pods() -> None:
+    """An empty node goes first; the pods of another would fit on it."""
+    nodes = [small("a"), large("empty"), small("full")]
+    pods = [pod("p", "a", cpu="3"), pod("q", "full", cpu="3")]
+    verdict = disrupted(*nodes, pods=pods, types=(SMALL,))
+    assert verdict.removed == {"empty"}
+
+
+def test_no_pod_moves_to_a_node_that_is_closed() -> None:
+    """Not even one that tolerates everything: it would have to move again."""
+    full = pod("p", "a", cpu="3", tolerations=[{"operator": "Exists"}])
+    assert disrupted(small("a"), large("b", claimed=False), pods=[full], types=BOTH).removed == {"a"}
+    assert disrupted(small("a"), large("b", claimed=False, taints=CLOSED), pods=[full], types=BOTH).removed == set()
+
+
+@pytest.mark.parametrize(("taints", "asked"), [((), 1), (CLOSED, 0)], ids=["open", "closed"])
+def test_room_on_a_closed_node_makes_no_removal_seem_worth_planning(
+    monkeypatch: pytest.MonkeyPatch, taints: Any, asked: int
+) -> None:
+    """Its claim is gone, the Node is still there. Without its room, new ones are sure to cost what the old one does."""
+    questions: list[Any] = []
+    without = Simulator.without
+
+    def noted(self: Simulator, removed: Any, *others: Any, **more: Any) -> Any:
+        questions.append(removed)
+        return without(self, removed, *others, **more)
+
+    monkeypatch.setattr(Simulator, "without", noted)
+    ended = large("b", taints=taints, claimed=False)
+    verdict = disrupted(small("a"), ended, pods=[pod("p", "a", cpu="3", memory="4Gi")], types=BOTH)
+    assert len(questions) == asked
+    assert len(verdict.removed) == asked
+    assert verdict.blocked("a") == ("" if asked else "can't replace with a cheaper node")

@@ -332,6 +332,8 @@ class Consolidator:
 
         Raises InvalidInput as `planner.plan`.
         """
+        if not any(allowed.get(candidate.pool.metadata.name, 0) > 0 for candidate in candidates):
+            return ConsolidationResult()
         self._candidates = {candidate.name: candidate for candidate in candidates}
         self._eviction_costs = {
             candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates

@@ -37,6 +37,7 @@ from shiplap.disruption.sleep.sleeping_nodes import SleepingNodes, find_sleeping
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of, name_of_label
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.taints import is_closed
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
@@ -380,13 +381,19 @@ class DisruptionDecider:
         return unconsolidatable(candidate, self.market, self.now, self.snapshot.settings.settle_s)
 
     def _unsettled_nodes(self) -> frozenset[str]:
-        """Nodes that must not take moved pods: they are not initialised, or their pods have just changed."""
+        """Nodes that must not take moved pods: closed ones, and those not initialised or whose pods have just changed.
+
+        Hardly a pod tolerates the taint of a closed node, and one that does would have to move again. So room there is
+        no room: counted, it would let replacements seem cheaper than they can be.
+        """
         snapshot = self.snapshot
         pools = {label_value_of(pool.metadata.name): pool for pool in snapshot.scheduling.manifests.node_pools}
         histories = {history.node: history for history in snapshot.histories}
         fresh = set()
         for node in snapshot.scheduling.view.nodes:
             pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
+            if is_closed(node.spec.taints):
+                fresh.add(node.metadata.name)
             if pool is None:
                 continue
             if node.metadata.labels.get(labels.INITIALIZED) != "true":

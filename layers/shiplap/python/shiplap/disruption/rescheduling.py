@@ -7,6 +7,7 @@ pods that it moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -69,12 +70,19 @@ class Simulator:
         if gone or view.unbound or kept:
             view = replace(view, pods=(*_with_plan_applied(view.pods, homes, names, gone), *kept))
         self._moving = view.of_pods(reschedulable_pods)
+        self._view, self._protected, self._paired = view, frozenset(protected), paired
+        self._closed: frozenset[str] = frozenset()
+
+    @cached_property
+    def _removals(self) -> Removals:
+        """Compiled for the first question: where budgets let nothing go, none is asked. Raises InvalidInput."""
+        view, snapshot = self._view, self._snapshot
         coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
-        joined = {claim.name for claim in paired.values()}
+        joined = {claim.name for claim in self._paired.values()}
         settled = replace(
             snapshot,
             view=view.beside(
-                nodes=tuple(_cordoned(node) if node.metadata.name in protected else node for node in view.nodes)
+                nodes=tuple(_cordoned(node) if node.metadata.name in self._protected else node for node in view.nodes)
             ),
             claims=tuple(claim for claim in snapshot.claims if claim.node_name or claim.state not in IN_FLIGHT),
             manifests=replace(
@@ -86,10 +94,13 @@ class Simulator:
             # A replacement need not wait for a reservation that another one takes.
             settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
+        names = {node.metadata.name for node in view.nodes} - leaving(view.nodes, self._paired)
         try:
-            self._removals = Removals(settled, names - gone, [claim for claim in coming if claim.name not in joined])
+            removals = Removals(settled, names, [claim for claim in coming if claim.name not in joined])
         except ValueError as error:
             raise InvalidInput("snapshot", str(error)) from error
+        removals.close(self._closed)
+        return removals
 
     def without(
         self, removed: Collection[str], moving: Collection[str] | None = None, *, improve_s: float = 0.0
@@ -158,7 +169,9 @@ class Simulator:
 
     def close(self, nodes: Collection[str]) -> None:
         """Let nodes of a command take no pods of later commands."""
-        self._removals.close(nodes)
+        self._closed |= frozenset(nodes)
+        if "_removals" in self.__dict__:
+            self._removals.close(nodes)
 
     def follow(self, relocation: Relocation) -> bool:
         """Let later simulations follow this relocation; returns false where that cannot be computed."""
