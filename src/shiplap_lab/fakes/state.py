@@ -64,9 +64,10 @@ class FakeState:
         self._lock = Lock()
         self._epochs: dict[str, int] = {}
         self._claims: dict[tuple[str, str], NodeClaim] = {}
-        self._unsettled: dict[str, dict[str, NodeClaim]] = {}
+        self._present: dict[str, dict[str, NodeClaim]] = {}
         self._of_instance: dict[str, tuple[str, str]] = {}
         self._commands: dict[tuple[str, str], DisruptionCommand] = {}
+        self._under_way: dict[str, dict[str, DisruptionCommand]] = {}
         self._unavailable: dict[tuple[str, str, str], UnavailableOffering] = {}
         self._reserved: dict[str, dict[str, tuple[int, float]]] = {}
         self._addresses: dict[str, tuple[dict[str, int], float]] = {}
@@ -85,7 +86,7 @@ class FakeState:
         with self._effect("state.read"):
             return DecisionState(
                 epoch=self._epochs.get(cluster, 0),
-                claims=tuple(claim for _, claim in sorted(self._unsettled.get(cluster, {}).items())),
+                claims=tuple(claim for claim in self._present_in(cluster) if claim.state in UNSETTLED),
                 unavailable=tuple(item for _, item in sorted(self._unavailable.items()) if item.until > now),
                 recovering=tuple(item for _, item in sorted(self._unavailable.items()) if item.is_recovering(now)),
                 reserved=taken_now(self._reserved, now),
@@ -161,11 +162,7 @@ class FakeState:
 
     def commands(self, cluster: str) -> tuple[DisruptionCommand, ...]:
         with self._effect("state.commands"):
-            return tuple(
-                command
-                for key, command in sorted(self._commands.items())
-                if key[0] == cluster and command.state not in OVER
-            )
+            return tuple(command for _, command in sorted(self._under_way.get(cluster, {}).items()))
 
     def advance_command(
         self, command: DisruptionCommand, to: CommandState, **changes: Unpack[CommandChanges]
@@ -188,7 +185,7 @@ class FakeState:
 
     def claims(self, cluster: str) -> tuple[NodeClaim, ...]:
         with self._effect("state.claims"):
-            return tuple(claim for claim in self._of(cluster) if claim.state is not ClaimState.GONE)
+            return tuple(self._present_in(cluster))
 
     def advance(self, claim: NodeClaim, to: ClaimState, **changes: Unpack[ClaimChanges]) -> NodeClaim:
         after = advanced_claim(claim, to, changes)
@@ -334,12 +331,14 @@ class FakeState:
             end = forgotten_at(claim)
             if end is not None and end <= now:
                 del self._claims[key]
-                self._unsettled.get(claim.cluster, {}).pop(claim.name, None)
+                self._present.get(claim.cluster, {}).pop(claim.name, None)
                 self._of_instance = {name: of for name, of in self._of_instance.items() if of != key}
         for key, command in list(self._commands.items()):
             end = command_forgotten_at(command)
             if end is not None and end <= now:
                 del self._commands[key]
+                self._under_way.get(command.cluster, {}).pop(command.name, None)
+        self._addresses = {token: kept for token, kept in self._addresses.items() if kept[1] > now}
         self._missed = {key: until for key, until in self._missed.items() if until > now}
         self._refused = {key: refusals for key, refusals in self._refused.items() if refusals.at + REFUSED_FOR_S > now}
         self._futile = {key: at for key, at in self._futile.items() if at + FUTILE_FOR_S > now}
@@ -361,19 +360,28 @@ class FakeState:
     def _of(self, cluster: str) -> Iterator[NodeClaim]:
         return (claim for key, claim in sorted(self._claims.items()) if key[0] == cluster)
 
+    def _present_in(self, cluster: str) -> Iterator[NodeClaim]:
+        """Those that are not gone: after days of a simulation, they are few of all."""
+        return (claim for _, claim in sorted(self._present.get(cluster, {}).items()))
+
     def _put(self, claim: NodeClaim) -> None:
         key = (claim.cluster, claim.name)
         self._claims[key] = stored = read_claim(_checked(claim))
-        unsettled = self._unsettled.setdefault(claim.cluster, {})
-        if stored.state in UNSETTLED:
-            unsettled[claim.name] = stored
+        present = self._present.setdefault(claim.cluster, {})
+        if stored.state is ClaimState.GONE:
+            present.pop(claim.name, None)
         else:
-            unsettled.pop(claim.name, None)
+            present[claim.name] = stored
         if claim.instance_id:  # the first by name of several has it, which only a defect makes
             self._of_instance[claim.instance_id] = min(key, self._of_instance.get(claim.instance_id, key))
 
     def _put_command(self, command: DisruptionCommand) -> None:
-        self._commands[command.cluster, command.name] = read_command(written_command(command))
+        self._commands[command.cluster, command.name] = stored = read_command(written_command(command))
+        under_way = self._under_way.setdefault(command.cluster, {})
+        if stored.state in OVER:
+            under_way.pop(command.name, None)
+        else:
+            under_way[command.name] = stored
 
     def _effect(self, name: str) -> AbstractContextManager[None]:
         return self.faults.locked_effect(name, self._lock)

@@ -234,6 +234,11 @@ _DECODER = msgspec.json.Decoder(LearnedCapacity)
 _Key = tuple[str, str, str]
 
 
+def _stored(entry: LearnedCapacity) -> LearnedCapacity:
+    """As it is read back: nothing survives here that would not survive in a table."""
+    return _DECODER.decode(msgspec.json.encode(entry))
+
+
 class FakeCapacity:
     """A CapacityStore; keys are (AMI, instance type, kubelet hash)."""
 
@@ -241,18 +246,16 @@ class FakeCapacity:
         """`learned`: what is known from the start."""
         self.faults = faults or Faults()
         self._lock = Lock()
-        self._learned: dict[_Key, bytes] = {
-            (entry.ami, entry.instance_type, entry.kubelet_hash): msgspec.json.encode(entry) for entry in learned
-        }
+        self._learned = {(entry.ami, entry.instance_type, entry.kubelet_hash): _stored(entry) for entry in learned}
         self._pilots: dict[_Key, tuple[str, float]] = {}
 
     def learned(self, amis: Sequence[str]) -> tuple[LearnedCapacity, ...]:
         with self._effect("capacity.learned"):
-            return tuple(_DECODER.decode(item) for key, item in sorted(self._learned.items()) if key[0] in amis)
+            return tuple(entry for key, entry in sorted(self._learned.items()) if key[0] in amis)
 
     def all(self) -> tuple[LearnedCapacity, ...]:
         with self._effect("capacity.all"):
-            return tuple(_DECODER.decode(item) for _, item in sorted(self._learned.items()))
+            return tuple(entry for _, entry in sorted(self._learned.items()))
 
     def observe(self, observation: Observation) -> LearnedCapacity:
         key = (observation.ami, observation.instance_type, observation.kubelet_hash)
@@ -261,9 +264,8 @@ class FakeCapacity:
     def merge(self, entry: LearnedCapacity) -> LearnedCapacity:
         key = (entry.ami, entry.instance_type, entry.kubelet_hash)
         with self._effect("capacity.observe"):
-            item = self._learned.get(key)
-            learned = merged_capacity(None if item is None else _DECODER.decode(item), entry)
-            self._learned[key] = msgspec.json.encode(learned)
+            learned = merged_capacity(self._learned.get(key), entry)
+            self._learned[key] = _stored(learned)
         return learned
 
     def forget(self, ami: str, instance_type: str = "", kubelet_hash: str = "") -> int:
