@@ -9,7 +9,11 @@ from functools import partial
 import pytest
 
 from shiplap_lab.fakes.signals import FakeClock
+from shiplap_lab.scenarios.scenario import Fault
+from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.virtual_time.event_loop import EventLoop
+from shiplap_lab.virtual_time.fault_injector import FaultInjector
+from shiplap_lab.virtual_time.trace import Trace
 
 
 class Told:
@@ -195,3 +199,42 @@ def test_routines_that_are_skipped_go_on_as_if_they_had_happened() -> None:
     skipped = play(skips=True)
     assert skipped == [line for line in play(skips=False) if line[1] <= 20 or line[1] == 50 or line[1] >= 130]
     assert [name for name, at in skipped if at == 187.0] == ["slow", "look"]
+
+
+def test_what_reads_nothing_need_not_happen_again_after_each_write() -> None:
+    told = Told()
+    told.loop.every(10.0, partial(told.say, "reads"), first_s=10.0, rests=True)
+    told.loop.every(100.0, partial(told.say, "inspects"), first_s=5.0, rests=True, reads=False)
+    told.loop.run_until(told.start + 60)
+    assert told.loop.all_routines_since(told.start + 50)
+    assert told.loop.all_routines_since(told.start + 50, others=told.start + 4)
+    assert not told.loop.all_routines_since(told.start + 50, others=told.start + 6)
+    assert not told.loop.all_routines_since(told.start + 61)
+
+
+def test_a_minute_is_idle_after_a_fault_only_when_all_has_been_inspected_again() -> None:
+    told = Told()
+    faults = FaultInjector(told.loop, Trace(told.loop.now, told.start), 1)
+    idle = IdleMinutes(told.loop, faults, {}, ())
+    idle.look()
+    told.loop.every(10.0, partial(told.say, "reads"), first_s=10.0, rests=True)
+    told.loop.every(100.0, partial(told.say, "inspects"), first_s=5.0, rests=True, reads=False)
+
+    def rests_at(seconds: float) -> bool:
+        """Whether the routine after this moment is left out."""
+        told.loop.run_until(told.start + seconds)
+        said = len(told.lines)
+        idle.look()
+        idle.skip(told.start + seconds + 15)
+        told.loop.run_until(told.start + seconds + 14)
+        return len(told.lines) == said
+
+    assert rests_at(20.5)
+    faults.active[0] = Fault("subnets")
+    assert not rests_at(40.5)
+    del faults.active[0]
+    assert not rests_at(60.5)
+    assert rests_at(110.5)
+    faults.writes += 1
+    assert not rests_at(130.5)
+    assert rests_at(150.5)

@@ -2,7 +2,8 @@
 
 A minute is idle if everything that begins in it repeats, has done nothing the last time, and sees what it saw then:
 nothing was written since, no message, task or fault is under way, and no moment lies in it at which time alone changes
-what to disrupt. The next event that does not repeat ends the rest.
+what to disrupt. The next event that does not repeat ends the rest. Inspections of EC2NodeClasses see nothing that is
+written, and find the same unless there has been a fault since.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ class IdleMinutes:
     ) -> None:
         self._loop, self._faults, self._clusters, self._installs = loop, faults, clusters, installs
         self._seen: tuple[object, ...] = ()
-        self._since = loop.now()
+        self._since = self._disturbed_at = loop.now()
 
     def look(self) -> None:
-        """See whether anything has been written."""
+        """See whether anything has been written, and whether a fault lasts."""
+        if self._faults.active:
+            self._disturbed_at = self._loop.now()
         seen = (
             self._faults.writes,
             *(cluster.server.resource_version for cluster in self._clusters.values()),
@@ -45,7 +48,7 @@ class IdleMinutes:
 
     def skip(self, latest: float) -> None:
         """Leave out what is idle from now on, until a moment at the latest, epoch seconds."""
-        if not self._loop.all_routines_since(self._since) or not self._all_rests():
+        if not self._loop.all_routines_since(self._since, others=self._disturbed_at) or not self._all_rests():
             return
         decided = (
             install.functions.decided_until(cluster.name)

@@ -27,12 +27,12 @@ class Parked:
 
 
 class _Routine:
-    """An event that repeats and does nothing while all is at rest."""
+    """An event that repeats and does nothing while all is at rest. `reads`: what it does may follow from any write."""
 
-    __slots__ = ("act", "seconds")
+    __slots__ = ("act", "reads", "seconds")
 
-    def __init__(self, seconds: float, act: Action) -> None:
-        self.seconds, self.act = seconds, act
+    def __init__(self, seconds: float, act: Action, reads: bool) -> None:  # noqa: FBT001 - private to this module
+        self.seconds, self.act, self.reads = seconds, act, reads
 
 
 class EventLoop:
@@ -64,13 +64,16 @@ class EventLoop:
         """Add an event so many seconds from now."""
         self.at(self.now() + seconds, act)
 
-    def every(self, seconds: float, act: Action, *, first_s: float = 0.0, rests: bool = False) -> None:
+    def every(
+        self, seconds: float, act: Action, *, first_s: float = 0.0, rests: bool = False, reads: bool = True
+    ) -> None:
         """Add an event that repeats, for the first time in `first_s` seconds.
 
-        `rests`: it does nothing while all is at rest, and `skip_routines` may pass over it.
+        `rests`: it does nothing while all is at rest, and `skip_routines` may pass over it. Unless it `reads`, what it
+        does follows from nothing that is written.
         """
         if rests:
-            self._add_routine(self.now() + first_s, _Routine(seconds, act))
+            self._add_routine(self.now() + first_s, _Routine(seconds, act, reads))
             return
 
         def repeat() -> None:
@@ -114,9 +117,9 @@ class EventLoop:
         """Whether a task has begun and not ended."""
         return bool(self._waiting)
 
-    def all_routines_since(self, moment: float) -> bool:
-        """Whether every routine has happened after a moment, epoch seconds."""
-        return all(due - routine.seconds > moment for due, _, routine in self._routines)
+    def all_routines_since(self, moment: float, *, others: float = float("-inf")) -> bool:
+        """Whether every routine that reads has happened after a moment, and all others after another, epoch seconds."""
+        return all(due - routine.seconds > (moment if routine.reads else others) for due, _, routine in self._routines)
 
     def skip_routines(self, moment: float) -> None:
         """Leave out what routines would do before a moment, epoch seconds, or before the next other event.

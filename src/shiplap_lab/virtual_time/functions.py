@@ -84,11 +84,14 @@ class ScheduledEvent(NamedTuple):
     message: Mapping[str, Any]
 
 
+_INSPECTION = {"kind": "inspect"}
+"""What reads nothing but the Region and the manifests: it finds the same as long as no fault changes them."""
+
 SCHEDULES = (
     ScheduledEvent("provisioning", 60.0, 7.0, {"kind": "sweep"}),
     ScheduledEvent("disrupt", 60.0, 31.0, {}),
     ScheduledEvent("catalog", 3600.0, 1800.0, {}),
-    ScheduledEvent("catalog", 300.0, 150.0, {"kind": "inspect"}),
+    ScheduledEvent("catalog", 300.0, 150.0, _INSPECTION),
 )
 
 
@@ -155,8 +158,9 @@ class SimulatedFunctions:
     def start(self, later_s: float = 0.0) -> None:
         """Begin the schedules."""
         for item in SCHEDULES:
-            rests = item.target in _RESTING
-            self._loop.every(item.every_s, self._sending(item), first_s=item.first_s + later_s, rests=rests)
+            first_s, inspects = item.first_s + later_s, item.message == _INSPECTION
+            rests = item.target in _RESTING or inspects
+            self._loop.every(item.every_s, self._sending(item), first_s=first_s, rests=rests, reads=not inspects)
         if self._watched:
             watch = ScheduledEvent("watch", WATCH_EVERY_S, 0.7, {"clusters": self._watched})
             self._loop.every(watch.every_s, self._sending(watch), first_s=watch.first_s + later_s)
