@@ -20,8 +20,9 @@ import pytest
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import PRODUCT, CoveredTest, LineRecorder
 from tools.mutation.exchanged_code import LiveFunctions, NotExchangeableError
-from tools.mutation.mutant_runs import LOGS, OPTIONS, SEARCHED, Outcome, Verdict, end_group
+from tools.mutation.mutant_runs import LOGS, OPTIONS, Outcome, Verdict, end_group
 from tools.mutation.mutant_verdicts import VerdictStore
+from tools.mutation.simulated_seeds import forget_answers, load_product, play
 
 _PATIENCE, _LEAST_S = 3.0, 5.0
 """A run may take so many times as long as its tests took when they were recorded, and so long at least."""
@@ -29,15 +30,12 @@ _PATIENCE, _LEAST_S = 3.0, 5.0
 _WAITING = 4.0
 """How many times as long as its CPU time a run may take: the machine may be busy."""
 
-SCENARIOS = ("mixed", "races", "edges", "unkind")
-_SEED_S = 10.0
-
 _MEMORY_BYTES = 8 * 2**30
 _POLL_S = 0.01
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A mutant, its tests in their order, and the key of its verdict."""
+    """A mutant, and its tests, or the seeds of scenarios that are played, in their order."""
 
     mutant: Mutant
     tests: tuple[CoveredTest, ...] = ()
@@ -80,34 +78,27 @@ def judge_by_tests(trials: Sequence[Trial], store: VerdictStore, jobs: int, say:
 
 
 def judge_by_simulation(
-    mutants: Sequence[Mutant],
-    keys: Mapping[str, str],
-    store: VerdictStore,
-    seeds: int,
-    jobs: int,
-    say: Callable[[str], None],
+    trials: Sequence[Trial], keys: Mapping[str, str], store: VerdictStore, jobs: int, say: Callable[[str], None]
 ) -> None:
-    """Store what so many seeds of each scenario say about mutants; `keys` names the verdicts.
+    """Store what the seeds of each trial say about its mutant, if its code can be exchanged; `keys` names the verdicts.
 
     Call it in a process of its own: it imports the product.
     """
-    for folder in reversed(SEARCHED):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    from shiplap_lab.scenarios.scenario import load  # noqa: PLC0415 - it imports the product
-    from shiplap_lab.simulation.campaign import run_seed  # noqa: PLC0415
+    load_product()
+    due = [
+        Judgement(trial.mutant, keys[trial.mutant.key], partial(broken_promise, trial), trial.limit_s)
+        for trial in trials
+    ]
+    judge_in_forks(due, store, jobs, say)
 
-    def broken_promise() -> str:
-        for seed in range(seeds):
-            for name in SCENARIOS:
-                if broken := run_seed(load(name), seed).violations:
-                    return f"{name}, seed {seed}: {broken[0].promise}"
-        return ""
 
-    for name in SCENARIOS:
-        run_seed(load(name), 0)  # so that all is imported
-    limit_s = _LEAST_S + _SEED_S * seeds * len(SCENARIOS)
-    judge_in_forks([Judgement(item, keys[item.key], broken_promise, limit_s) for item in mutants], store, jobs, say)
+def broken_promise(trial: Trial) -> str:
+    """The first seed of a trial in which a promise is broken, and the promise; empty if there is none."""
+    forget_answers()
+    for seed in trial.tests:
+        if broken := play(seed.test).violations:
+            return f"{seed.test}: {broken[0].promise}"
+    return ""
 
 
 class _Judges:

@@ -33,8 +33,18 @@ from tools.mutation.covering_tests import (
     runs_when_imported,
     within_s,
 )
-from tools.mutation.forked_judges import Trial, judge_by_simulation, judge_by_tests
-from tools.mutation.mutant_runs import BUILD, LOGS, ROOT, ChangedModule, Outcome, Verdict, preload, run_tests
+from tools.mutation.forked_judges import Trial, broken_promise, judge_by_simulation, judge_by_tests
+from tools.mutation.mutant_runs import (
+    BUILD,
+    LOGS,
+    ROOT,
+    ChangedModule,
+    Outcome,
+    Verdict,
+    preload,
+    run_forked,
+    run_tests,
+)
 from tools.mutation.mutant_verdicts import (
     STRATA,
     Share,
@@ -44,6 +54,7 @@ from tools.mutation.mutant_verdicts import (
     share_of,
     stratum_of,
 )
+from tools.mutation.simulated_seeds import NOT_PLAYED, record_seeds, recorded_seeds
 
 COVERAGE = BUILD / "coverage"
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
@@ -169,10 +180,11 @@ def judge(trials: Sequence[Trial], store: VerdictStore, *, jobs: int) -> None:
     left = [trial for trial in trials if trial.mutant.key not in known]
     if not left:
         return
-    in_fork(lambda: _judge_imports(left, store, jobs))
+    in_fork(lambda: in_forks(left, jobs, lambda trial: _judge_import(trial, store)))
 
 
-def _judge_imports(trials: Sequence[Trial], store: VerdictStore, jobs: int) -> None:
+def in_forks(trials: Sequence[Trial], jobs: int, act: Callable[[Trial], object]) -> None:
+    """Act on each trial, in so many processes side by side that have imported what mutants do not change."""
     preload()
     workers = []
     for number in range(jobs):
@@ -180,14 +192,18 @@ def _judge_imports(trials: Sequence[Trial], store: VerdictStore, jobs: int) -> N
         if process == 0:
             try:
                 for trial in trials[number::jobs]:
-                    verdict = verdict_of_import(trial)
-                    store.add(trial.mutant.key, verdict)
-                    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {trial.mutant}")
+                    act(trial)
             finally:
                 os._exit(0)
         workers.append(process)
     for process in workers:
         os.waitpid(process, 0)
+
+
+def _judge_import(trial: Trial, store: VerdictStore) -> None:
+    verdict = verdict_of_import(trial)
+    store.add(trial.mutant.key, verdict)
+    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {trial.mutant}")
 
 
 def _say(line: str) -> None:
@@ -222,6 +238,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if not chosen.keep:
         record(anew=chosen.record)
+    if (seeds := max(chosen.simulation, chosen.then_simulation)) and not chosen.keep:
+        in_fork(lambda: record_seeds(seeds, chosen.jobs, _say, anew=chosen.record))
     sizes = {name: getattr(chosen, name.split()[0]) for name in STRATA}
     mutants = all_mutants()
     drawn = (
@@ -255,10 +273,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_shares(drawn, {**verdicts, **found}, list(equivalents))
     if chosen.simulation:
         flows = [item for item in drawn if stratum_of(item.path) == "flows"]
-        share = share_of(flows, _simulated(flows, store, chosen.simulation, chosen.jobs))
+        simulated = _simulated(flows, store, chosen.simulation, chosen.jobs)
+        share = share_of(flows, simulated)
+        not_played = sum(verdict.test == NOT_PLAYED for verdict in simulated.values())
+        for item in flows:
+            _say(f"  {simulated[item.key].outcome:9} {item}  {simulated[item.key].test}".rstrip())
         _say(
             f"\nthe simulation alone, {chosen.simulation} seeds each: "
-            f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}"
+            f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}; {not_played} in lines that no seed "
+            f"runs, {share.timeout} timeouts"
         )
     return 0
 
@@ -266,11 +289,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _simulated(mutants: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> dict[str, Verdict]:
     """The verdicts of so many seeds of each scenario, by the key of the mutant."""
     keys = {item.key: f"{item.key}/simulation/{seeds}" for item in mutants}
+    recorded, known = recorded_seeds(), store.read()
+    due = [Trial(item, tuple(recorded.of(item, seeds))) for item in mutants if keys[item.key] not in known]
+    for trial in due:
+        if not trial.tests:
+            store.add(keys[trial.mutant.key], Verdict(Outcome.SURVIVED, NOT_PLAYED))
+    played = [trial for trial in due if trial.tests]
+    in_fork(lambda: judge_by_simulation(played, keys, store, jobs, _say))
     known = store.read()
-    due = [item for item in mutants if keys[item.key] not in known]
-    in_fork(lambda: judge_by_simulation(due, keys, store, seeds, jobs, _say))
+    anew = [trial for trial in played if keys[trial.mutant.key] not in known]
+    in_fork(lambda: in_forks(anew, jobs, lambda trial: _judge_seeds_anew(trial, keys[trial.mutant.key], store)))
     known = store.read()
     return {item.key: known.get(keys[item.key], Verdict(Outcome.BROKEN)) for item in mutants}
+
+
+def _judge_seeds_anew(trial: Trial, key: str, store: VerdictStore) -> None:
+    """What the seeds of a trial say in a process that imports the mutant."""
+
+    def act() -> Verdict:
+        found_by = broken_promise(trial)
+        return Verdict(Outcome.FOUND, found_by) if found_by else Verdict(Outcome.SURVIVED)
+
+    mutant = trial.mutant
+    changed = ChangedModule(mutant.path, mutant.applied_to((PRODUCT / mutant.path).read_text()))
+    log = LOGS / f"{key.replace('/', '-')}.log"
+    verdict = run_forked(changed, act, _START_S + _PATIENCE * sum(seed.seconds for seed in trial.tests), log)
+    store.add(key, verdict)
+    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {mutant}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ class Promise(StrEnum):
     REPEATABLE = "recorded decisions can be repeated"
     SNAPSHOTS = "snapshots show what is there"
     MESSAGES = "every message can be read"
+    TOLD = "what is told is so"
+    AT_ONCE = "what is due is done at once"
     REST = "all comes to rest"
     PATIENCE = "no pod waits longer than stated"
     FLOWS = "no flow breaks down"

@@ -21,8 +21,6 @@ _PART = r"(\d+\.?\d*|\.\d+)(ms|[hms])"
 _DISRUPTED = "karpenter.sh/disrupted"
 _PROTECTED = "karpenter.sh/do-not-disrupt"
 _DEFAULT_GRACE_S = 30.0
-
-
 _PAID = re.compile(r"commitments pay \$([0-9.]+) of \$([0-9.]+)")
 _SMALLER = {"small": 1, "medium": 2, "large": 4}
 

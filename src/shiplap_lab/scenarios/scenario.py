@@ -337,6 +337,7 @@ class Scenario(_Part, frozen=True):
     node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
     `reserved_instances` are regional Reserved Instances of the account that all clusters count on, by type.
+    `undisturbed`: no fault keeps functions from their work, so that each step follows at once, and all is told.
     """
 
     about: str
@@ -369,6 +370,7 @@ class Scenario(_Part, frozen=True):
     sleep: ScenarioSleep | None = None
     ceilings: tuple[Ceiling, ...] = ()
     reserved_instances: dict[str, int] = {}
+    undisturbed: bool = False
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

@@ -14,8 +14,9 @@ from shiplap.commitments.commitment_use import SharedUse
 from shiplap.disruption import decide
 from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
-from shiplap.flows import assign_instances, batch
+from shiplap.flows import assign_instances, batch, claim_events, cluster_metrics
 from shiplap.flows.claim_updates import InstanceOwners
+from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
 from shiplap.flows.planning import decision_inputs, dollars
@@ -23,7 +24,7 @@ from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import ledger_posting, sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import FleetRequest
+from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling import launch_ceilings
 from shiplap.scheduling.packing.launch_costs import LaunchCosts
 from shiplap.scheduling.supply.limits import PoolLimits
@@ -295,6 +296,26 @@ def _counts_alone() -> list[Patch]:
     return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
 
 
+def _tells_of_no_instance() -> list[Patch]:
+    """Events of a claim leave out its instance."""
+    told = claim_events.of_claim
+
+    def act(kind: str, claim: NodeClaim, now: float, **facts: Any) -> BusEvent:
+        return told(kind, claim, now, **{**facts, "instanceId": ""})
+
+    return [(claim_events, "of_claim", act)]
+
+
+def _sets_no_timers() -> list[Patch]:
+    """Whatever is to be looked at again waits for the next sweep."""
+    return [(FlowContext, "set_timer", lambda *_: None)]
+
+
+def _measures_no_memory() -> list[Patch]:
+    """No metric says how much memory nodes have beyond their plan."""
+    return [(cluster_metrics, "measure_memory", lambda *_: None)]
+
+
 MUTANTS: dict[str, Mutant] = {
     "acknowledges first, no sweep": Mutant(_acknowledges_first),
     "drops the client token": Mutant(_drops_the_token),
@@ -327,6 +348,9 @@ MUTANTS: dict[str, Mutant] = {
     "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
+    "tells of no instance": Mutant(_tells_of_no_instance),
+    "sets no timers": Mutant(_sets_no_timers, ("undisturbed",)),
+    "measures no memory": Mutant(_measures_no_memory, ("undisturbed",)),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }
 

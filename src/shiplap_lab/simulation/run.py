@@ -25,8 +25,8 @@ from shiplap.flows.lifecycle.pod_placement import NONE
 from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import Ami
-from shiplap.kubernetes.objects import Event, Pod
-from shiplap.ports import FleetOverride, FleetRequest, Instance
+from shiplap.kubernetes.objects import Event, Pod, RawObject
+from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.catalogue import embedded
@@ -34,7 +34,7 @@ from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.cluster_simulator import topology_filters, volume_binder
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.dev.player import may_wait, play_steps
-from shiplap_lab.fakes.signals import FakeClock, FakeMeter
+from shiplap_lab.fakes.signals import FakeClock
 from shiplap_lab.judge.judge import Judge
 from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.scenarios.scenario import (
@@ -50,9 +50,12 @@ from shiplap_lab.scenarios.scenario import (
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
+from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
+from shiplap_lab.simulation.region_facts import RegionFacts
+from shiplap_lab.simulation.tellings import Tellings
 from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
-from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
+from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedMeter, CheckedState
 from shiplap_lab.virtual_time.event_loop import EventLoop
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.functions import TracebackHandler
@@ -179,7 +182,7 @@ class Simulation:
         self.hardware = {item.name: SimulatedHardware(self.sold, item, scenario.memory, seed) for item in settings}
         self.instances: dict[str, Instance] = {}
         self.ended: set[str] = set()
-        self.meter = FakeMeter()
+        self.meter = CheckedMeter()
         self._threads = VirtualThreads(self.loop, self.faults) if is_watched(scenario, seed) else None
         stage = SimulationContext(self.loop, self.faults, self.trace, self.sold, self.meter, make_state, self._threads)
         self.compute = CheckedCompute(
@@ -213,6 +216,7 @@ class Simulation:
         self._skips_idle, self._skips_quiet = rests and skips_idle, skips_quiet
         self._idle_minutes = IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
         self.judge = self._seated_judge()
+        self._facts, self._due_steps, self._tellings = self._hear_tellings()
         if scenario.reserved_instances:
             self._commit_account()
         self._unkind = UnkindFaults(
@@ -307,6 +311,47 @@ class Simulation:
 
     def _expire(self, install: SimulatedInstall) -> None:
         install.state.expire(self.loop.now() - _TTL_LATE_S)
+
+    def _hear_tellings(self) -> tuple[RegionFacts, DueSteps, Tellings]:
+        """What is told from now on is compared with the facts, which are updated before."""
+        facts, now, undisturbed = RegionFacts(), self.loop.now, self._play.scenario.undisturbed
+        said = partial(self.judge.found, Promise.TOLD)
+        apart_s = sum(fault.amount for fault in self._planned if fault.kind == "clock-skew")
+        prices = partial(price, self.sold)
+        tellings = Tellings(facts, now, said, price=prices, is_undisturbed=undisturbed, apart_s=apart_s)
+        self.meter.on_count.append(tellings.counted)
+
+        def written(install: str, stored: str | bytes) -> None:
+            tellings.claim_written(install, *facts.claim_written(install, stored, now()))
+
+        def command_written(install: str, stored: str | bytes) -> None:
+            tellings.command_written(*facts.command_written(install, stored))
+
+        def restored(install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
+            facts.table_restored(install, claims, commands, now())
+            tellings.table_restored(install)
+
+        def stored(cluster: str, kind: str, plural: str, item: RawObject) -> None:
+            facts.object_written(cluster, kind, plural, item, now())
+            tellings.object_written(cluster, item, plural)
+
+        for name, cluster in self.clusters.items():
+            cluster.server.on_write(partial(stored, name))
+        self.compute.on_request.append(
+            lambda install, body: tellings.fleet_requested(install, msgspec.json.decode(body))
+        )
+        for name, install in self.installs.items():
+            install.state.on_claim.append(partial(written, name))
+            install.state.on_command.append(partial(command_written, name))
+            install.state.on_restore.append(partial(restored, name))
+            install.bus.on_publish.append(partial(self._published, name))
+            install.timers.on_remind.append(partial(tellings.reminded, name))
+            for cluster_name, access in install.access.items():
+                access.on_delete.append(partial(tellings.pod_deleted, cluster_name))
+        return facts, DueSteps(facts), tellings
+
+    def _published(self, install: str, event: BusEvent) -> None:
+        self._tellings.published(install, event.detail_type, event.detail)
 
     # The run
 
@@ -407,6 +452,8 @@ class Simulation:
         now = self.loop.now()
         calm = now >= self._calm_from
         self.judge.tick(calm=calm)
+        if self._play.scenario.undisturbed and (late := self._due_steps.late(now)):
+            self.judge.found(Promise.AT_ONCE, late)
         for install in self.installs.values():
             if install.dead_letters.letters:
                 self.judge.found(Promise.MESSAGES, str(install.dead_letters.letters[0])[:300])
@@ -436,7 +483,8 @@ class Simulation:
         if not tracker.has_news or self.faults.active_of("api-down"):
             return
         for event in hints_of(cluster, tracker.take(), self.loop.now()):
-            for install in self.installs.values():
+            for name, install in self.installs.items():
+                self._published(name, event)
                 install.functions.route(event)
 
     # Events
@@ -462,6 +510,7 @@ class Simulation:
             "launched", instance=instance.id, type=instance.instance_type, zone=instance.zone, token=request.token
         )
         self.judge.machine_started(msgspec.json.encode(instance))
+        self._facts.running.add(instance.id)
         self.instances[instance.id] = instance
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
         self._unkind.launched(instance)
@@ -472,6 +521,7 @@ class Simulation:
         instance = self.instances[instance_id]
         self.trace.record("instance ended", instance=instance_id)
         self.judge.machine_ended(instance_id)
+        self._facts.running.discard(instance_id)
         self.ended.add(instance_id)
         self.clusters[instance.cluster].kubelets.end(instance)
         self._unkind.ended(instance)
@@ -482,6 +532,7 @@ class Simulation:
         for install in self.installs.values():
             sent = install.functions.ec2_event(detail_type, instance_id, happened_at or self.loop.now(), **detail)
             self.judge.event_sent(sent)
+            self._facts.event_sent(sent)
 
     def _aws_warns(self, instance_id: str, happened_at: float) -> None:
         self._aws_says(_SPOT, instance_id, happened_at, **{"instance-action": "terminate"})
@@ -628,6 +679,7 @@ class Simulation:
             self.compute.add(instance)
             self.instances[instance.id] = instance
             self.judge.machine_added(msgspec.json.encode(instance))
+            self._facts.running.add(instance.id)
             self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
 
     # The end
@@ -647,6 +699,7 @@ class Simulation:
         if not self.judge.violations:
             self._replay()
         self.judge.check_ledger()
+        self._tellings.check_end()
         ledger, unclaimed = self.judge.ledger()
         now = self.loop.now() - self._start
         settled = self._settled_since - self._start if self._settled_since is not None else -1.0

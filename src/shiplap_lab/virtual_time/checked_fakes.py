@@ -15,6 +15,7 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.ports import BusEvent, Clock, FleetRequest, FleetResult, written_claim, written_command
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
+from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.virtual_time.fault_injector import FaultInjector
 from shiplap_lab.virtual_time.unsettled_compute import UnsettledCompute
@@ -146,6 +147,7 @@ def _request_body(request: FleetRequest) -> bytes:
             "wanted": request.wanted,
             "capacity_type": request.capacity_type,
             "node_class": request.node_class.metadata.name,
+            "offerings": [(override.instance_type, override.zone) for override in request.overrides],
         }
     )
 
@@ -175,25 +177,47 @@ class CheckedCluster(FakeCluster):
 
 
 class RoutingBus:
-    """An EventBus that hands each event to a router."""
+    """An EventBus that hands each event to a router, and to each of `on_publish`."""
 
     def __init__(self, faults: Faults, route: Callable[[BusEvent], object]) -> None:
+        self.on_publish: list[Callable[[BusEvent], object]] = []
         self._faults, self._route = faults, route
 
     def publish(self, events: Sequence[BusEvent]) -> None:
         """Deliver."""
         with self._faults.effect("bus.publish"):
             for event in events:
+                for listener in self.on_publish:
+                    listener(event)
                 self._route(event)
 
 
 class QueueTimers:
-    """Timers as delayed messages."""
+    """Timers as delayed messages; each of `on_remind` is told of them, too."""
 
     def __init__(self, faults: Faults, send: Callable[[str, str, str, int], object]) -> None:
+        self.on_remind: list[Callable[[str, str, str, int], object]] = []
         self._faults, self._send = faults, send
 
     def remind(self, cluster: str, claim: str, step: str, delay_s: int) -> None:
         """Set a timer."""
         with self._faults.effect("timers.remind"):
+            for listener in self.on_remind:
+                listener(cluster, claim, step, delay_s)
             self._send(cluster, claim, step, delay_s)
+
+
+class CheckedMeter(FakeMeter):
+    """Each of `on_count` is called with the name and the value of a metric, and its dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_count: list[Callable[[str, float, Mapping[str, str]], object]] = []
+
+    def count(
+        self, name: str, value: float = 1.0, unit: str = "Count", *, dimensions: Mapping[str, str] | None = None
+    ) -> None:
+        """As the fake."""
+        super().count(name, value, unit, dimensions=dimensions)
+        for listener in self.on_count:
+            listener(name, value, dimensions or {})

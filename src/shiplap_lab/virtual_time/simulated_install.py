@@ -88,6 +88,9 @@ class SimulatedInstall:
             watched=[cluster.name for cluster in settings.clusters] if threads is not None else (),
         )
 
+        self.bus = RoutingBus(faults, self.functions.route)
+        self.timers = QueueTimers(faults, self.functions.remind)
+
     def _start_container(self) -> SimulatedContainer:
         self._containers += 1
         return SimulatedContainer(self, ContainerClock(self.stage.faults, self._containers))
@@ -120,8 +123,8 @@ class SimulatedInstall:
                 capacity=self.capacity,
                 catalog=self.catalog,
                 source=self.source,
-                bus=RoutingBus(faults, self.functions.route),
-                timers=QueueTimers(faults, self.functions.remind),
+                bus=self.bus,
+                timers=self.timers,
                 recorder=self.recorders[name],
                 meter=meter,
                 health=FakeHealth(faults),

@@ -489,6 +489,7 @@ def test_two_lifecycle_functions_at_once_register_once() -> None:
     stage.faults.on("before", "state.advance", stage.attend)
     stage.attend()
     assert len(stage.bus.of_type(claim_events.REGISTERED)) == 1
+    assert len(stage.meter.seen["LaunchToJoined"]) == len(stage.meter.seen["MemoryBeyondPlan"]) == 1
     assert stage.meter.counts["ClaimsLost"] == 1
     assert stage.claims()[0].state is ClaimState.INITIALIZED
 

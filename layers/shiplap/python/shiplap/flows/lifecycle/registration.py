@@ -37,8 +37,7 @@ def register(claim: NodeClaim, node: Node, context: FlowContext) -> tuple[NodeCl
     """
     short = learn(context, claim, node)
     now = context.clock.now()
-    cluster_metrics.measure_memory(claim, parse_resources(node.status.allocatable), context.meter)
-    context.meter.count("LaunchToJoined", now - claim.changed_at, "Seconds")
+    launched = claim
     claim = context.state.advance(
         claim,
         ClaimState.REGISTERED,
@@ -47,6 +46,8 @@ def register(claim: NodeClaim, node: Node, context: FlowContext) -> tuple[NodeCl
         changed_at=now,
         deadline_at=0.0,
     )
+    cluster_metrics.measure_memory(launched, parse_resources(node.status.allocatable), context.meter)
+    context.meter.count("LaunchToJoined", now - launched.changed_at, "Seconds")
     release_pilot(claim, context)
     node = open_to_pods(claim, node, context)
     context.meter.count("NodesRegistered")
