@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from shiplap.disruption.consolidation import SINGLES, Consolidator
 from shiplap.disruption.rescheduling import Simulator
 from shiplap.scheduling.removal import Removals
 from tests.conformance.catalogues import fake_type
-from tests.conformance.disruptions import BOTH, SMALL, disrupted, large, pod, pool, small, standing
+from tests.conformance.disruptions import BOTH, SMALL, Verdict, disrupted, large, pod, pool, small, standing
 
 CLOSED = ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},)
 
@@ -26,6 +29,46 @@ def test_dearer_nodes_of_as_much_use_go_although_more_pods_move() -> None:
     verdict = disrupted(*plain, *roomy, pods=pods, types=(PLAIN, ROOMY))
     assert len(verdict.removed) >= 15
     assert all(name.startswith("roomy") for name in verdict.removed)
+
+
+def _one_may_go(*kinds: str) -> Verdict:
+    """What is decided of nodes of which one may go at once: `small` or `large`, with so many pods, or `full`."""
+    nodes, pods = [], []
+    for place, kind in enumerate(kinds):
+        size, many = kind.split()
+        nodes.append({"small": small, "large": large}[size](f"n{place:02}"))
+        wanted = ["1950m"] * 2 if many == "full" else ["1"] * int(many)
+        pods += [pod(f"p{place}-{each}", f"n{place:02}", cpu=cpu) for each, cpu in enumerate(wanted)]
+    return disrupted(*nodes, pods=pods, types=BOTH, pools=[pool(budgets=[{"nodes": "1"}])])
+
+
+KINDS = ("small 1", "small 2", "small 3", "small full", "large 1", "large 9", "large 15")
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=SINGLES + 1))
+@example([*["small full"] * SINGLES, "small 1", "small 2"])  # one of the last goes
+def test_where_one_node_may_go_and_none_is_worth_it_no_order_is_needed(kinds: list[str]) -> None:
+    quick = _one_may_go(*kinds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Consolidator, "_none_may_go_alone", lambda *_: None)
+        assert quick == _one_may_go(*kinds)
+
+
+@pytest.mark.parametrize(("kind", "weighed"), [("small 3", 0), ("small 2", 1)])
+def test_room_is_weighed_only_where_a_node_may_be_worth_removing(
+    monkeypatch: pytest.MonkeyPatch, kind: str, weighed: int
+) -> None:
+    questions: list[Any] = []
+    room_values = Simulator.room_values
+
+    def noted(self: Simulator, nodes: Any) -> Any:
+        questions.append(nodes)
+        return room_values(self, nodes)
+
+    monkeypatch.setattr(Simulator, "room_values", noted)
+    _one_may_go(kind, "small 3", "small 1")
+    assert len(questions) == weighed
 
 
 @pytest.mark.parametrize(("budgets", "compiled"), [([{"nodes": "0"}], 0), ([{"nodes": "1"}], 1)], ids=["none", "one"])

@@ -339,6 +339,8 @@ class Consolidator:
             candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates
         }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
+        if (hopeless := self._none_may_go_alone(candidates, allowed)) is not None:
+            return ConsolidationResult((), hopeless)
         ordered, dearest = self._by_worth(candidates), _by_price(candidates)
         refused: dict[str, str] = {}
         best = self._best_prefix(
@@ -353,6 +355,18 @@ class Consolidator:
         return ConsolidationResult(
             tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
         )
+
+    def _none_may_go_alone(self, candidates: Sequence[Candidate], allowed: Mapping[str, int]) -> dict[str, str] | None:
+        """Why none is worth it where a single node may go and none gains anything: then their order does not matter.
+
+        None where several may go, or a node may gain.
+        """
+        alone = _alone(candidates, allowed)
+        if len(alone) == SINGLES or len(_within(candidates, allowed)) > 1:
+            return None
+        if any(self._may_gain_more((candidate,), _Attempt(), 0.0) for candidate in alone):
+            return None
+        return {candidate.name: self._too_little(candidate) for candidate in alone}
 
     def _by_worth(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """First those whose removal saves most per disruption, beyond what their room is worth to pods that move."""
