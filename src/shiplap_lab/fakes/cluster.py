@@ -6,9 +6,9 @@ on request.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -47,6 +47,7 @@ from shiplap.kubernetes.request_bodies import (
 from shiplap.ports import MANIFEST_KINDS, KnownPods, Listed, ManifestObjects, WatchEvent
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_lab.api_server.api_resources import PLURALS
+from shiplap_lab.api_server.changelog import Change
 from shiplap_lab.api_server.mirror import Mirror
 from shiplap_lab.api_server.server import EVERYTHING, ApiServer, ListOptions
 from shiplap_lab.fakes.faults import Faults
@@ -90,13 +91,18 @@ WATCHED: dict[str, tuple[str, type[Pod | Node | CustomObject], ListOptions]] = {
 
 
 class FakeCluster:
-    """The port ClusterApi over `server`. Effects are named `cluster.<method>` for `faults`."""
+    """The port ClusterApi over `server`. Effects are named `cluster.<method>` for `faults`.
+
+    `on_node` is called with the id of the instance of each Node that an answer contains.
+    """
 
     def __init__(self, server: ApiServer, *, faults: Faults | None = None) -> None:
         self.server = server
         self._faults = faults or Faults()
         self._mirrors: dict[tuple[str, ListOptions], Mirror[Any]] = {}
         self._last: tuple[tuple[str, frozenset[str], bool], ClusterView] | None = None
+        self.on_node: list[Callable[[str], object]] = []
+        self._answered: object = None
 
     def view(
         self, leaving: Collection[str] = (), *, workloads: bool = False, known: KnownPods | None = None
@@ -145,7 +151,9 @@ class FakeCluster:
     def node(self, name: str) -> Node:
         """One node. Raises ObjectNotFound."""
         with self._faults.effect("cluster.node"):
-            return self.server.typed(self.server.get("nodes", name), Node)
+            found = self.server.typed(self.server.get("nodes", name), Node)
+            self._answer((found,))
+            return found
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Unfinished pods of one node, sorted by namespace and name."""
@@ -160,10 +168,17 @@ class FakeCluster:
         seen = resource_version
         for change in changes:
             seen = str(change.resource_version)
-            yield WatchEvent(change.type, msgspec.convert(change.object, typed), seen)
+            yield self._event(change, typed)
         if seen != newest:
             yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
         self._faults.after("cluster.watch")
+
+    def _event(self, change: Change, typed: type[Any]) -> WatchEvent:
+        """A change as the watcher is told it."""
+        item = msgspec.convert(change.object, typed)
+        if isinstance(item, Node):
+            self._answer((item,))
+        return WatchEvent(change.type, item, str(change.resource_version))
 
     def bound_pages(self) -> Iterator[tuple[tuple[Pod, ...], str]]:
         """Unfinished pods that have a node, page by page, with their version."""
@@ -369,4 +384,15 @@ class FakeCluster:
         mirror: Mirror[Typed] | None = self._mirrors.get((plural, selection))
         if mirror is None:
             mirror = self._mirrors[plural, selection] = Mirror(self.server, plural, typed, selection)
-        return mirror.items()
+        items = mirror.items()
+        if plural == "nodes":
+            self._answer(cast("Sequence[Node]", items))
+        return items
+
+    def _answer(self, nodes: Sequence[Node]) -> None:
+        """Tell who listens of the Nodes in an answer; the same answer again tells nothing."""
+        if self.on_node and nodes is not self._answered:
+            self._answered = nodes
+            for node in nodes:
+                for listener in self.on_node:
+                    listener(node.spec.provider_id.rpartition("/")[2])

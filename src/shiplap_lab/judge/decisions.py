@@ -45,8 +45,7 @@ class DecisionJudge:
         self._around, self._pools = around, pools
         self._most_nodes_per_pod, self._steered = most_nodes_per_pod, steered
         self._measured: set[str] = set()
-        # How many nodes had been measured when a claim was written, a type or a pod had missed, and each node of a type
-        # had shown what it has.
+        # How many nodes had been measured when a claim was written, a type or pod had missed, a node of a type shown.
         self._written: dict[ClaimKey, int] = {}
         self._missed: dict[tuple[str, ...], int] = {}
         self._shown: dict[tuple[str, ...], list[tuple[int, Mapping[str, Decimal]]]] = {}

@@ -63,6 +63,7 @@ class ClusterObjects:
         self.in_service: dict[str, float] = {}
         self.told: dict[str, str] = {}
         self.allocatable: dict[str, dict[str, Decimal]] = {}
+        self.read: set[str] = set()
         self.placed: dict[str, Place] = {}
         self._placed_before: deque[tuple[int, str, Place | None]] = deque(maxlen=_REMEMBERED)
 
@@ -198,7 +199,7 @@ class Judge:
         if claim.state == "Draining" and claim.failure == "Asleep" and (before is None or before.state != "Draining"):
             self._check_asleep(key, claim)
         if before is None:
-            self._check_choice(claim)
+            self._check_choice(claim, claim.preferred_spot or {})
             self._note_plan(claim)
             known = self._open.values() if self.reserved_units and claim.reserved_units else ()
             running = (item for item in known if not item.instance_id or item.instance_id in self._alive)
@@ -221,14 +222,12 @@ class Judge:
         elif len(self._asleep) > sleep["mostNodes"]:
             self.found(Promise.ASLEEP, f"{len(self._asleep)} nodes left, {sleep['mostNodes']} may")
 
-    def _check_choice(self, claim: ClaimItem) -> None:
+    def _check_choice(self, claim: ClaimItem, preferred: Json) -> None:
         """Because of the risk a claim asks for no fewer than fifteen offerings, in two zones if it may be in two."""
-        if claim.preferred_spot is None:
-            return
-        offerings = set(claim.preferred_spot["offerings"])
+        offerings = set(preferred.get("offerings", ()))
         zones = {offering.partition("/")[2] for offering in offerings}
         may_be_in = next((len(item["values"]) for item in claim.requirements if item["key"] == _ZONE), 0)
-        if len(offerings) < _LEAST_OFFERINGS or len(zones) < min(_LEAST_ZONES, may_be_in):
+        if preferred and (len(offerings) < _LEAST_OFFERINGS or len(zones) < min(_LEAST_ZONES, may_be_in)):
             self.found(Promise.SPOT_CHOICE, f"{claim.name} asks for {len(offerings)} offerings in {len(zones)} zones")
 
     def _note_claim(self, key: Key, claim: ClaimItem) -> None:
@@ -343,9 +342,8 @@ class Judge:
                 self._check_node(objects, item["spec"]["nodeName"])
         elif plural == "nodes":
             objects.put_node(item, self._now(), gone=gone)
-            key = self._holder.get(raw_json.machine_of(item))
-            if key is not None and not gone:
-                self._decisions_of(key[0]).measure(self._claims[key])
+            if self._sampled and not gone:
+                self.node_read(cluster, raw_json.machine_of(item))
         elif plural == "daemonsets" and kind == "ADDED":
             for install in sorted({key[0] for key in self._claims}):
                 self._decisions_of(install).daemon_set_added(cluster)
@@ -424,6 +422,12 @@ class Judge:
             shown = [(f"{shared[row[1]][0]}/{row[3]}", nodes[row[2]], any(row[6:7])) for row in rows]
             self._check_snapshot(cluster, shown, int(header["version"]), int(header["version"]))
 
+    def node_read(self, cluster: str, machine: str) -> None:
+        """Somebody has read the Node of a machine: what nobody has read, nobody can know."""
+        self._objects(cluster).read.add(machine)
+        if (key := self._holder.get(machine)) is not None:
+            self._decisions_of(key[0]).measure(self._claims[key])
+
     def pods_known(self, cluster: str, version: str, pods: Sequence[tuple[str, str, bool]]) -> None:
         """A decision knows pods without a list, as of a version or a later one: their nodes, and whether they end."""
         self._check_snapshot(cluster, pods, int(version), 2**63)
@@ -456,8 +460,8 @@ class Judge:
     def may_wait(self, cluster: str, uid: str) -> bool:
         """Whether a pod waits for a ceiling: its last event says so, and half of it is in use at least."""
         objects = self._objects(cluster)
-        told, pod = objects.told.get(uid, ""), objects.pods.get(uid, {"spec": {}})
-        return self.dollars.may_wait(cluster, told, raw_json.priority(pod))
+        priority = raw_json.priority(objects.pods.get(uid, {"spec": {}}))
+        return self.dollars.may_wait(cluster, objects.told.get(uid, ""), priority)
 
     def _note_plan(self, claim: ClaimItem) -> None:
         """A claim replaces nodes if a command says so, or if pods of it are still on one."""
@@ -571,8 +575,7 @@ class Judge:
             return
         objects = self._objects(claim.cluster)
         node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
-        now = self._now()
-        overdue = claim.deadline_at and now >= claim.deadline_at - self._apart_s
+        overdue = claim.deadline_at and self._now() >= claim.deadline_at - self._apart_s
         if node is None or overdue or not raw_json.is_ready(node):
             return
         left = [pod for pod in objects.on_node.get(node["metadata"]["name"], {}).values() if _is_missed(pod)]
@@ -587,12 +590,11 @@ class Judge:
         return bool(machine.launch) and bool(waiting) and len(waiting) >= free
 
     def _check_node(self, objects: ClusterObjects, name: str) -> None:
-        if name not in objects.nodes:
-            return
-        has = raw_json.amounts((objects.nodes[name].get("status") or {}).get("allocatable"))
+        has = raw_json.amounts((objects.nodes.get(name, {}).get("status") or {}).get("allocatable"))
         pods = [pod for pod in objects.on_node[name].values() if not raw_json.is_finished(pod)]
         wanted = raw_json.total(objects.requests_of(pod) for pod in pods)
-        if short := sorted(kind for kind, more in wanted.items() if more > has.get(kind, Decimal(0))):
+        short = sorted(kind for kind, more in wanted.items() if more > has.get(kind, Decimal(0)))
+        if short and name in objects.nodes:
             self.found(Promise.NODES_HOLD, f"{name} has too little {', '.join(short)} for its pods")
 
     def _is_pressed(self, claim: ClaimItem, pod: Json) -> bool:
@@ -617,9 +619,8 @@ class Judge:
         """Ordinary pods leave before critical ones."""
         beside = objects.on_node.get(pod["spec"]["nodeName"], {}).values()
         earlier = [item for item in beside if _is_missed(item) and raw_json.turn(item) < raw_json.turn(pod)]
-        if earlier:
-            name = pod["metadata"]["name"]
-            self.found(Promise.CRITICAL_LAST, f"{name} was evicted before {earlier[0]['metadata']['name']}")
+        if names := [item["metadata"]["name"] for item in earlier]:
+            self.found(Promise.CRITICAL_LAST, f"{pod['metadata']['name']} was evicted before {names[0]}")
 
     def _decisions_of(self, install: str) -> DecisionJudge:
         if install not in self._decisions:
@@ -636,8 +637,9 @@ class Judge:
         return machine in self._machines and machine not in self._alive
 
     def allocatable(self, claim: ClaimItem) -> Mapping[str, Decimal] | None:
-        """What a claim's Node had at first."""
-        return self._objects(claim.cluster).allocatable.get(claim.instance_id)
+        """What a claim's Node had at first, once it has been read."""
+        objects, machine = self._objects(claim.cluster), claim.instance_id
+        return objects.allocatable.get(machine) if machine in objects.read else None
 
     def was_in_service(self, claim: ClaimItem, at: float) -> bool:
         """Whether a claim's Node was there, and initialised, at a moment or since."""
@@ -648,8 +650,7 @@ class Judge:
         return self._clusters.setdefault(cluster, ClusterObjects())
 
     def _claim_of_node(self, install: str, cluster: str, name: str) -> ClaimItem | None:
-        objects = self._objects(cluster)
-        node = objects.nodes.get(name)
+        node = self._objects(cluster).nodes.get(name)
         key = self._holder.get(raw_json.machine_of(node)) if node is not None else None
         if key is None:  # the Node is gone, or does not say which instance it is
             key = self._of_node.get((install, cluster, name))

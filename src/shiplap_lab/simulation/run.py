@@ -299,6 +299,7 @@ class Simulation:
             install.catalog.on_save.append(self._repriced)
             for cluster_name, access in install.access.items():
                 access.on_delete.append(partial(judge.pod_deleted, name, cluster_name))
+                access.on_node.append(partial(judge.node_read, cluster_name))
                 if isinstance(access, ClusterWithWatches):
                     access.on_known.append(partial(judge.pods_known, cluster_name))
             if install.snapshots is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-import msgspec
-
 from shiplap.errors import ClusterUnreachable, ResourceVersionGone
 from shiplap.kubernetes.objects import ObjectMeta, Pod, RawObject
 from shiplap.ports import KnownPods, WatchEvent
@@ -65,7 +63,7 @@ class ClusterWithWatches(CheckedCluster):
                 self._injector.effects["watch-gone"] += 1
                 raise
             for change in changes:
-                yield WatchEvent(change.type, msgspec.convert(change.object, typed), str(change.resource_version))
+                yield self._event(change, typed)
             left = until - self._loop.now()
             if left <= 0 or self._injector.hits("watch-closed", kind):
                 break
