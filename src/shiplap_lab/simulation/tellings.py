@@ -132,11 +132,11 @@ class Tellings:
         self._untold.add((install, f"{claim.cluster}/{claim.name}/{event}"))
         self._uncounted["NodeClaimsMissed"] += claim.missed and not before.missed
         if claim.state == "Registered":
-            self._uncounted["LaunchToJoined"] += claim.changed_at - before.changed_at
+            self._uncounted["LaunchToJoined"] += max(claim.changed_at - before.changed_at, 0.0)
             self._expect_memory(before)
         if claim.state == "Initialized":
-            self._uncounted["JoinedToReady"] += claim.changed_at - before.changed_at
-            self._uncounted["EventToReady"] += claim.changed_at - (claim.first_event_at or claim.created_at)
+            self._uncounted["JoinedToReady"] += max(claim.changed_at - before.changed_at, 0.0)
+            self._uncounted["EventToReady"] += max(claim.changed_at - (claim.first_event_at or claim.created_at), 0.0)
             self._check_node(claim)
 
     def _expect_memory(self, planned: ClaimFacts) -> None:

@@ -273,7 +273,7 @@ def test_a_command_of_a_newer_release_is_left_to_it() -> None:
     stage, _ = begun()
     command = command_of(stage)
     newer = replace(command, schema=command.schema + 1)
-    stage.state._commands[stage.name, command.name] = newer
+    stage.state._put_command(newer)
     assert undone(stage).undone == ()
     assert command_of(stage) == newer
 

@@ -628,6 +628,21 @@ def test_registration_measures_the_memory_and_how_long_the_node_took_to_join() -
         assert stage.meter.seen[name] == found.seen[name], name
 
 
+def test_no_time_is_less_than_nothing_where_clocks_of_functions_are_apart() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.state.advance(claim, claim.state, changed_at=stage.clock.now() + 90.0)
+    stage.join()
+    stage.attend()
+    (registered,) = stage.claims()
+    stage.state.advance(registered, registered.state, changed_at=stage.clock.now() + 90.0)
+    stage.attend()
+
+    assert stage.meter.seen["LaunchToJoined"] == stage.meter.seen["JoinedToReady"] == [(0.0, ())]
+    (learned,) = stage.joins.read(CLUSTER).pools
+    assert learned.register_s == learned.initialize_s == (0.0,)
+
+
 @pytest.mark.parametrize(
     ("failure", "node_name", "expected"),
     [

@@ -256,6 +256,19 @@ def test_a_wake_ends_a_drain_wherever_functions_die(function: str) -> None:
     raise AssertionError("the invocation has no end")
 
 
+def test_a_command_that_gives_up_a_node_is_counted_as_the_one_that_it_was() -> None:
+    stage = Draining()
+    first = next(claim for claim in stage.claims() if claim.state is ClaimState.DRAINING)
+    stage.state.advance(first, ClaimState.INITIALIZED, failure="", deadline_at=0.0)
+    begun = stage.meter.counts["CommandsRemoving"]
+    (before,) = stage.state.commands(stage.name)
+    stage.disrupt()
+    (after,) = stage.state.commands(stage.name)
+
+    assert set(before.targets) - set(after.targets) == {first.name}
+    assert stage.meter.counts["CommandsRemoving"] == begun
+
+
 def test_nodes_come_back_one_by_one_and_others_have_gone() -> None:
     stage = Draining()
     going = [claim for claim in stage.claims() if claim.state is ClaimState.DRAINING]

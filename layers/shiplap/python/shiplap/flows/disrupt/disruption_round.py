@@ -185,7 +185,10 @@ class _Round:
         less = fields_without(command, step.spared, self._claims) if step.spared else CommandChanges()
         changes: CommandChanges = {**less, "changed_at": now, "failure": step.why}
         after = self._context.state.advance_command(command, step.to, **changes)
-        self._log_step(after, step)
+        if after.state is not command.state:
+            self._count_step(after)
+        level = logging.WARNING if after.state is CommandState.UNDONE else logging.INFO
+        _LOG.log(level, "command is %s %s", after.state, step.why, extra=_facts(after))
         return after
 
     def _second_look(self, command: DisruptionCommand, step: CommandStep, now: float) -> CommandStep:
@@ -408,12 +411,10 @@ class _Round:
             detail=proposal.detail,
         )
 
-    def _log_step(self, command: DisruptionCommand, step: CommandStep) -> None:
+    def _count_step(self, command: DisruptionCommand) -> None:
         self._context.meter.count(f"Commands{command.state}")
         if command.state is CommandState.DONE:
             self._context.meter.count("SavingsHourly", command.savings_hourly, "None")
-        level = logging.WARNING if command.state is CommandState.UNDONE else logging.INFO
-        _LOG.log(level, "command is %s %s", command.state, step.why, extra=_facts(command))
 
 
 def _that_refuses(view: SpendingView | None) -> SpendingView | None:
