@@ -278,9 +278,13 @@ def test_instances_of_one_batch_are_ended_by_one_request() -> None:
     assert sum(point == "before compute.terminate" for point in stage.faults.points) == 1
 
 
-def test_an_instance_that_cannot_be_ended_keeps_no_other_of_its_batch_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("pods", "batch"), [(6, 2), (8, 3)])
+def test_an_instance_that_cannot_be_ended_keeps_no_other_of_its_batch_from_it(
+    pods: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Stage()
-    claims = launched(stage, pods=8)
+    claims = launched(stage, pods)
+    assert len(claims) == batch
     stage.clock.advance(1000)
     protected = claims[0].instance_id
     terminate = stage.compute.terminate
