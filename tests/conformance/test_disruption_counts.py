@@ -220,9 +220,9 @@ def test_another_policy_is_not_held_to_the_balance() -> None:
 # The room of a reservation
 
 
-def reserved(item: InstanceType) -> InstanceType:
-    """A type that a reservation of the same name has ten of, at a millionth of its price."""
-    held = Offering(Z1, "reserved", item.offerings[0].price / 1e6, reservation_id=item.name, reservation_capacity=10)
+def reserved(item: InstanceType, left: int = 10) -> InstanceType:
+    """A type that a reservation of the same name has some of, at a millionth of its price."""
+    held = Offering(Z1, "reserved", item.offerings[0].price / 1e6, reservation_id=item.name, reservation_capacity=left)
     kinds = (
         replace(entry, values=entry.values | {"reserved"}) if entry.key == "karpenter.sh/capacity-type" else entry
         for entry in item.requirements
@@ -258,6 +258,14 @@ def test_a_node_moves_into_a_reservation_of_its_own_type(kind: str) -> None:
     )
     (claim,) = verdict.command.replacements
     assert (claim.launch.instance_type, claim.launch.reservation_id) == ("large", "large")
+
+
+def test_a_replacement_does_not_wait_for_a_reservation_that_another_one_takes() -> None:
+    pods = [pod("p", "a", cpu="3"), pod("q", "b", cpu="3")]
+    verdict = disrupted(large("a"), large("b"), pods=pods, types=[reserved(SMALL, 1), LARGE])
+    kinds = [claim.launch.capacity_type for command in verdict.commands for claim in command.replacements]
+    assert verdict.removed == {"a", "b"}
+    assert sorted(kinds) == ["reserved", "spot"]
 
 
 # What a claim says of itself
