@@ -87,6 +87,7 @@ class Play:
             named = f"node-{name}" if state in (ClaimState.REGISTERED, ClaimState.INITIALIZED) else ""
             if state is ClaimState.REGISTERED:
                 self.judge.object_written("demo", "ADDED", "nodes", _node(name))
+                self.judge.node_read("demo", f"i-{name}")
             claim = self.write(replace(claim, state=state, node_name=named))
         return claim
 
