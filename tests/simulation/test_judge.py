@@ -140,6 +140,29 @@ def test_a_pod_misses_a_second_time_only_what_the_first_node_could_tell_nobody(r
     assert set(region.told) <= {Promise.NO_SECOND_MISS}
 
 
+@pytest.mark.parametrize(
+    ("resource", "types", "broken"),
+    [
+        ("cpu", ("m6i.xlarge", "c6i.xlarge"), False),
+        ("cpu", ("m6i.xlarge", "m6i.xlarge"), True),
+        ("memory", ("m6i.xlarge", "c6i.xlarge"), True),
+    ],
+)
+def test_what_ec2_states_of_a_new_type_is_relied_on_after_a_miss_on_another(
+    resource: str, types: tuple[str, str], broken: bool
+) -> None:
+    """A single instance that has fewer CPUs than EC2 states says nothing about other types; an estimate was wrong."""
+    region = Region()
+    for name, kind in zip(("a", "b"), types, strict=True):
+        pods = [{"uid": "web-1", "name": "web-1"}]
+        region.launched(name, requests={resource: 10**15}, pods=pods, instance_type=kind)
+        region.has("nodes", node(f"node-{name}", f"i-{name}"))
+        region.judge.node_read("demo", f"i-{name}")
+        region.judge.machine_ended(f"i-{name}")
+
+    assert (Promise.NO_SECOND_MISS in region.told) == broken
+
+
 def test_a_life_in_order_keeps_all_promises() -> None:
     region = Region({"cpu": "4"})
     region.node(state="Terminating")

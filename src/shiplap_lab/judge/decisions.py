@@ -105,7 +105,7 @@ class DecisionJudge:
 
         What all nodes of a type had when a claim was written was enough to go by, and what one had until the first
         miss. A type that none has shown is tried once, unless all that a node lacks is stated and not estimated. What a
-        pod missed counts by resource: too little of one says nothing about another on other types.
+        pod missed counts by resource: too little of one says nothing about another, nor of a stated one on a new type.
         """
         has = self._around.allocatable(claim)
         if has is None or claim.instance_id in self._measured:
@@ -122,7 +122,7 @@ class DecisionJudge:
         missed = [(claim.cluster, pod["uid"], resource) for pod in claim.pods for resource in short]
         if not (shown or _STATED.issuperset(short)) or written >= self._missed.setdefault(kind, now):
             missed.append(kind)
-        again = [key for key in missed if self._missed.setdefault(key, now) < now]
+        again = [key for key in missed if self._missed.setdefault(key, now) < now and (shown or key[-1] not in _STATED)]
         was_enough = shown and not any(set(short).intersection(_short(claim.requests, each)) for each in shown)
         if again and not was_enough:
             self._around.found(Promise.NO_SECOND_MISS, f"{claim.name} misses {short}; again for {' '.join(again[0])}")
