@@ -18,11 +18,14 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import TypeVar
 
 import msgspec
 import pytest
 
 from tools.mutation.covered_lines import PRODUCT
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/mutation"
@@ -155,6 +158,22 @@ def run_tests(changed: ChangedModule, tests: Sequence[str], limit_s: float, log:
         return Verdict(Outcome.SURVIVED if left and code == pytest.ExitCode.OK else Outcome.BROKEN)
 
     return run_forked(changed, act, limit_s, log)
+
+
+def in_forks(items: Sequence[T], jobs: int, act: Callable[[T], object]) -> None:
+    """Act on each item, in so many forked processes side by side."""
+    workers = []
+    for number in range(jobs):
+        process = os.fork()
+        if process == 0:
+            try:
+                for item in items[number::jobs]:
+                    act(item)
+            finally:
+                os._exit(0)
+        workers.append(process)
+    for process in workers:
+        os.waitpid(process, 0)
 
 
 def run_forked(changed: ChangedModule, act: Callable[[], Verdict], limit_s: float, log: Path) -> Verdict:

@@ -41,6 +41,7 @@ from tools.mutation.mutant_runs import (
     ChangedModule,
     Outcome,
     Verdict,
+    in_forks,
     preload,
     run_forked,
     run_tests,
@@ -152,10 +153,27 @@ def verdict_of_import(trial: Trial) -> Verdict:
     """What the tests of a trial say in a process that imports the mutant; without any it survives."""
     if not trial.tests:
         return Verdict(Outcome.SURVIVED, "no test runs the line")
-    mutant = trial.mutant
-    limit_s = _START_S + _PATIENCE * sum(test.seconds for test in trial.tests)
-    changed = ChangedModule(mutant.path, mutant.applied_to((PRODUCT / mutant.path).read_text()))
-    return run_tests(changed, [test.test for test in trial.tests], limit_s, LOGS / f"{mutant.key}.log")
+    names, log = [test.test for test in trial.tests], LOGS / f"{trial.mutant.key}.log"
+    return run_tests(_changed(trial.mutant), names, _limit_s(trial), log)
+
+
+def verdict_of_seeds(trial: Trial) -> Verdict:
+    """What the seeds of a trial say in a process that imports the mutant."""
+
+    def act() -> Verdict:
+        found_by = broken_promise(trial)
+        return Verdict(Outcome.FOUND, found_by) if found_by else Verdict(Outcome.SURVIVED)
+
+    return run_forked(_changed(trial.mutant), act, _limit_s(trial), LOGS / f"{trial.mutant.key}-simulation.log")
+
+
+def _changed(mutant: Mutant) -> ChangedModule:
+    return ChangedModule(mutant.path, mutant.applied_to((PRODUCT / mutant.path).read_text()))
+
+
+def _limit_s(trial: Trial) -> float:
+    """Seconds that a process may take which imports the mutant first."""
+    return _START_S + _PATIENCE * sum(test.seconds for test in trial.tests)
 
 
 def in_fork(act: Callable[[], object]) -> None:
@@ -180,30 +198,26 @@ def judge(trials: Sequence[Trial], store: VerdictStore, *, jobs: int) -> None:
     left = [trial for trial in trials if trial.mutant.key not in known]
     if not left:
         return
-    in_fork(lambda: in_forks(left, jobs, lambda trial: _judge_import(trial, store)))
+    keys = {trial.mutant.key: trial.mutant.key for trial in left}
+    in_fork(lambda: _judge_anew(left, keys, verdict_of_import, store, jobs))
 
 
-def in_forks(trials: Sequence[Trial], jobs: int, act: Callable[[Trial], object]) -> None:
-    """Act on each trial, in so many processes side by side that have imported what mutants do not change."""
+def _judge_anew(
+    trials: Sequence[Trial],
+    keys: Mapping[str, str],
+    verdict_of: Callable[[Trial], Verdict],
+    store: VerdictStore,
+    jobs: int,
+) -> None:
+    """Store verdicts of processes that import the mutant; `keys` names them by the mutant's."""
+
+    def judge(trial: Trial) -> None:
+        verdict = verdict_of(trial)
+        store.add(keys[trial.mutant.key], verdict)
+        _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {trial.mutant}")
+
     preload()
-    workers = []
-    for number in range(jobs):
-        process = os.fork()
-        if process == 0:
-            try:
-                for trial in trials[number::jobs]:
-                    act(trial)
-            finally:
-                os._exit(0)
-        workers.append(process)
-    for process in workers:
-        os.waitpid(process, 0)
-
-
-def _judge_import(trial: Trial, store: VerdictStore) -> None:
-    verdict = verdict_of_import(trial)
-    store.add(trial.mutant.key, verdict)
-    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {trial.mutant}")
+    in_forks(trials, jobs, judge)
 
 
 def _say(line: str) -> None:
@@ -298,24 +312,9 @@ def _simulated(mutants: Sequence[Mutant], store: VerdictStore, seeds: int, jobs:
     in_fork(lambda: judge_by_simulation(played, keys, store, jobs, _say))
     known = store.read()
     anew = [trial for trial in played if keys[trial.mutant.key] not in known]
-    in_fork(lambda: in_forks(anew, jobs, lambda trial: _judge_seeds_anew(trial, keys[trial.mutant.key], store)))
+    in_fork(lambda: _judge_anew(anew, keys, verdict_of_seeds, store, jobs))
     known = store.read()
     return {item.key: known.get(keys[item.key], Verdict(Outcome.BROKEN)) for item in mutants}
-
-
-def _judge_seeds_anew(trial: Trial, key: str, store: VerdictStore) -> None:
-    """What the seeds of a trial say in a process that imports the mutant."""
-
-    def act() -> Verdict:
-        found_by = broken_promise(trial)
-        return Verdict(Outcome.FOUND, found_by) if found_by else Verdict(Outcome.SURVIVED)
-
-    mutant = trial.mutant
-    changed = ChangedModule(mutant.path, mutant.applied_to((PRODUCT / mutant.path).read_text()))
-    log = LOGS / f"{key.replace('/', '-')}.log"
-    verdict = run_forked(changed, act, _START_S + _PATIENCE * sum(seed.seconds for seed in trial.tests), log)
-    store.add(key, verdict)
-    _say(f"{verdict.outcome:9} {verdict.seconds:6.1f} s  {mutant}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ import msgspec
 from tools.mutation.code_mutants import Mutant
 from tools.mutation.covered_lines import PRODUCT, SUFFIX, CoveredTest, LineRecorder, keep_sources, read
 from tools.mutation.covering_tests import CoveringTests, class_changed, lines_of, runs_when_imported
-from tools.mutation.mutant_runs import BUILD, ROOT, SEARCHED
+from tools.mutation.mutant_runs import BUILD, ROOT, SEARCHED, in_forks
 
 if TYPE_CHECKING:
     from shiplap_lab.simulation.run import RunOutcome
@@ -88,20 +87,13 @@ def record_seeds(seeds: int, jobs: int, say: Callable[[str], None], *, anew: boo
         return
     keep_sources(PRODUCT, folder)
     load_product()
-    workers = []
-    for number in range(jobs):
-        process = os.fork()
-        if process == 0:
-            try:
-                for name in due[number::jobs]:
-                    began_s = process_time()
-                    (folder / f"{name}{SUFFIX}").write_bytes(msgspec.msgpack.encode(_record(name, seeds)))
-                    say(f"{(process_time() - began_s) / seeds:6.2f} CPU s a seed of {name}")
-            finally:
-                os._exit(0)
-        workers.append(process)
-    for process in workers:
-        os.waitpid(process, 0)
+
+    def record(name: str) -> None:
+        began_s = process_time()
+        (folder / f"{name}{SUFFIX}").write_bytes(msgspec.msgpack.encode(_record(name, seeds)))
+        say(f"{(process_time() - began_s) / seeds:6.2f} CPU s a seed of {name}")
+
+    in_forks(due, jobs, record)
 
 
 def load_product() -> None:

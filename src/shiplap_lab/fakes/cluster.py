@@ -167,8 +167,9 @@ class FakeCluster:
         changes, newest = self.server.changes(plural, resource_version, selection)
         seen = resource_version
         for change in changes:
-            seen = str(change.resource_version)
-            yield self._event(change, typed)
+            event = self._event(change, typed)
+            seen = event.resource_version
+            yield event
         if seen != newest:
             yield WatchEvent("BOOKMARK", typed(metadata=ObjectMeta(resource_version=newest)), newest)
         self._faults.after("cluster.watch")

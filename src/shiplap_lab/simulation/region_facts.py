@@ -11,41 +11,21 @@ from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.raw_json import Json
 
 ENDED = ("Gone", "Failed")
-LEAVING = ("Draining", "Terminating")
 
 ClaimKey = tuple[str, str, str]  # install, cluster and name
 
 
-class ClaimFacts(msgspec.Struct, frozen=True):
-    """The fields of a claim's item. Times are epoch seconds; CPU is in thousandths, memory in bytes."""
+class ClaimFacts(raw_json.ClaimItem, frozen=True):
+    """The fields of a claim's item that the judge looks at, and those that are told or that call for a step."""
 
-    cluster: str
-    name: str
-    node_pool: str = ""
     node_class: str = ""
     tier: int = 0
-    state: str = "Planned"
-    token: str = ""
-    instance_id: str = ""
-    instance_type: str = ""
-    instance_types: tuple[str, ...] = ()
     zone: str = ""
     capacity_type: str = ""
-    ami: str = ""
-    hourly: float = 0.0
-    node_name: str = ""
-    pods: tuple[dict[str, Any], ...] = ()
-    requests: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     startup_taints: tuple[dict[str, Any], ...] = ()
-    requirements: tuple[dict[str, Any], ...] = ()
-    missed: bool = False
-    failure: str = ""
-    created_at: float = 0.0
     changed_at: float = 0.0
     first_event_at: float = 0.0
-    deadline_at: float = 0.0
 
     @property
     def has_instance(self) -> bool:
@@ -53,12 +33,9 @@ class ClaimFacts(msgspec.Struct, frozen=True):
         return bool(self.instance_id) and self.state not in ENDED
 
 
-class CommandFacts(msgspec.Struct, frozen=True):
+class CommandFacts(raw_json.CommandItem, frozen=True):
     """The fields of a disruption command's item; money in USD per hour."""
 
-    cluster: str
-    name: str
-    state: str = "Waiting"
     savings_hourly: float = 0.0
 
 

@@ -284,7 +284,7 @@ class Simulation:
             most_nodes_per_pod=self._play.scenario.most_nodes_per_pod,
             steered=self._placement != NONE,
             price=partial(price, self.sold),
-            clocks_apart_s=sum(fault.amount for fault in self._planned if fault.kind == "clock-skew"),
+            clocks_apart_s=self._clocks_apart_s,
         )
         judge.sleep = msgspec.to_builtins(self._play.scenario.sleep)
         judge.dollars.ceilings = _ceilings(self._play.scenario)
@@ -307,6 +307,11 @@ class Simulation:
         return judge
 
     @property
+    def _clocks_apart_s(self) -> float:
+        """How far the clocks of functions may be from that of the world."""
+        return sum(fault.amount for fault in self._planned if fault.kind == "clock-skew")
+
+    @property
     def _running(self) -> int:
         return len(self.instances) - len(self.ended)
 
@@ -317,8 +322,7 @@ class Simulation:
         """What is told from now on is compared with the facts, which are updated before."""
         facts, now, undisturbed = RegionFacts(), self.loop.now, self._play.scenario.undisturbed
         said = partial(self.judge.found, Promise.TOLD)
-        apart_s = sum(fault.amount for fault in self._planned if fault.kind == "clock-skew")
-        prices = partial(price, self.sold)
+        prices, apart_s = partial(price, self.sold), self._clocks_apart_s
         tellings = Tellings(facts, now, said, price=prices, is_undisturbed=undisturbed, apart_s=apart_s)
         self.meter.on_count.append(tellings.counted)
 

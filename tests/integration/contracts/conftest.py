@@ -15,7 +15,7 @@ from tests.e2e import programs
 from tests.e2e.api import RealApi, api_of
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.dry_runs import DryRuns
-from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
+from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 
 DOCS = Path(__file__).parents[3] / "docs"
 RBAC = (DOCS / "rbac.yaml", DOCS / "rbac-cluster-manifests.yaml")
@@ -54,6 +54,15 @@ def dynamodb() -> Iterator[Any]:
     with aws_in_process():
         client = make_client("dynamodb")
         create_table(client, "state", STATE)
+        yield client
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    """A client of moto's S3 with an empty bucket named `bucket`."""
+    with aws_in_process():
+        client = make_client("s3")
+        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
         yield client
 
 

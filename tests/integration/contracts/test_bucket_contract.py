@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,7 +69,6 @@ from shiplap.scheduling.model.scheduling_plan import (
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap_lab.fakes.stores import FakeCatalog, FakeRecorder
-from tests.integration.contracts.in_process_aws import aws_in_process, make_client
 from tests.node_claims import node_claim
 
 NOW = 1_700_000_000.5
@@ -188,14 +186,6 @@ PLAN = Plan(
     hourly=0.04,
     stats=PlanStats(4, 4),
 )
-
-
-@pytest.fixture
-def s3() -> Iterator[S3Client]:
-    with aws_in_process():
-        client = make_client("s3")
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        yield client
 
 
 @pytest.fixture(params=["fake", "s3"])

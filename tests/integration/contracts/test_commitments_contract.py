@@ -29,10 +29,8 @@ from shiplap.ports import CommitmentStore, StateStore
 from shiplap_lab.fakes.state import FakeState
 from shiplap_lab.fakes.stores import FakeCommitments
 from tests.integration.contracts.in_process_aws import (
-    aws_in_process,
     create_table,
     dynamodb_client,
-    make_client,
 )
 
 NOW = 1_800_000_000.0
@@ -93,14 +91,6 @@ DOCUMENT = AccountCommitments(
     (InstanceUse("m5.large", "eu-west-1a", 3),),
     (UncountedCommitment("other", "it is for Windows"),),
 )
-
-
-@pytest.fixture
-def s3() -> Iterator[Any]:
-    with aws_in_process():
-        client = make_client("s3")
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
-        yield client
 
 
 @pytest.fixture(params=["fake", "bucket"])

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from shiplap.aws.bucket import MANIFESTS_PREFIX, BucketManifests
-from shiplap.aws.session import client as make_client
 from shiplap.errors import StoreError
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.ports import ManifestStore
 from shiplap_lab.fakes.stores import FakeManifests
-from tests.integration.contracts.in_process_aws import aws_in_process
 
 SPEC = {"template": {"spec": {"nodeClassRef": {"name": "default"}}}, "limits": {"cpu": "100"}, "weight": 7}
 POOL = msgspec.convert({"metadata": {"name": "general", "labels": {"team": "a"}}, "spec": SPEC}, NodePool)
 READ = LiveManifests(Manifests(node_pools=(POOL,)))
-
-
-@pytest.fixture
-def s3() -> Iterator[Any]:
-    with aws_in_process():
-        client = make_client("s3")
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        yield client
 
 
 @pytest.fixture(params=["fake", "s3"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from shiplap.aws.bucket import STATUS_KEY, BucketDryRuns, BucketStatus
 from shiplap.aws.instance_profiles import is_missing
-from shiplap.aws.session import client as make_client
 from shiplap.errors import StoreError
 from shiplap.instances.catalog.resolved_nodeclass import (
     Ami,
@@ -31,7 +29,6 @@ from shiplap.instances.readiness.nodeclass_status import (
 )
 from shiplap.ports import DryRunStore, StatusStore
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
-from tests.integration.contracts.in_process_aws import aws_in_process
 
 NODE_CLASS = NodeClassStatus(
     name="default",
@@ -54,14 +51,6 @@ STATUS = InstallStatus(
         ),
     )
 )
-
-
-@pytest.fixture
-def s3() -> Iterator[Any]:
-    with aws_in_process():
-        client = make_client("s3")
-        client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        yield client
 
 
 @pytest.fixture(params=["fake", "s3"])

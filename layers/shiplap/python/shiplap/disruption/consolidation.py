@@ -332,7 +332,7 @@ class Consolidator:
 
         Raises InvalidInput as `planner.plan`.
         """
-        if not any(allowed.get(candidate.pool.metadata.name, 0) > 0 for candidate in candidates):
+        if not _alone(candidates, allowed):
             return ConsolidationResult()
         self._candidates = {candidate.name: candidate for candidate in candidates}
         self._eviction_costs = {

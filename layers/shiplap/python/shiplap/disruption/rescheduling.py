@@ -70,7 +70,8 @@ class Simulator:
         if gone or view.unbound or kept:
             view = replace(view, pods=(*_with_plan_applied(view.pods, homes, names, gone), *kept))
         self._moving = view.of_pods(reschedulable_pods)
-        self._view, self._protected, self._paired = view, frozenset(protected), paired
+        self._view, self._protected, self._staying = view, frozenset(protected), names - gone
+        self._joined = {claim.name for claim in paired.values()}
         self._closed: frozenset[str] = frozenset()
 
     @cached_property
@@ -78,7 +79,6 @@ class Simulator:
         """Compiled for the first question: where budgets let nothing go, none is asked. Raises InvalidInput."""
         view, snapshot = self._view, self._snapshot
         coming = [claim for claim in snapshot.claims if claim.state in IN_FLIGHT and not claim.node_name]
-        joined = {claim.name for claim in self._paired.values()}
         settled = replace(
             snapshot,
             view=view.beside(
@@ -94,9 +94,8 @@ class Simulator:
             # A replacement need not wait for a reservation that another one takes.
             settings=replace(snapshot.settings, reserved_policy="Fallback"),
         )
-        names = {node.metadata.name for node in view.nodes} - leaving(view.nodes, self._paired)
         try:
-            removals = Removals(settled, names, [claim for claim in coming if claim.name not in joined])
+            removals = Removals(settled, self._staying, [claim for claim in coming if claim.name not in self._joined])
         except ValueError as error:
             raise InvalidInput("snapshot", str(error)) from error
         removals.close(self._closed)

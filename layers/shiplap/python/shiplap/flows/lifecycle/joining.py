@@ -39,13 +39,13 @@ class JoinRecorder:
         self._initialized: dict[str, list[float]] = {}
 
     def joined(self, claim: NodeClaim, seconds: float) -> None:
-        """A node was registered so many seconds after its launch; clocks that are apart may say less than nothing."""
+        """A node was registered so many seconds after its launch."""
         kind = (claim.plan.node_pool, claim.known_instance.ami, claim.known_instance.type)
-        self._joined.setdefault(kind, []).append(max(seconds, 0.0))
+        self._joined.setdefault(kind, []).append(seconds)
 
     def initialized(self, claim: NodeClaim, seconds: float) -> None:
         """A node was complete so many seconds after its registration."""
-        self._initialized.setdefault(claim.plan.node_pool, []).append(max(seconds, 0.0))
+        self._initialized.setdefault(claim.plan.node_pool, []).append(seconds)
 
     def write(self) -> None:
         """What was noted, once."""

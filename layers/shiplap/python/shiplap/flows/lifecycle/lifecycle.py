@@ -39,7 +39,7 @@ from shiplap.flows.lifecycle.endings import (
 )
 from shiplap.flows.lifecycle.joining import JoinRecorder, give_up_incomplete, record_failed_join
 from shiplap.flows.lifecycle.pod_placement import Steering
-from shiplap.flows.lifecycle.registration import initialize, register
+from shiplap.flows.lifecycle.registration import initialize, register, seconds_since
 from shiplap.flows.messages import NodeSeen, Timer
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -234,7 +234,7 @@ class _Visits:
             self._steering.nominate(claim, node)
             launched_at = claim.changed_at
             claim, node = register(claim, node, self._context)
-            self.joins.joined(claim, claim.changed_at - launched_at)
+            self.joins.joined(claim, seconds_since(launched_at, claim.changed_at))
             self.registered.append(claim.name)
         if node is None:
             self._without_node(claim)
@@ -248,7 +248,7 @@ class _Visits:
             if complete is None:
                 give_up_incomplete(claim, node, self._settings, self._context)
             else:
-                self.joins.initialized(complete, complete.changed_at - claim.changed_at)
+                self.joins.initialized(complete, seconds_since(claim.changed_at, complete.changed_at))
                 self.initialized.append(claim.name)
                 self.disruption_is_due |= claim.is_replacement
                 self._steering.bind(complete, lambda: self._node_by_name(complete))

@@ -47,7 +47,7 @@ def register(claim: NodeClaim, node: Node, context: FlowContext) -> tuple[NodeCl
         deadline_at=0.0,
     )
     cluster_metrics.measure_memory(launched, parse_resources(node.status.allocatable), context.meter)
-    context.meter.count("LaunchToJoined", _seconds_since(launched.changed_at, now), "Seconds")
+    context.meter.count("LaunchToJoined", seconds_since(launched.changed_at, now), "Seconds")
     release_pilot(claim, context)
     node = open_to_pods(claim, node, context)
     context.meter.count("NodesRegistered")
@@ -191,9 +191,9 @@ def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim 
     now = context.clock.now()
     registered_at = claim.changed_at
     claim = context.state.advance(claim, ClaimState.INITIALIZED, missed=known_miss or bool(short), changed_at=now)
-    context.meter.count("JoinedToReady", _seconds_since(registered_at, now), "Seconds")
+    context.meter.count("JoinedToReady", seconds_since(registered_at, now), "Seconds")
     first_event_at = claim.cause.first_event_at or claim.created_at
-    context.meter.count("EventToReady", _seconds_since(first_event_at, now), "Seconds")
+    context.meter.count("EventToReady", seconds_since(first_event_at, now), "Seconds")
     context.meter.count("NodesInitialized")
     _LOG.info("initialized", extra=facts(claim))
     context.publish(claim_events.of_claim(claim_events.INITIALIZED, claim, now))
@@ -202,7 +202,7 @@ def initialize(claim: NodeClaim, node: Node, context: FlowContext) -> NodeClaim 
     return claim
 
 
-def _seconds_since(began_at: float, now: float) -> float:
+def seconds_since(began_at: float, now: float) -> float:
     """Since a moment that another function noted, whose clock may be ahead of this one's."""
     return max(now - began_at, 0.0)
 
