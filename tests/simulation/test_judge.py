@@ -208,6 +208,17 @@ def test_what_leaves_for_good_or_by_a_command_counts_towards_no_limit() -> None:
     assert region.told == [Promise.LIMITS]
 
 
+def test_what_a_user_deletes_counts_towards_no_limit() -> None:
+    """The claim leaves once Shiplap has seen it; Karpenter does not count such a node either."""
+    region = Region({"cpu": "4"})
+    region.node("a")
+    gone = node("node-a", "i-a")
+    gone["metadata"]["deletionTimestamp"] = "1970-01-01T00:16:40Z"
+    region.has("nodes", gone)
+    region.launched("b")
+    assert region.told == []
+
+
 def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:
     """A pool over its limit gets no further plan, so that no later write would show the breach."""
     region = Region({"cpu": "12"})

@@ -2,40 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 
 import pytest
 
-from shiplap.flows import live_settings
-from shiplap.manifests.live.live_manifests import LiveManifests
-from shiplap_lab.scenarios.scenario import load
-from shiplap_lab.simulation.live_campaign import CHANGES, draw_changes, run_live_seed
+from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap_lab.scenarios.scenario import Fault, FaultKind, load
+from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.mutants import planted
+from shiplap_lab.simulation.run import Simulation
 
-SEEDS = range(12)
+CAMPAIGN = load("live-manifests")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(12))
 def test_every_promise_is_kept_while_manifests_come_and_go(seed: int) -> None:
-    outcome = run_live_seed(load("mixed"), seed)
+    outcome = run_seed(CAMPAIGN, seed)
     assert outcome.violations == ()
     assert outcome.settled_at > 0
 
 
-def test_the_seeds_draw_every_change() -> None:
-    assert {change.kind for seed in SEEDS for change in draw_changes(["demo"], seed)} == set(CHANGES)
+Shown = tuple[int, str, str, int]
+"""Of a cluster: NodePools, what the first one expires after, its label, and NodeClaims that users wrote."""
 
 
-def found(seeds: range) -> Iterator[str]:
-    """What broken promises say, seed by seed: no further seed is played once a test has what it looks for."""
-    for seed in seeds:
-        yield from (violation.detail for violation in run_live_seed(load("mixed"), seed).violations)
+def shown(simulation: Simulation) -> Shown:
+    server = simulation.clusters["demo"].server
+    pools = {item["metadata"]["name"]: item["spec"]["template"] for item in server.list("nodepools").items}
+    first = pools.get("flex", {"spec": {"expireAfter": ""}})
+    label = first.get("metadata", {}).get("labels", {}).get("wobble", "")
+    own = [item for item in server.list("nodeclaims").items if item["metadata"]["name"].startswith("own-")]
+    return len(pools), first["spec"]["expireAfter"], label, len(own)
 
 
-def test_suspension_that_is_ignored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_settings, "_suspended", lambda settings, _reason, _context: settings)
-    assert any(detail.endswith("is suspended") for detail in found(range(40)))
+@pytest.mark.parametrize(
+    ("kind", "during"),
+    [
+        ("pools-deleted", (0, "", "", 0)),
+        ("invalid-manifest", (2, "soon", "", 0)),
+        ("edit-and-back", (2, "720h", "a", 0)),
+        ("own-nodeclaim", (2, "720h", "", 1)),
+    ],
+)
+def test_a_fault_shows_in_the_objects_until_it_is_over(kind: FaultKind, during: Shown) -> None:
+    simulation = Simulation(CAMPAIGN, 1, (Fault(kind, at=4, minutes=4),), 0.2)
+    start, seen = simulation.loop.now(), dict[int, Shown]()
+    simulation.observers.append(lambda: seen.update({round(simulation.loop.now() - start): shown(simulation)}))
+    outcome = simulation.play()
+    assert outcome.violations == ()
+    usual = (2, "720h", "", 0)
+    assert {seen[at] for at in range(30, 240, 10)} == {usual}
+    assert {seen[at] for at in range(250, 470, 10)} == {during, usual} if kind == "edit-and-back" else {during}
+    assert {seen[at] for at in range(900, 1200, 10)} == {usual}
+    assert outcome.effects[kind] == 1
 
 
-def test_specs_that_are_taken_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveManifests, "unsettled_pools", lambda *_: ())
-    assert any(detail.endswith("has stood for a minute") for detail in found(range(40)))
+@pytest.mark.parametrize("kind", ["manifests-denied", "karpenter-lease", "pools-deleted"])
+def test_nothing_is_launched_while_a_cluster_is_suspended(kind: FaultKind) -> None:
+    simulation = Simulation(CAMPAIGN, 1, (Fault(kind, minutes=6),), 0.2)
+    started = simulation.loop.now()
+    outcome = simulation.play()
+    assert outcome.violations == ()
+    assert min(instance.launched_at for instance in simulation.instances.values()) > started + 6 * 60
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("nodeclaims-deleted", "nodeclaims"), ("nodes-deleted", "nodes")])
+def test_what_users_delete_goes_and_its_pods_get_another_node(kind: FaultKind, plural: str) -> None:
+    simulation = Simulation(CAMPAIGN, 1, (Fault(kind, at=4, amount=2),), 0.2)
+    outcome = simulation.play()
+    deleted = {line["name"] for line in map(json.loads, outcome.lines) if line["what"] == "deleted by a user"}
+    left = {item["metadata"]["name"] for item in simulation.clusters["demo"].server.list(plural).items}
+    assert len(deleted) == 2
+    assert outcome.violations == ()
+    assert not deleted & left
+
+
+def test_nodes_that_ec2_recommends_to_leave_are_replaced() -> None:
+    simulation = Simulation(CAMPAIGN, 1, (Fault("rebalance", at=6, minutes=1),), 0.2)
+    outcome = simulation.play()
+    assert outcome.violations == ()
+    assert outcome.effects["rebalance"] == outcome.metrics["RebalanceRecommendations"] > 0
+    assert {claim.failure for claim in simulation.installs["shiplap"].state.written.values()} >= {NoticeKind.REBALANCE}
+
+
+@pytest.mark.parametrize(
+    ("mutant", "fault", "said"),
+    [
+        ("serves suspended clusters", Fault("karpenter-lease", minutes=12), "is suspended"),
+        ("serves suspended clusters", Fault("manifests-denied", at=1, minutes=12), "is suspended"),
+        ("takes specs at once", Fault("edit-and-back", at=3, minutes=12), "has stood for a minute"),
+    ],
+)
+def test_planted_defects_are_found(mutant: str, fault: Fault, said: str) -> None:
+    with planted(mutant):
+        outcome = Simulation(CAMPAIGN, 1, (fault,), 0.2).play()
+    assert [violation.detail for violation in outcome.violations if violation.detail.endswith(said)]

@@ -85,7 +85,7 @@ class Region:
         self.facts.object_written("demo", kind, "pods", item, 100.0)
 
     def node(self, *, ready: bool = True, memory: str = "8Gi", **labels: str) -> None:
-        item = {
+        self._node = {
             "metadata": {"name": "node-1", "labels": labels},
             "spec": {"providerID": "aws:///eu-west-1a/i-1"},
             "status": {
@@ -93,7 +93,10 @@ class Region:
                 "conditions": [{"type": "Ready", "status": str(ready)}],
             },
         }
-        self.facts.object_written("demo", "ADDED", "nodes", item, 100.0)
+        self.facts.object_written("demo", "ADDED", "nodes", self._node, 100.0)
+
+    def node_gone(self) -> None:
+        self.facts.object_written("demo", "DELETED", "nodes", self._node, 110.0)
 
     def write(self, state: str = "Planned", **fields: Any) -> None:
         """The next version of the claim."""
@@ -198,6 +201,14 @@ def test_times_and_memory_of_a_node_add_up() -> None:
         assert region.count(name, 0.01) == [f"{name} counts 0.01 more than there was"]
         region.found.clear()
         region.count(name, -0.01)
+
+
+def test_memory_of_a_node_that_has_gone_since_it_was_read_adds_up() -> None:
+    region = Region().launched()
+    region.node(**{"karpenter.sh/nodepool": "flex"})
+    region.node_gone()
+    region.write("Registered", changed_at=130.0)
+    assert region.count("MemoryBeyondPlan", 2.0) == []
 
 
 def test_commands_and_pods_that_are_deleted_add_up() -> None:

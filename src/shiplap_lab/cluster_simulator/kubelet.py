@@ -1,7 +1,8 @@
 """Kubelets: instances become Nodes, Nodes become Ready, their pods run, and ended instances take both with them.
 
 The parts of the cloud controller, the node lifecycle controller and pod garbage collection that go with that are
-played here, too: the not-ready taint is taken away, and the pods of a node that is gone end.
+played here, too: the not-ready taint is taken away, a Node of which nothing is heard is marked unreachable, and the
+pods of a node that is gone end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from shiplap_lab.cluster_simulator.informer import Informer, Kept
 
 _RETRY_S = 5.0
 """When a kubelet or controller tries again that could not reach the API server, or whose Node's name is taken."""
+
+UNHEARD_S = 40.0
+"""How long nothing is heard of a Node until the node lifecycle controller marks it: kube-controller-manager's default
+up to Kubernetes 1.31; later ones wait for ten seconds more."""
 
 
 class Bootable(Protocol):
@@ -99,6 +104,7 @@ class Kubelets(Generic[M]):
         """A machine has ended; the cloud's controller notices after a while."""
         self._ended.add(machine.provider_id)
         self._events.after(self._nodes.node_gone_s, partial(self._remove_node, machine))
+        self._events.after(UNHEARD_S, partial(self._become_unreachable, machine))
 
     def pods_of(self, node: str) -> list[Pod]:
         """Pods bound to a node, by name, as of the last look."""
@@ -187,6 +193,22 @@ class Kubelets(Generic[M]):
         self._delete("nodes", name)
         for pod in self.pods_of(name):
             self._delete("pods", pod.metadata.name, pod.metadata.namespace)
+
+    def _become_unreachable(self, machine: M) -> None:
+        """A finalizer holds the Node, or its removal has not been noticed: new pods keep off it."""
+        if self._postponed(partial(self._become_unreachable, machine)):
+            return
+        self._informer.refresh()
+        name = self._node_of.get(machine.provider_id)
+        if name is None:
+            return
+        moment = rfc3339(self._events.now())
+        unknown = condition("Ready", "Unknown", moment, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        status = {"status": {"conditions": [unknown]}}
+        node = self._server.patch("nodes", name, status, strategic=True, subresource="status")
+        other = [taint for taint in node["spec"].get("taints", []) if taint["key"] != labels.NOT_READY_TAINT]
+        unreachable = [{"key": labels.UNREACHABLE_TAINT, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        self._server.patch("nodes", name, {"spec": {"taints": [*other, *unreachable]}})
 
     def _pod_of(self, key: str, uid: str) -> Pod | None:
         """The pod, if it is still the same one and the machine under it runs."""

@@ -528,15 +528,15 @@ class Judge:
             self.found(Promise.CEILINGS, broken)
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
-        """Limits by what is there: nodes that leave for good do not count, nor those that a command takes away."""
-        limits = self._limits.get((launched.cluster, launched.node_pool), {})
-        around = (install, launched.cluster)
+        """Limits by what is there: nodes that leave for good, are deleted or taken away by a command do not count."""
+        limits, around = self._limits.get((launched.cluster, launched.node_pool), {}), (install, launched.cluster)
         removed = {name for key, item in self._commands.items() if key[:2] == around for name in item.targets}
         staying = [
             claim
             for key, claim in self._open.items()
             if key[:2] == around and claim.node_pool == launched.node_pool and claim.state not in _LEAVES
             if claim.name not in removed and claim.instance_id in self._alive and claim.instance_id not in self._lost
+            if "deletionTimestamp" not in self._node_of(claim).get("metadata", {})
         ]
         used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying] if limits else ())
         for name, most in limits.items():
@@ -546,10 +546,12 @@ class Judge:
     def _has(self, claim: ClaimItem) -> dict[str, Decimal]:
         """The least that a claim's machine has; resources that only its Node names as soon as it does."""
         kind = self._types.get(claim.instance_type, {})
-        objects = self._objects(claim.cluster)
-        node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
-        reported = raw_json.amounts((node.get("status") or {}).get("capacity")) if node else {}
+        reported = raw_json.amounts((self._node_of(claim).get("status") or {}).get("capacity"))
         return {**reported, **kind, "memory": kind.get("memory", Decimal(0)) * _LEAST_MEMORY}
+
+    def _node_of(self, claim: ClaimItem) -> Json:
+        objects = self._objects(claim.cluster)
+        return objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""), {})
 
     def _check_deadline(self, claim: ClaimItem) -> None:
         """A node that spot takes back has left by the earliest moment that it was told of, not two minutes later."""
@@ -571,14 +573,12 @@ class Judge:
 
     def _check_early_end(self, claim: ClaimItem) -> None:
         """A node is ended when nothing that would be missed is left on it, as far as a Ready Node says, or in time."""
-        if self._sampled and claim.failure not in _EMPTIED_FOR:  # it may have ended by itself
-            return
-        objects = self._objects(claim.cluster)
-        node = objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""))
+        ended_itself = self._sampled and claim.failure not in _EMPTIED_FOR  # or may have
         overdue = claim.deadline_at and self._now() >= claim.deadline_at - self._apart_s
-        if node is None or overdue or not raw_json.is_ready(node):
+        node = self._node_of(claim)
+        if ended_itself or overdue or not raw_json.is_ready(node):
             return
-        left = [pod for pod in objects.on_node.get(node["metadata"]["name"], {}).values() if _is_missed(pod)]
+        left = filter(_is_missed, self._objects(claim.cluster).on_node.get(node["metadata"]["name"], {}).values())
         if names := ", ".join(sorted(pod["metadata"]["name"] for pod in left)[:3]):
             self.found(Promise.PODS_LEAVE_FIRST, f"{claim.instance_id} ({claim.failure}) was ended with {names} on it")
 

@@ -76,6 +76,15 @@ FaultKind = Literal[
     "uneven",
     "recursion",
     "reprice",
+    "rebalance",
+    "pools-deleted",
+    "manifests-denied",
+    "karpenter-lease",
+    "invalid-manifest",
+    "edit-and-back",
+    "nodeclaims-deleted",
+    "nodes-deleted",
+    "own-nodeclaim",
 ]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -245,6 +254,16 @@ class Fault(_Part, frozen=True):
     watch-closed: the API server ends watches of `target` (nodes, pods, bound), with probability `amount` at a change.
     watch-gone: no watch can be opened, and when it is over the API server has forgotten what has changed.
     snapshot-corrupt, snapshot-lost: the object in the bucket cannot be read; is not there.
+    rebalance: EC2 recommends to leave the share `amount` of spot instances, which run on.
+
+    Where manifests are objects of the clusters; `target` is a glob of clusters:
+    pools-deleted: all NodePools are deleted, and created again when it is over.
+    manifests-denied: the API server refuses to list manifests.
+    karpenter-lease: Karpenter holds its Lease.
+    invalid-manifest: the first NodePool does not validate.
+    edit-and-back: every half minute the first NodePool has another label in its template, or has it no more.
+    nodeclaims-deleted, nodes-deleted: somebody deletes `amount` NodeClaims, or Nodes.
+    own-nodeclaim: somebody writes a NodeClaim without a NodePool, and deletes it when it is over.
     """
 
     kind: FaultKind
@@ -337,6 +356,7 @@ class Scenario(_Part, frozen=True):
     node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
     `reserved_instances` are regional Reserved Instances of the account that all clusters count on, by type.
+    `live_manifests`: the manifests are objects of the clusters, as with `manifests: cluster`.
     `undisturbed`: no fault keeps functions from their work, so that each step follows at once, and all is told.
     """
 
@@ -371,6 +391,7 @@ class Scenario(_Part, frozen=True):
     ceilings: tuple[Ceiling, ...] = ()
     reserved_instances: dict[str, int] = {}
     undisturbed: bool = False
+    live_manifests: bool = False
 
     def refuse(self, player: str, **unplayable: str) -> None:
         """Raise InvalidInput if the scenario says something of a field that a player cannot play.

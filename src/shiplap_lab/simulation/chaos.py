@@ -114,6 +114,14 @@ _AMOUNTS: dict[str, Callable[[Random], float]] = {
     "late-device": lambda chance: round(chance.uniform(20, 200)),
     "recursion": lambda _: 1.0,
     "reprice": lambda chance: round(chance.choice((0.5, 0.8, 1.2, 1.6)), 2),
+    "pools-deleted": lambda _: 1.0,
+    "manifests-denied": lambda _: 1.0,
+    "karpenter-lease": lambda _: 1.0,
+    "invalid-manifest": lambda _: 1.0,
+    "edit-and-back": lambda _: 1.0,
+    "own-nodeclaim": lambda _: 1.0,
+    "nodeclaims-deleted": lambda chance: chance.randrange(1, 4),
+    "nodes-deleted": lambda chance: chance.randrange(1, 3),
 }
 """The amount of each kind of fault; all other kinds take a probability."""
 
@@ -131,7 +139,7 @@ _TARGETS: dict[str, tuple[str, ...]] = {
     "twice": ("disrupt", "*"),
     "reprice": ("*", "*/eu-west-1a", "c7i.*", "m6i.*"),
 }
-_MOMENTARY = ("crash", "terminate", "stray")
+_MOMENTARY = ("crash", "terminate", "stray", "nodeclaims-deleted", "nodes-deleted")
 
 
 def _fault(kind: FaultKind, chance: Random, begin: float, last: float) -> Fault:

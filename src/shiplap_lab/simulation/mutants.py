@@ -14,7 +14,7 @@ from shiplap.commitments.commitment_use import SharedUse
 from shiplap.disruption import decide
 from shiplap.disruption.budgets import UNLIMITED, Allowance
 from shiplap.errors import InvalidInput
-from shiplap.flows import assign_instances, batch, claim_events, cluster_metrics
+from shiplap.flows import assign_instances, batch, claim_events, cluster_metrics, live_settings
 from shiplap.flows.claim_updates import InstanceOwners
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
@@ -23,6 +23,7 @@ from shiplap.flows.planning import decision_inputs, dollars
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import ledger_posting, sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
+from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling import launch_ceilings
@@ -316,6 +317,16 @@ def _measures_no_memory() -> list[Patch]:
     return [(cluster_metrics, "measure_memory", lambda *_: None)]
 
 
+def _serves_suspended_clusters() -> list[Patch]:
+    """Clusters without manifests, or that Karpenter serves, are served with the manifests of before."""
+    return [(live_settings, "_suspended", lambda settings, _reason, _context: settings)]
+
+
+def _takes_specs_at_once() -> list[Patch]:
+    """Nodes drift by a spec that may be taken back the next moment."""
+    return [(LiveManifests, "unsettled_pools", lambda *_: ())]
+
+
 MUTANTS: dict[str, Mutant] = {
     "acknowledges first, no sweep": Mutant(_acknowledges_first),
     "drops the client token": Mutant(_drops_the_token),
@@ -351,6 +362,8 @@ MUTANTS: dict[str, Mutant] = {
     "tells of no instance": Mutant(_tells_of_no_instance),
     "sets no timers": Mutant(_sets_no_timers, ("undisturbed",)),
     "measures no memory": Mutant(_measures_no_memory, ("undisturbed",)),
+    "serves suspended clusters": Mutant(_serves_suspended_clusters, ("live-manifests",)),
+    "takes specs at once": Mutant(_takes_specs_at_once, ("live-manifests",)),
     "knows no install": Mutant(_knows_no_install, ("two-installs",)),
 }
 

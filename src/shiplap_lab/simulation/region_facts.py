@@ -49,6 +49,7 @@ class RegionFacts:
     Attributes:
         claims, commands: by install, cluster and name.
         nodes: the Nodes that are there, by cluster and instance.
+        last_nodes: the same with those that are gone, as they were last.
         pods: those that are there, by cluster and uid.
         names: namespace and name of each pod that ever was, by cluster and uid.
         explained: uids of pods that an Event has told why they wait, by cluster.
@@ -61,6 +62,7 @@ class RegionFacts:
         self.claims: dict[ClaimKey, ClaimFacts] = {}
         self.commands: dict[ClaimKey, CommandFacts] = {}
         self.nodes: dict[tuple[str, str], Json] = {}
+        self.last_nodes: dict[tuple[str, str], Json] = {}
         self.pods: dict[str, dict[str, Json]] = {}
         self.names: dict[tuple[str, str], tuple[str, str]] = {}
         self.explained: set[tuple[str, str]] = set()
@@ -107,7 +109,7 @@ class RegionFacts:
                 del pods[uid]
         elif plural == "nodes":
             machine = (cluster, raw_json.machine_of(item))
-            self.nodes[machine] = item
+            self.nodes[machine] = self.last_nodes[machine] = item
             if kind == "DELETED":
                 del self.nodes[machine]
         elif plural == "events":

@@ -52,6 +52,12 @@ from shiplap_lab.scenarios.workload import create_object, remove_pod
 from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
+from shiplap_lab.simulation.manifest_faults import (
+    LEASE_LASTS_S,
+    ManifestFaults,
+    ManifestWorld,
+    with_live_manifests,
+)
 from shiplap_lab.simulation.region_facts import RegionFacts
 from shiplap_lab.simulation.tellings import Tellings
 from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
@@ -193,9 +199,10 @@ class Simulation:
             scenario.installs[0],
         )
         self.compute.on_launch.append(self._launched)
+        served = [with_live_manifests(cluster) for cluster in settings] if scenario.live_manifests else settings
         self.installs = {
             name: SimulatedInstall(
-                Settings(tuple(replace(cluster, install=name) for cluster in settings)),
+                Settings(tuple(replace(cluster, install=name) for cluster in served)),
                 stage,
                 self.compute if name == self.compute.install else self.compute.beside(name),
             )
@@ -234,17 +241,16 @@ class Simulation:
                 devices=scenario.devices,
             )
         )
+        self.observers: list[Callable[[], object]] = []
+        self._manifest_faults = self._with_manifest_faults() if scenario.live_manifests else None
         self._pending_since: dict[str, float] = {}
         self._longest_pending = 0.0
-        self._bound = 0
-        self._most_nodes = 0
-        self._patience_s = scenario.patience_minutes * 60
+        self._bound = self._most_nodes = 0
         self._settled_since: float | None = None
         self._disturbed_at = -inf
         self._calm_from = self._end_of_trouble()
         self._may_wait = may_wait(scenario)
         self._shortages: dict[str, int] = {}
-        self.observers: list[Callable[[], object]] = []
 
     def _settings_of(self, cluster: ScenarioCluster) -> ClusterSettings:
         return ClusterSettings(
@@ -262,6 +268,21 @@ class Simulation:
             disruption=self._disruption,
             commitments=_COUNTED if self._play.scenario.reserved_instances else None,
         )
+
+    def _with_manifest_faults(self) -> ManifestFaults:
+        """The manifests are objects of the clusters from now on."""
+        world = ManifestWorld(
+            loop=self.loop,
+            faults=self.faults,
+            trace=self.trace,
+            clusters=self.clusters,
+            installs=self.installs,
+            manifests=self._play.manifests,
+            broken=partial(self.judge.found, Promise.EXPECTED),
+        )
+        made = ManifestFaults(world)
+        self.observers += [made.judge_commands, made.collect_orphans]
+        return made
 
     def _commit_account(self) -> None:
         """The account has the Reserved Instances of the scenario."""
@@ -437,8 +458,13 @@ class Simulation:
         return {kind: times for kind, times in sorted(effects.items()) if times}
 
     def _end_of_trouble(self) -> float:
-        ends = [fault.at + fault.minutes for fault in self._planned] + [wave.at for wave in self._waves]
-        return self._start + 60 * max(ends, default=0.0)
+        ends = [60 * (fault.at + fault.minutes) for fault in self._planned] + [60 * wave.at for wave in self._waves]
+        ends += [
+            60 * (fault.at + fault.minutes) + LEASE_LASTS_S
+            for fault in self._planned
+            if fault.kind == "karpenter-lease"
+        ]
+        return self._start + max(ends, default=0.0)
 
     def _stop(self, violation: Violation) -> None:  # noqa: ARG002 - the judge keeps it
         self.loop.stopped = True
@@ -469,7 +495,7 @@ class Simulation:
         for uid, since in self._pending_since.items():
             self._longest_pending = max(self._longest_pending, now - since)
             self._bound += uid not in pending
-            if 0 < self._patience_s < now - since and uid in pending:
+            if 0 < 60 * self._play.scenario.patience_minutes < now - since and uid in pending:
                 self.judge.found(Promise.PATIENCE, f"{uid} has waited for {now - since:.0f} s")
         self._pending_since = {uid: self._pending_since.get(uid, now) for uid in sorted(pending)}
         self._most_nodes = max(self._most_nodes, self._running)
@@ -519,6 +545,8 @@ class Simulation:
         self.instances[instance.id] = instance
         self.clusters[instance.cluster].kubelets.boot(instance, since=self.loop.now())
         self._unkind.launched(instance)
+        if self._manifest_faults is not None:
+            self._manifest_faults.launched(instance)
 
     def _instance_ended(self, instance_id: str) -> None:
         if instance_id in self.ended:
@@ -577,12 +605,16 @@ class Simulation:
             self._terminate(number, fault)
         elif fault.kind == "stray":
             self._stray(number, fault)
+        elif fault.kind == "rebalance":
+            self._advise(number, fault)
         else:
             if fault.kind == "upgrade":
                 self._restart()
             self.faults.active[number] = fault
             self._adjust()
             self._unkind.begin(number, fault)
+            if self._manifest_faults is not None:
+                self._manifest_faults.begin(number, fault)
             self.loop.after(fault.minutes * 60, partial(self._over, number))
 
     def _over(self, number: int) -> None:
@@ -592,6 +624,8 @@ class Simulation:
         self._adjust()
         if over is not None:
             self._unkind.end(number, over)
+            if self._manifest_faults is not None:
+                self._manifest_faults.end(number, over)
 
     def _restart(self) -> None:
         """Another version is in service: running functions die, and their processes' memory is lost."""
@@ -637,6 +671,14 @@ class Simulation:
         for instance in self._alive("spot"):
             if chance.random() < fault.amount:
                 self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
+
+    def _advise(self, number: int, fault: Fault) -> None:
+        """Advise to leave the fault's share of spot instances, one after the other within its minutes."""
+        chance = self.faults.random_of(number)
+        for instance in self._alive("spot"):
+            if chance.random() < fault.amount:
+                self.faults.effects["rebalance"] += 1
+                self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._aws_says, _REBALANCE, instance.id))
 
     def warn(self, instance_id: str, kind: InterruptionKind) -> None:
         """EC2 announces that it takes an instance back, or advises to leave it."""
@@ -703,6 +745,8 @@ class Simulation:
     def _outcome(self) -> RunOutcome:
         if not self.judge.violations:
             self._replay()
+        if self._manifest_faults is not None and not self.loop.stopped:
+            self._manifest_faults.judge_objects()
         self.judge.check_ledger()
         self._tellings.check_end()
         ledger, unclaimed = self.judge.ledger()

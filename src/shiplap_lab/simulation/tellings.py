@@ -140,8 +140,9 @@ class Tellings:
             self._check_node(claim)
 
     def _expect_memory(self, planned: ClaimFacts) -> None:
-        """What a node has beyond its plan, or lacks."""
-        counted_on, has = planned.allocatable.get("memory", 0), allocatable(self._facts.node_of(planned)).get("memory")
+        """What a node has beyond its plan, or lacks. It may have gone since it was read."""
+        node = self._facts.last_nodes.get((planned.cluster, planned.instance_id))
+        counted_on, has = planned.allocatable.get("memory", 0), allocatable(node).get("memory")
         if counted_on and has is not None:
             beyond = (float(has) - counted_on) / _GIB
             self._uncounted["MemoryBeyondPlan" if beyond > 0 else "MemoryShort"] += abs(beyond)

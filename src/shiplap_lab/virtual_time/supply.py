@@ -132,12 +132,13 @@ class SimulatedHardware:
         }
 
     def resources(self, node_pool: str, instance_type: str, ami: str) -> tuple[dict[str, int], dict[str, int]]:
-        """Capacity and allocatable, canonical units."""
+        """Capacity and allocatable, canonical units. Nodes without a NodePool have the first EC2NodeClass by name."""
         kind = self._sold[instance_type]
         if instance_type not in self._described:
             self._described[instance_type] = msgspec.to_builtins(kind)
         memory = node_memory(self.memory, kind, ami, self._seed)
-        return self._yields[self._class_of[node_pool]].resources(self._described[instance_type], memory)
+        node_class = self._class_of[node_pool] if node_pool else min(self._yields)
+        return self._yields[node_class].resources(self._described[instance_type], memory)
 
     def architecture(self, instance_type: str) -> str:
         """As Kubernetes names it."""

@@ -141,7 +141,7 @@ def done(stage: Disrupted) -> list[DisruptionReport]:
 def test_a_command_ends_once_and_says_what_it_saved(caplog: pytest.LogCaptureFixture) -> None:
     stage, first = begun()
     saved = command_of(stage).savings_hourly
-    with caplog.at_level("DEBUG"):
+    with caplog.at_level("DEBUG", logger="shiplap"):
         reports = done(stage)
     told = [item.levelname for item in caplog.records if item.getMessage() == "disruption"]
     assert told == ["INFO" if report.done else "DEBUG" for report in reports]
@@ -186,14 +186,14 @@ def undone(stage: Disrupted) -> DisruptionReport:
 
 
 def test_looks_that_propose_or_begin_something_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="shiplap")
     _, report = begun()
     assert (report.begun != (), report.proposed) == (True, 0)
     assert [item.levelname for item in caplog.records if item.getMessage() == "disruption"] == ["INFO", "INFO"]
 
 
 def test_a_command_that_is_given_up_opens_its_node_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="shiplap")
     stage, first = begun()
     report = undone(stage)
     assert [item.levelname for item in caplog.records if "command is Undone" in item.getMessage()] == ["WARNING"]

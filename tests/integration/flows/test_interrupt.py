@@ -167,6 +167,18 @@ def test_a_rebalance_recommendation_is_told_and_ignored() -> None:
     assert (told.detail["kind"], told.detail["deadline"]) == ("RebalanceRecommendation", "")
 
 
+def test_a_second_recommendation_is_another_event_and_a_repetition_is_the_same() -> None:
+    """A listener drops what it has the id of."""
+    stage = serving()
+    _, instance = first(stage)
+    early = warning(stage, instance.id, REBALANCE)
+    stage.clock.advance(600)
+    for event in (early, early, warning(stage, instance.id, REBALANCE)):
+        stage.interrupt(event)
+    ids = [told.detail["id"] for told in stage.bus.of_type(claim_events.INTERRUPTED)]
+    assert ids[0] == ids[1] != ids[2]
+
+
 def test_a_scheduled_change_empties_nodes_without_a_clock() -> None:
     stage = serving(2)
     claims = stage.claims()

@@ -273,6 +273,18 @@ class TestDrift:
             stage.sweep()
             assert stage.disrupt().proposed == 0
 
+    def test_a_spec_that_comes_and_goes_between_two_sweeps_drifts_nobody(self, stage: LiveStage) -> None:
+        stage.add_pods(2)
+        stage.play_on()
+        stage.clock.advance(3600)
+        for _ in range(5):
+            stage.edit("flex", template={"metadata": {"labels": {"team": "a"}}})
+            stage.sweep()
+            assert stage.disrupt().proposed == 0
+            stage.clock.advance(SETTLED_S / 2)
+            stage.edit("flex", template={"metadata": {"labels": {"team": None}}})
+            stage.clock.advance(SETTLED_S / 2)
+
     def test_what_no_schedule_function_has_seen_drifts_nobody(self, stage: LiveStage) -> None:
         assert stage.read(keep=False).unsettled_pools == ("fallback", "flex")
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shiplap.errors import ConditionFailed
 from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice, interrupt
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
+from shiplap.flows.messages import rfc3339
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -98,7 +99,7 @@ def test_a_node_that_must_go_is_drained_from_when_the_notice_was_sent(
     assert claim.deadline_at == (0.0 if deadline_s is None else at + deadline_s)
     assert told(stage) == ["NodeClaimInterrupted", "PodPending"]
     interrupted, hint = (event.detail for event in stage.bus.events)
-    assert (interrupted["kind"], interrupted["id"]) == (str(kind), f"{stage.name}/c/{kind}")
+    assert (interrupted["kind"], interrupted["id"]) == (str(kind), f"{stage.name}/c/{kind}/{rfc3339(at - 10)}")
     assert bool(interrupted["deadline"]) is (deadline_s is not None)
     assert (hint["reason"], hint["id"]) == (str(kind), f"{stage.name}/c/{kind}/pods")
     assert hint["pods"] == [["default", "web", "uid-web"]]

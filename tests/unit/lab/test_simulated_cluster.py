@@ -19,7 +19,7 @@ from shiplap.instances.catalog.ec2_catalog import (
 )
 from shiplap.kubernetes.objects import Node, Pod, Taint
 from shiplap_lab.cluster_simulator.booted_user_data import NodeRegistration, registration
-from shiplap_lab.cluster_simulator.kubelet import is_ready
+from shiplap_lab.cluster_simulator.kubelet import UNHEARD_S, is_ready
 from shiplap_lab.cluster_simulator.machines import CatalogHardware, Delays, Machine, NodeResources
 from shiplap_lab.cluster_simulator.simulated_cluster import PolledCluster, Runner
 from shiplap_lab.fakes.cluster import ApiServer
@@ -112,6 +112,26 @@ def test_a_pod_waits_for_a_node_runs_and_goes_with_it() -> None:
     world.cluster.step(30.0)
     assert world.nodes() == []
     assert world.server.list("pods").items == []
+
+
+def test_a_node_that_a_finalizer_keeps_is_marked_once_nothing_is_heard_of_it() -> None:
+    """New pods keep off it, and nobody takes its last word for Ready."""
+    world = World()
+    world.machines = [machine()]
+    for now in (10.0, 20.0):
+        world.cluster.step(now)
+    world.server.patch("nodes", "ip-10-0-0-1", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+    world.machines = [machine(running=False)]
+    world.cluster.step(30.0)
+    world.cluster.step(20.0 + UNHEARD_S - 1)
+    assert is_ready(world.nodes()[0])
+    world.cluster.step(30.0 + UNHEARD_S)
+    (node,) = world.nodes()
+    assert [(each.type, each.status) for each in node.status.conditions] == [("Ready", "Unknown")]
+    assert [(taint.key, taint.effect) for taint in node.spec.taints] == [
+        ("node.kubernetes.io/unreachable", "NoSchedule"),
+        ("node.kubernetes.io/unreachable", "NoExecute"),
+    ]
 
 
 def test_nothing_is_written_while_nothing_happens() -> None:

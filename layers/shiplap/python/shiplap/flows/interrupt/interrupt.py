@@ -237,6 +237,7 @@ def _ask_for_replacement(claim: NodeClaim, notice: Notice, context: FlowContext)
 def _publish_interruption(claim: NodeClaim, notice: Notice, context: FlowContext) -> None:
     _LOG.warning("interrupted: %s", notice.kind, extra=facts(claim))
     deadline = rfc3339(claim.deadline_at) if claim.state is ClaimState.DRAINING and claim.deadline_at else ""
-    # A claim may be interrupted in more ways than one.
-    about = {"id": f"{claim.cluster}/{claim.name}/{notice.kind}", "kind": str(notice.kind), "deadline": deadline}
+    # A claim may be interrupted in more ways than one, and more than once in one of them.
+    of_notice = [str(notice.kind), *([rfc3339(notice.time)] if notice.time else [])]
+    about = {"id": "/".join((claim.cluster, claim.name, *of_notice)), "kind": str(notice.kind), "deadline": deadline}
     context.publish(claim_events.of_claim(claim_events.INTERRUPTED, claim, context.clock.now(), **about))

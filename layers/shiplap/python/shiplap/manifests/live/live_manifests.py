@@ -20,13 +20,17 @@ class RefusedManifest(msgspec.Struct, frozen=True, omit_defaults=True, order=Tru
 
 
 class ObservedManifest(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
-    """An object as it was seen. `digest` changes with what it says, and stands since `since`, epoch seconds."""
+    """An object as it was seen. `digest` changes with what it says, and stands since `since`, epoch seconds.
+
+    `generation` is the API server's count of its specs: an edit that came and went between two reads shows in it.
+    """
 
     kind: str
     name: str
     namespace: str = ""
     uid: str = ""
     digest: str = ""
+    generation: int = 0
     since: float = 0.0
     is_deleted: bool = False
 
@@ -66,5 +70,5 @@ class LiveManifests(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(map(_identity, self.observed)) == tuple(map(_identity, other.observed))
 
 
-def _identity(item: ObservedManifest) -> tuple[str, str, str, str, str, bool]:
-    return item.kind, item.namespace, item.name, item.uid, item.digest, item.is_deleted
+def _identity(item: ObservedManifest) -> tuple[str, str, str, str, str, int, bool]:
+    return item.kind, item.namespace, item.name, item.uid, item.digest, item.generation, item.is_deleted

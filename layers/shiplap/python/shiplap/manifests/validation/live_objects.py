@@ -93,12 +93,14 @@ def own_objects(objects: Iterable[RawObject]) -> Iterator[RawObject]:
 def _observed(data: RawObject) -> ObservedManifest:
     metadata = data.get("metadata")
     about: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
+    generation = about.get("generation")
     return ObservedManifest(
         kind=str(data.get("kind", "")),
         name=str(about.get("name", "")),
         namespace=str(about.get("namespace", "")),
         uid=str(about.get("uid", "")),
         digest=_digest(data, about),
+        generation=generation if isinstance(generation, int) else 0,
         is_deleted=bool(about.get("deletionTimestamp")),
     )
 
