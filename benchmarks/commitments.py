@@ -5,7 +5,9 @@ others have left of the commitments, and consolidate. The bill of an hour is wha
 spot nodes cost, and what commitments leave of on-demand nodes in AWS's order. Some pods may not be on spot.
 
 The linear program buys the hour's nodes anew, in fractions and for all clusters together, and assigns commitments to
-them as is best: nothing undercuts it. `fresh` plans all pods of an hour at once and from nothing, so that it shows the
+them as is best. A node is bought with whole pods on it: no pod is on two nodes, nor are the resources of one node those
+of another. Which pods go together is found by column generation, each step to optimality, so that nothing undercuts the
+program. `fresh` plans all pods of an hour at once and from nothing, so that it shows the
 planner alone; `living` is the ten clusters, whose nodes stay and move only where that pays. `none` is the same without
 any commitment, beside a program without any: what whole nodes cost more than fractions. `ignored` has commitments that
 plans do not know: AWS pays for what happens to run. `counted` is what Shiplap does.
@@ -23,7 +25,8 @@ import math
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +60,6 @@ replace = msgspec.structs.replace
 
 FAMILIES = ("m7g", "c7g", "r7g", "m6i", "c6i", "r6i")
 NOW = 1_800_000_000.0
-RESOURCES = ("cpu", "memory", "pods")
 SIZES = (("250m", "512Mi"), ("500m", "1Gi"), ("1", "2Gi"), ("1", "8Gi"), ("2", "4Gi"), ("500m", "4Gi"))
 ON_DEMAND, SPOT = "on-demand", "spot"
 
@@ -242,53 +244,151 @@ class Account:
             self.schedule(cluster)
 
 
-_UNITS = {"cpu": 1000, "memory": 2**30, "pods": 1}
+Kind = tuple[bool, int, int]
+"""Pods that are alike: whether they are steady, CPU in millicores and memory in bytes."""
+
+Contents = tuple[tuple[Kind, int], ...]
+"""How many pods of each kind are on a node."""
+
+_MEMORY_UNIT = 2**29
+_LEAST_GAIN = 1e-6
+
+
+class Buyable(NamedTuple):
+    """A way to buy a node: its type, how it is paid for, which pods it is for, and USD per hour."""
+
+    item: InstanceType
+    on_demand: bool
+    steady: bool
+    price: float
+
+    def most(self, kind: Kind) -> int:
+        """How many pods of a kind a node holds alone."""
+        if kind[0] != self.steady:
+            return 0
+        has = self.item.allocatable
+        return int(min(has["cpu"] // kind[1], has["memory"] // kind[2], has["pods"]))
+
+
+def buyables(types: Sequence[InstanceType]) -> list[Buyable]:
+    """All ways to buy nodes. Pods are on nodes of their own pool, as the taint and their selectors want it."""
+    found = []
+    for item in types:
+        for kind in (ON_DEMAND, SPOT):
+            prices = [o.price for o in item.offerings if o.capacity_type == kind and o.available]
+            if prices:
+                found += [
+                    Buyable(item, kind == ON_DEMAND, steady, min(prices))
+                    for steady in ((False, True) if kind == ON_DEMAND else (False,))
+                ]
+    return found
+
+
+class ContentsProgram:
+    """The linear program of an hour: rows of kinds of pods, of commitments, and of types that commitments pay for."""
+
+    def __init__(self, world: World, types: Sequence[InstanceType], listed: Mapping[str, int], hour: int) -> None:
+        pods = [each for cluster in world.clusters for item in cluster for each in item.pods(hour)]
+        asked = [(bool(each.spec.tolerations), pod_requests(each)) for each in pods]
+        self._demand = Counter((steady, requests["cpu"], requests["memory"]) for steady, requests in asked)
+        self._whole = amounts(world.counted)
+        self._buyables = buyables(types)
+        self._solver = highspy.Highs()
+        self._solver.silent()
+        self._rows = 0
+        self._kinds = {kind: self._row(number, math.inf) for kind, number in sorted(self._demand.items())}
+        self._commitments = {name: self._row(-math.inf, 1.0) for name in self._whole}
+        on_demand = {buyable.item.name: buyable.price for buyable in self._buyables if buyable.on_demand}
+        self._paid_for = {name: self._row(-math.inf, 0.0) for name in sorted(on_demand)}
+        for name, price in sorted(on_demand.items()):
+            for commitment, taken in self._takes(world.counted, name, listed[name]):
+                share = taken / self._whole[commitment]
+                self._column(1e-6 - price, {self._paid_for[name]: 1.0, self._commitments[commitment]: share})
+        self._known: set[tuple[str, bool, bool, Contents]] = set()
+        self._fillings: dict[tuple[str, bool], tuple[highspy.Highs, dict[Kind, Any]]] = {}
+        for buyable in self._buyables:
+            for kind, number in self._demand.items():
+                if most := min(buyable.most(kind), number):
+                    self._add(buyable, ((kind, most),))
+
+    def solve(self) -> tuple[float, dict[str, float]]:
+        """USD per hour, and what is used of each commitment, in its own unit."""
+        while True:
+            self._solver.run()
+            worth = self._solver.getSolution().row_dual
+            if not sum(self._improves(buyable, worth) for buyable in self._buyables):
+                break
+        used = self._solver.getSolution().row_value
+        return self._solver.getObjectiveValue(), {
+            name: used[row] * self._whole[name] for name, row in self._commitments.items()
+        }
+
+    def _improves(self, buyable: Buyable, worth: Sequence[float]) -> bool:
+        """Add the contents that are worth most of a node, if that is more than it costs."""
+        price = buyable.price + (worth[self._paid_for[buyable.item.name]] if buyable.on_demand else 0.0)
+        value, contents = self._best(buyable, {kind: max(worth[row], 0.0) for kind, row in self._kinds.items()})
+        return value > price + _LEAST_GAIN * buyable.price and self._add(buyable, contents)
+
+    def _best(self, buyable: Buyable, worth: Mapping[Kind, float]) -> tuple[float, Contents]:
+        """The whole pods that are worth most on one node: an integer program."""
+        key = (buyable.item.name, buyable.steady)
+        if key not in self._fillings:
+            self._fillings[key] = self._filling(buyable)
+        solver, numbers = self._fillings[key]
+        for kind, number in numbers.items():
+            solver.changeColCost(number.index, -worth[kind])
+        solver.run()
+        contents = tuple((kind, round(solver.val(number))) for kind, number in numbers.items())
+        return -solver.getObjectiveValue(), tuple((kind, count) for kind, count in contents if count)
+
+    def _filling(self, buyable: Buyable) -> tuple[highspy.Highs, dict[Kind, Any]]:
+        solver, has = highspy.Highs(), buyable.item.allocatable
+        solver.silent()
+        solver.setOptionValue("mip_rel_gap", 1e-7)
+        numbers = {
+            kind: solver.addIntegral(lb=0, ub=min(buyable.most(kind), wanted))
+            for kind, wanted in sorted(self._demand.items())
+            if buyable.most(kind)
+        }
+        solver.addConstr(sum(kind[1] * number for kind, number in numbers.items()) <= has["cpu"])
+        memory = sum(kind[2] / _MEMORY_UNIT * number for kind, number in numbers.items())
+        solver.addConstr(memory <= has["memory"] / _MEMORY_UNIT)
+        solver.addConstr(sum(numbers.values()) <= has["pods"])
+        return solver, numbers
+
+    def _add(self, buyable: Buyable, contents: Contents) -> bool:
+        key = (buyable.item.name, buyable.on_demand, buyable.steady, contents)
+        if key in self._known:
+            return False
+        self._known.add(key)
+        entries = {self._kinds[kind]: float(number) for kind, number in contents}
+        if buyable.on_demand:
+            entries[self._paid_for[buyable.item.name]] = -1.0
+        self._column(buyable.price, entries)
+        return True
+
+    def _takes(self, room: CommitmentRoom, name: str, listed: int) -> Iterator[tuple[str, float]]:
+        """What a node of a type takes of each commitment that may pay for it."""
+        for item in room.regional:
+            if item.scope == family_of(name):
+                yield item.scope, quarters_of(name)
+        for plan in room.savings_plans:
+            if rate := plan.rate(name, listed):
+                yield plan.id, rate
+
+    def _row(self, least: float, most: float) -> int:
+        self._solver.addRow(least, most, 0, [], [])
+        self._rows += 1
+        return self._rows - 1
+
+    def _column(self, cost: float, entries: Mapping[int, float]) -> None:
+        self._solver.addCol(cost, 0.0, math.inf, len(entries), list(entries), list(entries.values()))
 
 
 def program(world: World, types: Sequence[InstanceType], listed: Mapping[str, int], hour: int) -> Hour:
-    """The linear program of an hour. Pods are on nodes of their own pool, as the taint and their selectors want it."""
-    solver = highspy.Highs()
-    solver.silent()
-    pods = [each for cluster in world.clusters for item in cluster for each in item.pods(hour)]
-    held: dict[tuple[bool, str], list[Any]] = {(steady, name): [] for steady in (False, True) for name in RESOURCES}
-    taken: dict[str, list[Any]] = {name: [] for name in amounts(world.counted)}
-    for item in types:
-        prices = {
-            kind: min((o.price for o in item.offerings if o.capacity_type == kind and o.available), default=math.inf)
-            for kind in (SPOT, ON_DEMAND)
-        }
-        nodes = {
-            (steady, kind): solver.addVariable(lb=0, obj=price)
-            for kind, price in prices.items()
-            for steady in (False, True)
-            if price < math.inf and not (steady and kind == SPOT)
-        }
-        for name in RESOURCES:
-            amount = item.allocatable[name] / _UNITS[name]
-            for (steady, _), bought in nodes.items():
-                held[steady, name].append(amount * bought)
-        covered = []
-        for room in world.counted.regional:
-            if room.scope == family_of(item.name) and prices[ON_DEMAND] < math.inf:
-                covered.append(solver.addVariable(lb=0, obj=-prices[ON_DEMAND] + 1e-6))
-                taken[room.scope].append(quarters_of(item.name) * covered[-1])
-        for plan in world.counted.savings_plans:
-            if prices[ON_DEMAND] < math.inf and (rate := plan.rate(item.name, listed[item.name])):
-                covered.append(solver.addVariable(lb=0, obj=-prices[ON_DEMAND] + 1e-6))
-                taken[plan.id].append(rate / MICROS * covered[-1])
-        if covered:
-            solver.addConstr(sum(covered) <= nodes[False, ON_DEMAND] + nodes[True, ON_DEMAND])
-    whole = amounts(world.counted)
-    scaled = {name: MICROS if name in {plan.id for plan in world.counted.savings_plans} else 1 for name in whole}
-    for name, some in taken.items():
-        solver.addConstr(sum(some) <= whole[name] / scaled[name])
-    for (steady, name), some in held.items():
-        own = (each for each in pods if bool(each.spec.tolerations) == steady)
-        asked = sum(pod_requests(each).get(name, 1 if name == "pods" else 0) for each in own)
-        solver.addConstr(sum(some) >= asked / _UNITS[name])
-    solver.run()
-    used = {name: float(sum(map(solver.val, some))) * scaled[name] for name, some in taken.items()}
-    return Hour(world.committed + solver.getObjectiveValue(), used)
+    """What the linear program of an hour costs and uses."""
+    dollars, used = ContentsProgram(world, types, listed, hour).solve()
+    return Hour(world.committed + dollars, used)
 
 
 def used_part(ours: Sequence[Hour], best: Sequence[Hour], whole: Mapping[str, float], *, fully: bool) -> float:
@@ -326,10 +426,14 @@ def main() -> int:
         world = drawn(seed, chosen.clusters, chosen.pods, listed)
         hours = range(0, 24, chosen.every_hours)
         without = World(world.clusters, CommitmentRoom())
+        programs = {
+            is_without: [program(without if is_without else world, types, listed, hour) for hour in hours]
+            for is_without in (True, False)
+        }
         for mode in ("fresh", "living"):
             for knows in ("none", "ignored", "counted"):
                 here = without if knows == "none" else world
-                best = [program(here, types, listed, hour) for hour in hours]
+                best = programs[knows == "none"]
                 bound = sum(hour.dollars for hour in best) * chosen.every_hours
                 started = time.process_time()
                 account = Account(here, types, listed, plans=knows == "counted")

@@ -17,10 +17,16 @@ settings.load_profile("shiplap")
 _OBJECTS_UNTIL_COLLECTED = 100_000
 
 
+def pytest_sessionstart() -> None:
+    """Collecting tests makes objects that stay."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """All tests and what they import stay to the end: a collector that looks at them again and again finds nothing."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTED, *gc.get_threshold()[1:])
 
 

@@ -15,6 +15,7 @@ from shiplap.commitments.commitment_use import UsedCommitments
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import Manifests, NodePool
+from shiplap.scheduling import commitment_passes
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -238,3 +239,52 @@ def test_pods_move_off_a_node_that_is_paid_for_rather_than_off_a_covered_one() -
         commitments=used(1, large=1, small=1),
     )
     assert verdict.removed == {"paid"}
+
+
+NEVER_SPOT = pool(
+    "steady", rule(labels.CAPACITY_TYPE, "In", "on-demand"), taints=[{"key": "steady", "effect": "NoSchedule"}]
+)
+
+
+def paid(made: Plan) -> float:
+    """What a plan adds to the bill, USD per hour."""
+    return sum(
+        claim.launch.price - (claim.covered if claim.covered is not msgspec.UNSET else 0.0)
+        for claim in made.node_claims
+    )
+
+
+def decided_for_two_pools(steady: int, other: int, room: CommitmentRoom) -> Plan:
+    """Pods that may not be on spot, and others; each has a node of its own or half of one."""
+    tolerated = {"tolerations": [{"key": "steady", "operator": "Exists"}], "selector": {labels.NODE_POOL: "steady"}}
+    waiting = [pod(f"steady-{number}", cpu="3", **tolerated) for number in range(steady)]
+    waiting += [pod(f"other-{number}", cpu="3") for number in range(other)]
+    return decided(*waiting, room=room, pools=(pool("any", limits={}), NEVER_SPOT))
+
+
+def test_commitments_that_cover_all_nodes_together_cover_all() -> None:
+    """Weighed one by one, what the family's plan could pay for takes of the other one, and $1.27 is left to pay."""
+    plans = (
+        SavingsPlan("own", 4 * MICROS, NOW * 2, "m", rate_ppm=600_000),
+        SavingsPlan("sp", MICROS, NOW * 2, rate_ppm=700_000),
+    )
+    made = decided_for_two_pools(4, 5, CommitmentRoom(regional=(RegionalRoom("c", 16),), savings_plans=plans))
+    assert paid(made) == 0.0
+
+
+def test_few_nodes_are_also_planned_with_commitments_weighed_one_by_one() -> None:
+    """Weighed together, whole nodes that take a little more than is left are missed, and $1.33 is left to pay."""
+    plans = (
+        SavingsPlan("own", MICROS, NOW * 2, "m", rate_ppm=600_000),
+        SavingsPlan("sp", 6 * MICROS, NOW * 2, rate_ppm=700_000),
+    )
+    assert paid(decided_for_two_pools(6, 6, CommitmentRoom(savings_plans=plans))) == pytest.approx(0.7619, abs=1e-4)
+
+
+def test_where_the_first_way_is_close_to_the_best_no_other_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unexpected(*_: object) -> None:
+        raise AssertionError("weighed one by one, too")
+
+    monkeypatch.setattr(commitment_passes, "_one_by_one", unexpected)
+    made = decided_for_two_pools(8, 0, savings(2.52, discount=0.3))
+    assert paid(made) == pytest.approx(4 * 0.9)

@@ -67,13 +67,15 @@ class CommitmentRoom(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is left for new nodes. Of `savings_plans` the commitment is what nothing uses, in AWS's order.
 
     `weight` is what a plan takes a committed dollar for while it looks for the nodes that are worth it: less than 1
-    where more is left than is worth it at full price (see `scheduling.commitment_passes`).
+    where more is left than is worth it at full price (see `scheduling.commitment_passes`). `weights` are those of
+    single commitments, by the id of a Savings Plan or the scope of regional Reserved Instances.
     """
 
     zonal: tuple[ZonalRoom, ...] = ()
     regional: tuple[RegionalRoom, ...] = ()
     savings_plans: tuple[SavingsPlan, ...] = ()
     weight: float = 1.0
+    weights: dict[str, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -84,13 +86,14 @@ class CommitmentRoom(msgspec.Struct, frozen=True, omit_defaults=True):
 class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What commitments pay of an instance, micro-dollars per hour: `uncovered` is left to be paid at its list price.
 
-    `taken` is what it takes of Savings Plans, and the list price of what Reserved Instances cover. `zonal`: a zonal
-    Reserved Instance covers it.
+    `taken` is what it takes of Savings Plans, and the list price of what Reserved Instances cover; `weighed` is that at
+    the weights of the room. `zonal`: a zonal Reserved Instance covers it.
     """
 
     listed: int
     uncovered: int
     taken: int = 0
+    weighed: int = 0
     zonal: bool = False
 
     @property
@@ -120,7 +123,7 @@ class CommitmentLedger:
         self._regional = {item.scope: item.quarters for item in room.regional}
         self._plans = room.savings_plans
         self._left = [plan.commitment for plan in room.savings_plans]
-        self._weight = room.weight
+        self._weight, self._weights = room.weight, room.weights
 
     @property
     def room(self) -> CommitmentRoom:
@@ -132,6 +135,7 @@ class CommitmentLedger:
                 replace(plan, commitment=left) for plan, left in zip(self._plans, self._left, strict=True) if left > 0
             ),
             self._weight,
+            self._weights,
         )
 
     def quote(self, instance_type: str, zone: str, listed: int) -> Coverage:
@@ -146,12 +150,13 @@ class CommitmentLedger:
         if self._zonal.get((instance_type, zone), 0):
             if take:
                 self._zonal[instance_type, zone] -= 1
-            return Coverage(listed, 0, listed, zonal=True)
-        open_ppm, taken = WHOLE, 0
+            return Coverage(listed, 0, listed, round(self._weight * listed), zonal=True)
+        open_ppm, taken, weighed = WHOLE, 0, 0
         scope = scope_of(instance_type)
         if quarters := min(self._regional.get(scope, 0), wanted := quarters_of(instance_type) or 1):
             open_ppm = -(-WHOLE * (wanted - quarters) // wanted)
             taken += listed * (WHOLE - open_ppm) // WHOLE
+            weighed += self._weighed(scope, taken)
             if take:
                 self._regional[scope] -= quarters
         for place, plan in enumerate(self._plans):
@@ -161,9 +166,13 @@ class CommitmentLedger:
             part = min(self._left[place], -(-rate * open_ppm // WHOLE))
             open_ppm = max(open_ppm - part * WHOLE // rate, 0)
             taken += part
+            weighed += self._weighed(plan.id, part)
             if take:
                 self._left[place] -= part
-        return Coverage(listed, -(-listed * open_ppm // WHOLE), taken)
+        return Coverage(listed, -(-listed * open_ppm // WHOLE), taken, weighed)
+
+    def _weighed(self, commitment: str, taken: int) -> int:
+        return round(self._weights.get(commitment, self._weight) * taken)
 
     def settle(self, uses: Iterable[InstanceUse], listed: Mapping[str, int]) -> int:
         """Let running instances take what AWS gives them; returns what is left to be paid, micro-dollars per hour.

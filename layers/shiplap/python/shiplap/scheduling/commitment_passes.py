@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -22,13 +23,19 @@ from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRo
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import RequirementSpec
+from shiplap.scheduling.commitment_weights import (
+    LEAST_WEIGHT,
+    BoughtNode,
+    PodDemand,
+    WeighedCommitments,
+    bought_nodes,
+    list_values,
+    weighed_commitments,
+)
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.held_claims import holding, still_held, together
 from shiplap.scheduling.supply.instance_arrays import is_linux
-
-LEAST_WEIGHT = 0.01
-"""What a committed dollar counts where there is more room than use for it: enough to prefer what takes less of it."""
 
 _MOST_WEIGHT = 4.0
 """The largest weight of a committed dollar. It may be worth more than it costs: as much as the on-demand price that it
@@ -40,6 +47,18 @@ _HALVINGS = 6
 
 _MOST_PARTS = 6
 """Parts of the room that have weights of their own: each costs some plans."""
+
+_MOST_TURNS = 6
+"""Plans at weights of all commitments together, each of which keeps what the room covers, at most."""
+
+_MOST_ROUNDS = 4
+"""How often commitments are weighed for each, with one more quick plan each time, at most."""
+
+_CLOSE = 0.01
+"""Where the bill is at most so much above that of fractions of nodes, commitments are not weighed one by one, too."""
+
+_ALIKE, _CLEARLY_LESS = 0.05, 0.75
+"""Of a dollar saved by a weighed one: so near counts as the same, and up to such a part as clearly less."""
 
 _MOST_PASSES = 4
 """Plans at the least weight, each of which uses what the one before has left over, and the plan before them."""
@@ -68,13 +87,89 @@ def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: Decide
     kept = _kept(plan, room, types)
     if not kept.missed:
         return together(plan, kept.claims)
-    listed = _marked(decide(replace(snapshot, commitments=None)), room, types)
-    plans = [listed, *_in_passes(snapshot, room, types, decide)]
+    listed = decide(replace(snapshot, commitments=None))
+    plans = [_marked(listed, room, types)]
+    demand = PodDemand(snapshot, listed)
+    bought = [node for some in (listed, plan) for node in _bought(demand, some, types)]
+    begun = _weighed_together(snapshot, room, types, decide, demand, bought)
+    plans += _in_passes(begun, room, types, decide)
+    if min(bill(some, room, types) for some in plans) > begun.hourly * (1 + _CLOSE):
+        plans += _in_passes(_one_by_one(snapshot, room, types, decide), room, types, decide)
     return min(plans, key=lambda some: round(bill(some, room, types), 6))
 
 
-def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> Iterator[Plan]:
-    """Plans of nodes that the room covers and of others at list prices, the second using what the first has left."""
+class _Begun(NamedTuple):
+    """Claims that are kept, the snapshot that holds them, and the room that is left.
+
+    `hourly` is about the least bill that is to be had, USD per hour, where it is known.
+    """
+
+    claims: list[PlannedClaim]
+    snapshot: Snapshot
+    left: CommitmentRoom
+    hourly: float = 0.0
+
+
+def _weighed_together(
+    snapshot: Snapshot,
+    room: CommitmentRoom,
+    types: _Types,
+    decide: Decide,
+    demand: PodDemand,
+    bought: list[BoughtNode],
+) -> _Begun:
+    """What the room covers where each commitment weighs what a unit more of it would save.
+
+    At these weights several kinds of nodes are worth the same, and a plan has mostly one of them. What the room covers
+    of it is kept, and the rest is weighed again. `bought` are the nodes of plans that were made; more are added.
+    """
+    values = list_values(demand, bought)
+    claims: list[PlannedClaim] = []
+    going, left, hourly = snapshot, room, 0.0
+    for turn in range(_MOST_TURNS):
+        rest = demand.without(claims)
+        found = _settled_weights(going, left, types, decide, rest, bought)
+        hourly = hourly if turn else found.hourly
+        weighed = replace(left, weight=LEAST_WEIGHT, weights=found.weights)
+        kept = _kept(
+            decide(replace(going, commitments=weighed)), weighed, types, lambda claim: demand.worth(claim, values)
+        )
+        if not kept.claims:
+            break
+        claims += kept.claims
+        going, left = holding(going, kept.claims), replace(kept.room, weights={})
+        if left.is_empty or not kept.missed:
+            break
+    return _Begun(claims, going, left, hourly)
+
+
+def _settled_weights(
+    snapshot: Snapshot,
+    room: CommitmentRoom,
+    types: _Types,
+    decide: Decide,
+    demand: PodDemand,
+    bought: list[BoughtNode],
+) -> WeighedCommitments:
+    """The weights once a plan made at them shows no nodes that change them. Its nodes are added to `bought`."""
+    quick = replace(snapshot, settings=replace(snapshot.settings, improve_s=0.0))
+    found = weighed_commitments(demand, bought, room)
+    for _ in range(_MOST_ROUNDS):
+        plan = decide(replace(quick, commitments=replace(room, weight=LEAST_WEIGHT, weights=found.weights)))
+        bought += _bought(demand, plan, types)
+        before, found = found, weighed_commitments(demand, bought, room)
+        if found.weights == before.weights:
+            break
+    return found
+
+
+def _bought(demand: PodDemand, plan: Plan, types: _Types) -> list[BoughtNode]:
+    covered = {claim.name: types.may_be_covered(claim) for claim in plan.node_claims}
+    return bought_nodes(demand, plan.node_claims, covered)
+
+
+def _one_by_one(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> _Begun:
+    """What the room covers where one commitment after the other has the weight at which it suffices."""
     claims: list[PlannedClaim] = []
     going = snapshot
     rooms = []
@@ -87,7 +182,12 @@ def _in_passes(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: 
             if left.is_empty:
                 break
         rooms.append(left)
-    left = _joined(rooms)
+    return _Begun(claims, going, _joined(rooms))
+
+
+def _in_passes(begun: _Begun, room: CommitmentRoom, types: _Types, decide: Decide) -> Iterator[Plan]:
+    """Plans of nodes that the room covers and of others at list prices, the second using what the first has left."""
+    claims, going, left = begun[:3]
     for number in range(_MOST_PASSES):
         if number or not claims:
             kept = _kept(decide(_at(going, left, LEAST_WEIGHT)), left, types)
@@ -183,20 +283,39 @@ class _Types:
         return {name: known[name] for name in claim.instance_types if name in known}
 
 
-def _kept(plan: Plan, room: CommitmentRoom, types: _Types) -> _Kept:
-    """The claims that the room covers as they were planned, as long as it lasts: those that it pays most of first."""
+def _kept(
+    plan: Plan, room: CommitmentRoom, types: _Types, worth: Callable[[PlannedClaim], float] | None = None
+) -> _Kept:
+    """The claims that the room covers as they were planned, as long as it lasts: those that it pays most of first.
+
+    With `worth`, what a claim's pods cost at list prices, USD per hour, those come first for which commitments save
+    most. Once the room covers one no more, claims for which it saves clearly less wait, too: the pods of that one may
+    be planned on other nodes that it covers.
+    """
     before, ledger = CommitmentLedger(room), CommitmentLedger(room)
-    claims: list[PlannedClaim] = []
-    missed = 0
     found = [(claim, cover) for claim in plan.node_claims if (cover := _quote(claim, before, types)).covered]
-    found.sort(key=lambda pair: (pair[1].uncovered / pair[1].listed, -_fullness(pair[0]), pair[0].name))
+    saved = {claim.name: _saved(worth(claim), cover) if worth is not None else 0.0 for claim, cover in found}
+    found.sort(key=lambda pair: _order(pair[0], pair[1], saved[pair[0].name]))
+    claims: list[PlannedClaim] = []
+    least = 0.0
     for claim, assumed in found:
-        if ledger.quote(*_offering(claim)).uncovered > assumed.uncovered:
-            missed += 1
+        now = ledger.quote(*_offering(claim))
+        if saved[claim.name] < least:
             continue
-        cover = ledger.take(*_offering(claim))
-        claims.append(_narrowed(claim, cover, before, types))
-    return _Kept(tuple(claims), ledger.room, missed)
+        if now.uncovered > assumed.uncovered or now.uncovered + now.weighed > assumed.uncovered + assumed.weighed:
+            least = max(least, _CLEARLY_LESS * saved[claim.name])
+            continue
+        claims.append(_narrowed(claim, ledger.take(*_offering(claim)), before, types))
+    return _Kept(tuple(claims), ledger.room, len(found) - len(claims))
+
+
+def _saved(worth: float, cover: Coverage) -> float:
+    """What a weighed dollar of commitments saves, by a claim whose pods cost so much at list prices."""
+    return round((worth - cover.uncovered / MICROS) / max(cover.weighed / MICROS, 1e-9), 6)
+
+
+def _order(claim: PlannedClaim, cover: Coverage, saved: float) -> tuple[float, float, float, str]:
+    return -(saved // _ALIKE), cover.uncovered / cover.listed, -_fullness(claim), claim.name
 
 
 def _fullness(claim: PlannedClaim) -> float:

@@ -149,7 +149,7 @@ class TypeTable:
             if is_linux(self.types[place]):
                 price = float(self.listed[place, zone, columns[number]])
                 cover = ledger.quote(self.names[place], self.zones[zone], round(price * MICROS))
-                weighed = (cover.uncovered + room.weight * cover.taken) / MICROS
+                weighed = (cover.uncovered + cover.weighed) / MICROS
                 self.prices[place, zone, columns[number]] = min(weighed, price)
 
     def for_another_decision(self) -> TypeTable:

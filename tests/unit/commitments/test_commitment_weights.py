@@ -1,0 +1,133 @@
+"""Weights of commitments: what one unit more of each would save, by the nodes that plans have bought."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shiplap.commitments.account_commitments import MICROS, SavingsPlan
+from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom
+from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.nodeclaim import PodReference
+from shiplap.scheduling.commitment_weights import (
+    LEAST_WEIGHT,
+    BoughtNode,
+    PodDemand,
+    bought_nodes,
+    list_values,
+    weighed_commitments,
+)
+from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
+from shiplap.scheduling.planner import plan
+from tests.conformance.given import NOW, pods, pool
+from tests.conformance.test_plans_on_commitments import TYPES
+
+STEADY, ANY = "steady", "any"
+
+
+def snapshot_of(waiting: tuple[Pod, ...]) -> Snapshot:
+    return Snapshot(
+        cluster="blue",
+        now=NOW,
+        view=ClusterView(pods=waiting),
+        manifests=Manifests(node_pools=(pool(limits={}),)),
+        catalogs=(NodeClassCatalog("default", TYPES),),
+    )
+
+
+class Demand(PodDemand):
+    """What the pods of two NodePools ask for, in CPUs."""
+
+    def __init__(self, steady: float, other: float) -> None:
+        self.total = np.array([steady, other])
+        self.scale = np.maximum(self.total, 1.0)
+
+
+def node(node_pool: str, instance_type: str, hourly: float, *, spot: bool = False) -> BoughtNode:
+    """It holds four CPUs of its NodePool's pods."""
+    asks = np.array([4.0, 0.0] if node_pool == STEADY else [0.0, 4.0])
+    return BoughtNode(instance_type, "z1", hourly, asks, not spot)
+
+
+NODES = [node(STEADY, "m.large", 1.0), node(ANY, "m.large", 1.0), node(ANY, "m.large", 0.3, spot=True)]
+
+
+def savings(dollars: float, rate: float = 0.7) -> CommitmentRoom:
+    commitment = round(dollars * MICROS)
+    return CommitmentRoom(savings_plans=(SavingsPlan("sp", commitment, NOW * 2, rate_ppm=round(rate * MICROS)),))
+
+
+@pytest.mark.parametrize(
+    ("steady", "other", "dollars", "weight"),
+    [
+        (40.0, 40.0, 3.5, 1 / 0.7),  # half of what must not be on spot
+        (40.0, 40.0, 10.5, 0.3 / 0.7),  # all of that, and half of what spot would do for
+        (40.0, 40.0, 20.0, LEAST_WEIGHT),  # more than enough
+        (0.0, 40.0, 3.5, 0.3 / 0.7),
+    ],
+)
+def test_a_dollar_is_worth_what_the_last_one_saves(steady: float, other: float, dollars: float, weight: float) -> None:
+    found = weighed_commitments(Demand(steady, other), NODES, savings(dollars))
+    assert found.weights == {"sp": pytest.approx(weight, rel=1e-4)}
+
+
+def test_reserved_instances_are_weighed_by_the_list_price_they_save() -> None:
+    room = CommitmentRoom(regional=(RegionalRoom("m", 3 * 16), RegionalRoom("c", 16)))
+    found = weighed_commitments(Demand(40.0, 40.0), NODES, room)
+    assert found.weights == {"m": pytest.approx(1.0, rel=1e-4), "c": LEAST_WEIGHT}, "no node is of the other family"
+
+
+def test_two_commitments_are_weighed_together() -> None:
+    """The family's plan can pay only for what spot would do for; so the other plan is left to what may not be on spot.
+
+    One after the other, the plan of the family would come first, and be worth as much.
+    """
+    nodes = [node(STEADY, "c.large", 1.0), node(ANY, "m.large", 1.0), node(ANY, "m.large", 0.3, spot=True)]
+    ppm = 700_000
+    both = CommitmentRoom(
+        savings_plans=(
+            SavingsPlan("own", 14 * MICROS, NOW * 2, "m", rate_ppm=ppm),
+            SavingsPlan("sp", 7 * MICROS, NOW * 2, rate_ppm=ppm),
+        )
+    )
+    found = weighed_commitments(Demand(60.0, 40.0), nodes, both)
+    assert found.weights == {"own": LEAST_WEIGHT, "sp": pytest.approx(1 / 0.7, rel=1e-4)}
+
+
+def test_what_pods_cost_at_list_prices_is_that_of_the_cheapest_nodes() -> None:
+    values = list_values(Demand(40.0, 40.0), NODES)
+    assert values.tolist() == [pytest.approx(0.25, rel=1e-4), pytest.approx(0.075, rel=1e-4)]
+
+
+def test_the_ledger_takes_a_dollar_at_the_weight_of_its_commitment() -> None:
+    room = CommitmentRoom(
+        regional=(RegionalRoom("m", 8),),
+        savings_plans=(SavingsPlan("sp", MICROS, NOW * 2, rate_ppm=700_000),),
+        weight=0.5,
+        weights={"sp": 2.0},
+    )
+    cover = CommitmentLedger(room).quote("m.large", "z1", MICROS)  # half of it reserved, the other half by the plan
+    assert (cover.uncovered, cover.taken) == (0, 850_000)
+    assert cover.weighed == 0.5 * 500_000 + 2.0 * 350_000
+
+
+def test_bought_nodes_ask_for_what_their_pods_ask() -> None:
+    waiting = tuple(pods(8, cpu="1"))
+    snapshot = snapshot_of(waiting)
+    made: Plan = plan(snapshot)
+    demand = PodDemand(snapshot, made)
+    covered = {claim.name: claim.launch.capacity_type == "on-demand" for claim in made.node_claims}
+    nodes = bought_nodes(demand, made.node_claims, covered)
+    of = {claim.launch.instance_type: 0 for claim in made.node_claims}
+    for claim in made.node_claims:
+        of[claim.launch.instance_type] += 1
+    together = sum(bought.asks * of[bought.instance_type] for bought in nodes)
+    assert together.tolist() == demand.total.tolist()
+    first = made.node_claims[0]
+    values = np.ones(len(demand.total))
+    assert demand.worth(first, values) == demand.of(first.pods).sum()
+    rest = demand.without([first])
+    assert (rest.total + demand.of(first.pods)).tolist() == demand.total.tolist()
+    assert demand.of([PodReference("default", "a stranger")]).tolist() == [0.0] * len(demand.total)
