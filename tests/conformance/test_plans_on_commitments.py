@@ -285,6 +285,6 @@ def test_where_the_first_way_is_close_to_the_best_no_other_is_tried(monkeypatch:
     def unexpected(*_: object) -> None:
         raise AssertionError("weighed one by one, too")
 
-    monkeypatch.setattr(commitment_passes, "_one_by_one", unexpected)
+    monkeypatch.setattr(commitment_passes, "_weights", unexpected)
     made = decided_for_two_pools(8, 0, savings(2.52, discount=0.3))
     assert paid(made) == pytest.approx(4 * 0.9)

@@ -48,7 +48,7 @@ class Demand(PodDemand):
 def node(node_pool: str, instance_type: str, hourly: float, *, spot: bool = False) -> BoughtNode:
     """It holds four CPUs of its NodePool's pods."""
     asks = np.array([4.0, 0.0] if node_pool == STEADY else [0.0, 4.0])
-    return BoughtNode(instance_type, "z1", hourly, asks, not spot)
+    return BoughtNode(instance_type, hourly, asks, not spot)
 
 
 NODES = [node(STEADY, "m.large", 1.0), node(ANY, "m.large", 1.0), node(ANY, "m.large", 0.3, spot=True)]
@@ -131,3 +131,14 @@ def test_bought_nodes_ask_for_what_their_pods_ask() -> None:
     rest = demand.without([first])
     assert (rest.total + demand.of(first.pods)).tolist() == demand.total.tolist()
     assert demand.of([PodReference("default", "a stranger")]).tolist() == [0.0] * len(demand.total)
+
+
+def test_a_plan_without_nodes_asks_for_nothing() -> None:
+    """As where limits leave no room at list prices."""
+    snapshot = snapshot_of(tuple(pods(2, cpu="1")))
+    demand = PodDemand(snapshot, Plan())
+    made = plan(snapshot)
+    nodes = bought_nodes(demand, made.node_claims, {claim.name: True for claim in made.node_claims})
+    assert list_values(demand, nodes).tolist() == []
+    found = weighed_commitments(demand, nodes, savings(1.0))
+    assert (found.weights, found.hourly) == ({"sp": LEAST_WEIGHT}, 0.0)

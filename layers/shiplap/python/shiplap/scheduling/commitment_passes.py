@@ -5,15 +5,16 @@ a plan is made as if all nodes were first ones. Nodes that the room covers as th
 pods are planned again with the room that is left, last of all at list prices. What is kept stands in the next plan like
 a claim in flight that holds its pods and has no room for others.
 
-Where more nodes would use commitments than there is room for, those go first that are worth most: for one commitment
-after the other, a committed dollar is weighed with the least factor at which its room suffices, found by halving.
+Where more nodes would use commitments than there is room for, those go first that are worth most. All commitments are
+weighed together, by what a unit more of each would save. Where the bill stays above what fractions of nodes would cost,
+they are also weighed one by one, each with the least factor at which its room suffices, found by halving: few nodes are
+often better off so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -88,118 +89,95 @@ def plan_on_commitments(snapshot: Snapshot, room: CommitmentRoom, decide: Decide
     if not kept.missed:
         return together(plan, kept.claims)
     listed = decide(replace(snapshot, commitments=None))
-    plans = [_marked(listed, room, types)]
-    demand = PodDemand(snapshot, listed)
-    bought = [node for some in (listed, plan) for node in _bought(demand, some, types)]
-    begun = _weighed_together(snapshot, room, types, decide, demand, bought)
-    plans += _in_passes(begun, room, types, decide)
-    if min(bill(some, room, types) for some in plans) > begun.hourly * (1 + _CLOSE):
-        plans += _in_passes(_one_by_one(snapshot, room, types, decide), room, types, decide)
+    passes = _Passes(snapshot, room, types, decide)
+    plans = [_marked(listed, room, types), *passes.weighed_together(listed, plan)]
+    if min(bill(some, room, types) for some in plans) > passes.least_hourly * (1 + _CLOSE):
+        plans += passes.one_by_one()
     return min(plans, key=lambda some: round(bill(some, room, types), 6))
 
 
-class _Begun(NamedTuple):
-    """Claims that are kept, the snapshot that holds them, and the room that is left.
+class _Passes:
+    """Plans of one snapshot in which nodes that the room covers are kept, and the other pods are planned again.
 
-    `hourly` is about the least bill that is to be had, USD per hour, where it is known.
+    `least_hourly` is about the least bill that is to be had, USD per hour, once commitments were weighed together.
     """
 
-    claims: list[PlannedClaim]
-    snapshot: Snapshot
-    left: CommitmentRoom
-    hourly: float = 0.0
+    def __init__(self, snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> None:
+        self._snapshot, self._room, self._types, self._decide = snapshot, room, types, decide
+        self.least_hourly = 0.0
 
+    def weighed_together(self, listed: Plan, first: Plan) -> Iterator[Plan]:
+        """Each commitment weighs what a unit more of it would save. Made were a plan at list prices, and a first one.
 
-def _weighed_together(
-    snapshot: Snapshot,
-    room: CommitmentRoom,
-    types: _Types,
-    decide: Decide,
-    demand: PodDemand,
-    bought: list[BoughtNode],
-) -> _Begun:
-    """What the room covers where each commitment weighs what a unit more of it would save.
-
-    At these weights several kinds of nodes are worth the same, and a plan has mostly one of them. What the room covers
-    of it is kept, and the rest is weighed again. `bought` are the nodes of plans that were made; more are added.
-    """
-    values = list_values(demand, bought)
-    claims: list[PlannedClaim] = []
-    going, left, hourly = snapshot, room, 0.0
-    for turn in range(_MOST_TURNS):
-        rest = demand.without(claims)
-        found = _settled_weights(going, left, types, decide, rest, bought)
-        hourly = hourly if turn else found.hourly
-        weighed = replace(left, weight=LEAST_WEIGHT, weights=found.weights)
-        kept = _kept(
-            decide(replace(going, commitments=weighed)), weighed, types, lambda claim: demand.worth(claim, values)
-        )
-        if not kept.claims:
-            break
-        claims += kept.claims
-        going, left = holding(going, kept.claims), replace(kept.room, weights={})
-        if left.is_empty or not kept.missed:
-            break
-    return _Begun(claims, going, left, hourly)
-
-
-def _settled_weights(
-    snapshot: Snapshot,
-    room: CommitmentRoom,
-    types: _Types,
-    decide: Decide,
-    demand: PodDemand,
-    bought: list[BoughtNode],
-) -> WeighedCommitments:
-    """The weights once a plan made at them shows no nodes that change them. Its nodes are added to `bought`."""
-    quick = replace(snapshot, settings=replace(snapshot.settings, improve_s=0.0))
-    found = weighed_commitments(demand, bought, room)
-    for _ in range(_MOST_ROUNDS):
-        plan = decide(replace(quick, commitments=replace(room, weight=LEAST_WEIGHT, weights=found.weights)))
-        bought += _bought(demand, plan, types)
-        before, found = found, weighed_commitments(demand, bought, room)
-        if found.weights == before.weights:
-            break
-    return found
-
-
-def _bought(demand: PodDemand, plan: Plan, types: _Types) -> list[BoughtNode]:
-    covered = {claim.name: types.may_be_covered(claim) for claim in plan.node_claims}
-    return bought_nodes(demand, plan.node_claims, covered)
-
-
-def _one_by_one(snapshot: Snapshot, room: CommitmentRoom, types: _Types, decide: Decide) -> _Begun:
-    """What the room covers where one commitment after the other has the weight at which it suffices."""
-    claims: list[PlannedClaim] = []
-    going = snapshot
-    rooms = []
-    for part in _parts(room):
-        left = part
-        for weight in _weights(going, part, types, decide):
-            kept = _kept(decide(_at(going, left, weight)), left, types)
+        At these weights several kinds of nodes are worth the same, and a plan has mostly one of them. What the room
+        covers of it is kept, and the rest is weighed again.
+        """
+        demand = PodDemand(self._snapshot, listed)
+        bought = [node for plan in (listed, first) for node in self._bought(demand, plan)]
+        values = list_values(demand, bought)
+        claims: list[PlannedClaim] = []
+        going, left = self._snapshot, self._room
+        for turn in range(_MOST_TURNS):
+            found = self._settled_weights(going, left, demand.without(claims), bought)
+            self.least_hourly = self.least_hourly if turn else found.hourly
+            weighed = replace(left, weight=LEAST_WEIGHT, weights=found.weights)
+            plan = self._decide(replace(going, commitments=weighed))
+            kept = _kept(plan, weighed, self._types, lambda claim: demand.worth(claim, values))
             claims += kept.claims
-            going, left = holding(going, kept.claims), kept.room
-            if left.is_empty:
+            going, left = holding(going, kept.claims), replace(kept.room, weights={})
+            if not kept.claims or left.is_empty or not kept.missed:
                 break
-        rooms.append(left)
-    return _Begun(claims, going, _joined(rooms))
+        return self._finished(claims, going, left)
 
+    def _settled_weights(
+        self, snapshot: Snapshot, room: CommitmentRoom, demand: PodDemand, bought: list[BoughtNode]
+    ) -> WeighedCommitments:
+        """The weights once a plan made at them shows no nodes that change them. Its nodes are added to `bought`."""
+        quick = replace(snapshot, settings=replace(snapshot.settings, improve_s=0.0))
+        found = weighed_commitments(demand, bought, room)
+        for _ in range(_MOST_ROUNDS):
+            weighed = replace(room, weight=LEAST_WEIGHT, weights=found.weights)
+            bought += self._bought(demand, self._decide(replace(quick, commitments=weighed)))
+            before, found = found, weighed_commitments(demand, bought, room)
+            if found.weights == before.weights:
+                break
+        return found
 
-def _in_passes(begun: _Begun, room: CommitmentRoom, types: _Types, decide: Decide) -> Iterator[Plan]:
-    """Plans of nodes that the room covers and of others at list prices, the second using what the first has left."""
-    claims, going, left = begun[:3]
-    for number in range(_MOST_PASSES):
-        if number or not claims:
-            kept = _kept(decide(_at(going, left, LEAST_WEIGHT)), left, types)
-            if not kept.claims:
+    def _bought(self, demand: PodDemand, plan: Plan) -> list[BoughtNode]:
+        covered = {claim.name: self._types.may_be_covered(claim) for claim in plan.node_claims}
+        return bought_nodes(demand, plan.node_claims, covered)
+
+    def one_by_one(self) -> Iterator[Plan]:
+        """One commitment after the other has the weight at which its room suffices."""
+        claims: list[PlannedClaim] = []
+        going = self._snapshot
+        rooms = []
+        for part in _parts(self._room):
+            left = part
+            for weight in _weights(going, part, self._types, self._decide):
+                kept = _kept(self._decide(_at(going, left, weight)), left, self._types)
+                claims += kept.claims
+                going, left = holding(going, kept.claims), kept.room
+                if left.is_empty:
+                    break
+            rooms.append(left)
+        return self._finished(claims, going, _joined(rooms))
+
+    def _finished(self, kept: Sequence[PlannedClaim], going: Snapshot, left: CommitmentRoom) -> Iterator[Plan]:
+        """Plans of these claims and of others at list prices, each further one using what that before has left."""
+        claims = list(kept)
+        for number in range(_MOST_PASSES):
+            if number or not claims:
+                more = _kept(self._decide(_at(going, left, LEAST_WEIGHT)), left, self._types)
+                if not more.claims:
+                    return
+                claims += more.claims
+                going, left = holding(going, more.claims), more.room
+            plan = self._decide(replace(going, commitments=None))
+            if still_held(plan, claims):
+                yield _marked(together(plan, claims), self._room, self._types)
+            if left.is_empty:
                 return
-            claims += kept.claims
-            going, left = holding(going, kept.claims), kept.room
-        plan = decide(replace(going, commitments=None))
-        if still_held(plan, claims):
-            yield _marked(together(plan, claims), room, types)
-        if left.is_empty:
-            return
 
 
 def _parts(room: CommitmentRoom) -> list[CommitmentRoom]:

@@ -33,13 +33,12 @@ _ARTIFICIAL = 1e3
 
 
 class BoughtNode(msgspec.Struct, frozen=True):
-    """Nodes of a plan that are alike: type, zone, USD per hour, and what the pods of one ask for on average [rows].
+    """Nodes of a plan that are alike: type, USD per hour, and what the pods of one ask for on average [rows].
 
     `may_be_covered`: commitments may pay for it.
     """
 
     instance_type: str
-    zone: str
     hourly: float
     asks: Floats
     may_be_covered: bool
@@ -83,20 +82,22 @@ class PodDemand:
 
 def bought_nodes(demand: PodDemand, claims: Sequence[PlannedClaim], covered: Mapping[str, bool]) -> list[BoughtNode]:
     """The nodes of a plan's claims. `covered`: whether commitments may pay for a claim, by its name."""
-    alike: dict[tuple[str, str, float, str, bool], list[PlannedClaim]] = {}
+    alike: dict[tuple[str, float, str, bool], list[PlannedClaim]] = {}
     for claim in claims:
         launch = claim.launch
         if claim.pods and not claim.virtual_pods and launch.price > 0:
-            key = (launch.instance_type, launch.zone, launch.price, claim.node_pool, covered[claim.name])
+            key = (launch.instance_type, launch.price, claim.node_pool, covered[claim.name])
             alike.setdefault(key, []).append(claim)
     return [
-        BoughtNode(name, zone, price, demand.of(pod for claim in some for pod in claim.pods) / len(some), may)
-        for (name, zone, price, _, may), some in sorted(alike.items(), key=lambda pair: pair[0])
+        BoughtNode(name, price, demand.of(pod for claim in some for pod in claim.pods) / len(some), may)
+        for (name, price, _, may), some in sorted(alike.items(), key=lambda pair: pair[0])
     ]
 
 
 def list_values(demand: PodDemand, nodes: Sequence[BoughtNode]) -> Floats:
     """What a unit of each row [rows] costs at list prices, USD per hour, where these nodes may be bought."""
+    if not len(demand.total):
+        return demand.total
     columns = np.array([node.asks / demand.scale for node in nodes]).T
     rows = len(demand.total)
     program = CoveringProgram(demand.total / demand.scale, np.eye(rows), np.full(rows, _uncovered(nodes)))
