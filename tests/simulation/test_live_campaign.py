@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap_lab.scenarios.scenario import Fault, FaultKind, load
+from shiplap_lab.scenarios.scenario import OBJECT_FAULT_KINDS, Fault, FaultKind, load
 from shiplap_lab.simulation.campaign import run_seed
+from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
 
@@ -83,6 +85,19 @@ def test_nodes_that_ec2_recommends_to_leave_are_replaced() -> None:
     assert outcome.violations == ()
     assert outcome.effects["rebalance"] == outcome.metrics["RebalanceRecommendations"] > 0
     assert {claim.failure for claim in simulation.installs["shiplap"].state.written.values()} >= {NoticeKind.REBALANCE}
+
+
+def test_faults_of_objects_are_drawn_only_where_manifests_are_objects() -> None:
+    drawn = {
+        is_live: {
+            fault.kind
+            for seed in range(60)
+            for fault in draw_faults(replace(CAMPAIGN.scenario, chaos_kinds=(), live_manifests=is_live), seed)
+        }
+        for is_live in (True, False)
+    }
+    assert drawn[True] >= set(OBJECT_FAULT_KINDS)
+    assert not drawn[False] & set(OBJECT_FAULT_KINDS)
 
 
 @pytest.mark.parametrize(

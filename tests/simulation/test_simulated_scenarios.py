@@ -127,6 +127,8 @@ def test_planted_defects_leave_nothing_behind(mutant: str) -> None:
     [
         (("chaos: 12", "chaos: many"), "Expected `int`"),
         (("group: web, replicas: 8", "group: nobody, replicas: 8"), "no group 'nobody'"),
+        (("[lose, double", "[nodes-deleted, double"), "nodes-deleted needs liveManifests"),
+        (("chaos: 12", "chaos: 12\nfaults: [{kind: own-nodeclaim}]"), "own-nodeclaim needs liveManifests"),
         (("kind: Scenario", "kind: Play"), "found 0"),
     ],
 )

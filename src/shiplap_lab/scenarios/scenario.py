@@ -86,7 +86,19 @@ FaultKind = Literal[
     "nodes-deleted",
     "own-nodeclaim",
 ]
-FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+
+OBJECT_FAULT_KINDS: tuple[FaultKind, ...] = (
+    "pools-deleted",
+    "manifests-denied",
+    "karpenter-lease",
+    "invalid-manifest",
+    "edit-and-back",
+    "nodeclaims-deleted",
+    "nodes-deleted",
+    "own-nodeclaim",
+)
+"""Those of manifests that are objects of the clusters."""
 
 Constraint = Literal["spread", "pod-affinity", "volume-zone", "preemption"]
 """What may keep pods off nodes beside room and labels."""
@@ -474,7 +486,10 @@ def _typed(documents: Sequence[Document]) -> Manifests:
 
 
 def _check_names(scenario: Scenario, path: Path) -> None:
-    """Every cluster and group that is named exists."""
+    """Every cluster and group that is named exists, and whatever faults need."""
+    for kind in (*scenario.chaos_kinds, *(fault.kind for fault in scenario.faults)):
+        if kind in OBJECT_FAULT_KINDS and not scenario.live_manifests:
+            raise InvalidInput(str(path), f"{kind} needs liveManifests: true", document=KIND, field="faults")
     groups = {group.name for group in scenario.groups}
     named = [("waves", wave.group, wave.cluster) for wave in scenario.waves]
     named += [("rhythms", rhythm.group, "") for rhythm in scenario.rhythms]

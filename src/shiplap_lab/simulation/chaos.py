@@ -7,7 +7,7 @@ from math import ceil, pi, sin
 from random import Random
 
 from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
-from shiplap_lab.scenarios.scenario import FAULT_KINDS, Fault, FaultKind, Scenario, Wave
+from shiplap_lab.scenarios.scenario import FAULT_KINDS, OBJECT_FAULT_KINDS, Fault, FaultKind, Scenario, Wave
 
 ANY = "any"
 """The value of `placement` that leaves the choice to the seed."""
@@ -46,9 +46,10 @@ _OFFERINGS = ("*", "c7i-flex.*", "*/eu-west-1a/*", "*/*/spot", "m6i.*", "*/eu-we
 def draw_faults(scenario: Scenario, seed: int) -> tuple[Fault, ...]:
     """The scenario's own faults and `chaos` more, in the order of their moments."""
     chance = Random(f"{seed}:faults")  # noqa: S311 - chance that can be repeated is what is wanted
-    kinds = scenario.chaos_kinds or FAULT_KINDS
+    possible = FAULT_KINDS if scenario.live_manifests else [k for k in FAULT_KINDS if k not in OBJECT_FAULT_KINDS]
+    kinds = scenario.chaos_kinds or possible
     begin, last = scenario.chaos_hours * 60 or scenario.chaos_minutes, scenario.chaos_minutes
-    drawn = [_fault(chance.choice(kinds), chance, begin, last) for _ in range(scenario.chaos)]  # type: ignore[arg-type]
+    drawn = [_fault(chance.choice(kinds), chance, begin, last) for _ in range(scenario.chaos)]
     return tuple(sorted((*scenario.faults, *drawn), key=lambda fault: (fault.at, fault.kind, fault.target)))
 
 

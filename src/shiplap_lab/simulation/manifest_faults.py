@@ -41,7 +41,7 @@ LEASE_LASTS_S = 120.0
 """How long after its last renewal Karpenter's Lease may suspend a cluster, in seconds."""
 
 _SUSPENDING = ("pools-deleted", "manifests-denied", "karpenter-lease")
-_ALL = (*_SUSPENDING, "invalid-manifest", "edit-and-back", "own-nodeclaim")
+_LASTING = (*_SUSPENDING, "invalid-manifest", "edit-and-back", "own-nodeclaim")
 _WOBBLE_S = 30.0
 _RENEWED_S = 10.0
 _RETRY_S = 5.0
@@ -93,7 +93,7 @@ class ManifestFaults:
         """A fault becomes active."""
         if fault.kind in self._momentary:
             self._when_up(partial(self._momentary[fault.kind], number, fault))
-        elif fault.kind in _ALL:
+        elif fault.kind in _LASTING:
             self._faults.effects[fault.kind] += 1
             self._when_up(partial(self._note_begin, fault))
             self._when_up(self._show_all)
@@ -109,7 +109,7 @@ class ManifestFaults:
         if fault.kind == "api-down":  # Karpenter has lost its Lease meanwhile and takes it again
             leases = [key for key in self._since if key[1] == "karpenter-lease"]
             self._since |= dict.fromkeys(leases, self._loop.now())
-        if fault.kind not in _ALL:
+        if fault.kind not in _LASTING:
             return
         for cluster in self._targets(fault):
             if not self._lasts(cluster, fault.kind):

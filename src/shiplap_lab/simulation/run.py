@@ -90,6 +90,9 @@ _LOOK_S = 10.0
 _TTL_LATE_S = 48 * 3600.0
 """How late DynamoDB may delete what has expired, in seconds."""
 
+_AFTERWARDS_S = {"karpenter-lease": LEASE_LASTS_S}
+"""How long what a fault has done has effects when it is over, in seconds, by kind."""
+
 _APART_S = 23.0
 """Seconds between the schedules of installs."""
 
@@ -458,12 +461,8 @@ class Simulation:
         return {kind: times for kind, times in sorted(effects.items()) if times}
 
     def _end_of_trouble(self) -> float:
-        ends = [60 * (fault.at + fault.minutes) for fault in self._planned] + [60 * wave.at for wave in self._waves]
-        ends += [
-            60 * (fault.at + fault.minutes) + LEASE_LASTS_S
-            for fault in self._planned
-            if fault.kind == "karpenter-lease"
-        ]
+        ends = [60 * wave.at for wave in self._waves]
+        ends += [60 * (fault.at + fault.minutes) + _AFTERWARDS_S.get(fault.kind, 0.0) for fault in self._planned]
         return self._start + max(ends, default=0.0)
 
     def _stop(self, violation: Violation) -> None:  # noqa: ARG002 - the judge keeps it
