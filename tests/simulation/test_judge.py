@@ -216,7 +216,18 @@ def test_what_a_user_deletes_counts_towards_no_limit() -> None:
     gone["metadata"]["deletionTimestamp"] = "1970-01-01T00:16:40Z"
     region.has("nodes", gone)
     region.launched("b")
-    assert region.told == []
+    region.judge.object_written("demo", "DELETED", "nodes", gone)
+    region.launched("c")
+    assert region.told == [Promise.LIMITS], "b and c are more than the limit"
+
+
+def test_a_node_that_comes_back_counts_towards_its_limit_again() -> None:
+    region = Region({"cpu": "4"})
+    region.node("a")
+    region.judge.object_written("demo", "DELETED", "nodes", node("node-a", "i-a"))
+    region.has("nodes", node("node-a", "i-a"))
+    region.launched("b")
+    assert region.told == [Promise.LIMITS]
 
 
 def test_a_limit_is_judged_as_soon_as_something_is_launched() -> None:

@@ -17,7 +17,7 @@ from shiplap_lab.simulation.run import Simulation
 CAMPAIGN = load("live-manifests")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 1544000120])
 def test_every_promise_is_kept_while_manifests_come_and_go(seed: int) -> None:
     outcome = run_seed(CAMPAIGN, seed)
     assert outcome.violations == ()

@@ -39,11 +39,10 @@ _NEXT = {
     "Terminating": {"Gone", "Failed"},
 }
 _REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier versions
-_ENDED = ("Gone", "Failed")
+_BEFORE_LAUNCH, _ENDED = ("Planned", "Launching"), ("Gone", "Failed")
 _LEAVES = ("Draining", "Terminating", "Gone", "Failed")
 _EMPTIED = ("Draining", "Terminating")
 _UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
-_BEFORE_LAUNCH = ("Planned", "Launching")
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
 Place = tuple[str, bool]  # the node of a pod, and whether the pod was asked to end
@@ -56,6 +55,7 @@ class ClusterObjects:
     def __init__(self) -> None:
         self.nodes: dict[str, Json] = {}
         self.node_of_machine: dict[str, str] = {}
+        self.deleted: set[str] = set()
         self.budgets: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
         self.on_node: dict[str, dict[str, Json]] = {}
@@ -103,13 +103,13 @@ class ClusterObjects:
     def put_node(self, node: Json, now: float, *, gone: bool) -> None:
         """A Node was written or removed. What it had at first counts."""
         name, machine = node["metadata"]["name"], raw_json.machine_of(node)
+        (self.deleted.add if gone or "deletionTimestamp" in node["metadata"] else self.deleted.discard)(machine)
         if gone:
             self.nodes.pop(name, None)
             if name in self.in_service:
                 self.in_service[name] = now
             return
-        self.nodes[name] = node
-        self.node_of_machine[machine] = name
+        self.nodes[name], self.node_of_machine[machine] = node, name
         if (node["metadata"].get("labels") or {}).get("karpenter.sh/initialized") == "true":
             self.in_service[name] = inf
         if machine not in self.allocatable:
@@ -528,7 +528,7 @@ class Judge:
             self.found(Promise.CEILINGS, broken)
 
     def _check_limits(self, install: str, launched: ClaimItem) -> None:
-        """Limits by what is there: nodes that leave for good, are deleted or taken away by a command do not count."""
+        """Limits by what is there: nodes that leave for good, were deleted or are to go for a command do not count."""
         limits, around = self._limits.get((launched.cluster, launched.node_pool), {}), (install, launched.cluster)
         removed = {name for key, item in self._commands.items() if key[:2] == around for name in item.targets}
         staying = [
@@ -536,7 +536,7 @@ class Judge:
             for key, claim in self._open.items()
             if key[:2] == around and claim.node_pool == launched.node_pool and claim.state not in _LEAVES
             if claim.name not in removed and claim.instance_id in self._alive and claim.instance_id not in self._lost
-            if "deletionTimestamp" not in self._node_of(claim).get("metadata", {})
+            if claim.instance_id not in self._objects(claim.cluster).deleted
         ]
         used = raw_json.total([{"nodes": Decimal(1), **self._has(claim)} for claim in staying] if limits else ())
         for name, most in limits.items():
