@@ -205,10 +205,13 @@ class Kubelets(Generic[M]):
         moment = rfc3339(self._events.now())
         unknown = condition("Ready", "Unknown", moment, "NodeStatusUnknown", "Kubelet stopped posting node status.")
         status = {"status": {"conditions": [unknown]}}
-        node = self._server.patch("nodes", name, status, strategic=True, subresource="status")
-        other = [taint for taint in node["spec"].get("taints", []) if taint["key"] != labels.NOT_READY_TAINT]
         unreachable = [{"key": labels.UNREACHABLE_TAINT, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-        self._server.patch("nodes", name, {"spec": {"taints": [*other, *unreachable]}})
+        try:
+            node = self._server.patch("nodes", name, status, strategic=True, subresource="status")
+            other = [taint for taint in node["spec"].get("taints", []) if taint["key"] != labels.NOT_READY_TAINT]
+            self._server.patch("nodes", name, {"spec": {"taints": [*other, *unreachable]}})
+        except ObjectNotFound:
+            return  # its finalizer went in this moment
 
     def _pod_of(self, key: str, uid: str) -> Pod | None:
         """The pod, if it is still the same one and the machine under it runs."""

@@ -134,6 +134,25 @@ def test_a_node_that_a_finalizer_keeps_is_marked_once_nothing_is_heard_of_it() -
     ]
 
 
+def test_a_node_that_goes_in_the_moment_in_which_it_is_marked_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.machines = [machine()]
+    for now in (10.0, 20.0):
+        world.cluster.step(now)
+    world.server.patch("nodes", "ip-10-0-0-1", {"metadata": {"finalizers": ["karpenter.sh/termination"]}})
+    world.machines = [machine(running=False)]
+    world.cluster.step(30.0)
+    patch = world.server.patch
+
+    def gone_before(plural: str, name: str, *given: object, **options: object) -> dict:
+        patch("nodes", "ip-10-0-0-1", {"metadata": {"finalizers": []}})
+        return patch(plural, name, *given, **options)
+
+    monkeypatch.setattr(world.server, "patch", gone_before)
+    world.cluster.step(30.0 + UNHEARD_S)
+    assert world.nodes() == []
+
+
 def test_nothing_is_written_while_nothing_happens() -> None:
     world = World()
     world.server.create("pods", pod("web"))
