@@ -29,6 +29,17 @@ FOLDER = Path(__file__).parent / "bundled"
 FILE = "scenario.yaml"
 KIND = "Scenario"
 
+ObjectFaultKind = Literal[
+    "pools-deleted",
+    "manifests-denied",
+    "karpenter-lease",
+    "invalid-manifest",
+    "edit-and-back",
+    "nodeclaims-deleted",
+    "nodes-deleted",
+    "own-nodeclaim",
+]
+
 FaultKind = Literal[
     "lose",
     "double",
@@ -77,27 +88,11 @@ FaultKind = Literal[
     "recursion",
     "reprice",
     "rebalance",
-    "pools-deleted",
-    "manifests-denied",
-    "karpenter-lease",
-    "invalid-manifest",
-    "edit-and-back",
-    "nodeclaims-deleted",
-    "nodes-deleted",
-    "own-nodeclaim",
+    ObjectFaultKind,
 ]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
-OBJECT_FAULT_KINDS: tuple[FaultKind, ...] = (
-    "pools-deleted",
-    "manifests-denied",
-    "karpenter-lease",
-    "invalid-manifest",
-    "edit-and-back",
-    "nodeclaims-deleted",
-    "nodes-deleted",
-    "own-nodeclaim",
-)
+OBJECT_FAULT_KINDS: tuple[ObjectFaultKind, ...] = get_args(ObjectFaultKind)
 """Those of manifests that are objects of the clusters."""
 
 Constraint = Literal["spread", "pod-affinity", "volume-zone", "preemption"]

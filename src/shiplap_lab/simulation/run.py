@@ -666,18 +666,14 @@ class Simulation:
 
     def _interrupt(self, number: int, fault: Fault) -> None:
         """Interrupt the fault's share of spot instances, one after the other within its minutes."""
-        chance = self.faults.random_of(number)
-        for instance in self._alive("spot"):
-            if chance.random() < fault.amount:
-                self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._warn, instance.id))
+        for delay_s, instance in self.faults.drawn_from(self._alive("spot"), number, fault):
+            self.loop.after(delay_s, partial(self._warn, instance.id))
 
     def _advise(self, number: int, fault: Fault) -> None:
         """Advise to leave the fault's share of spot instances, one after the other within its minutes."""
-        chance = self.faults.random_of(number)
-        for instance in self._alive("spot"):
-            if chance.random() < fault.amount:
-                self.faults.effects["rebalance"] += 1
-                self.loop.after(chance.uniform(0, fault.minutes * 60), partial(self._aws_says, _REBALANCE, instance.id))
+        for delay_s, instance in self.faults.drawn_from(self._alive("spot"), number, fault):
+            self.faults.effects["rebalance"] += 1
+            self.loop.after(delay_s, partial(self._aws_says, _REBALANCE, instance.id))
 
     def warn(self, instance_id: str, kind: InterruptionKind) -> None:
         """EC2 announces that it takes an instance back, or advises to leave it."""

@@ -120,10 +120,9 @@ class UnkindFaults:
 
     def _warn_late(self, number: int, fault: Fault) -> None:
         """Spot takes instances back; the warning arrives late and twice, the second with a later moment."""
-        chance = self._faults.random_of(number)
-        for instance in self._world.compute.alive():
-            if instance.capacity_type == "spot" and chance.random() < fault.amount:
-                self._loop.after(chance.uniform(0, fault.minutes * 60), partial(self._take_back, number, instance.id))
+        spot = [instance for instance in self._world.compute.alive() if instance.capacity_type == "spot"]
+        for delay_s, instance in self._faults.drawn_from(spot, number, fault):
+            self._loop.after(delay_s, partial(self._take_back, number, instance.id))
 
     def _take_back(self, number: int, instance_id: str) -> None:
         chance, now = self._faults.random_of(number), self._loop.now()

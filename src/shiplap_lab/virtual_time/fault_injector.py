@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from random import Random
 
@@ -18,6 +18,7 @@ from shiplap.errors import (
     ShiplapError,
     StoreThrottled,
 )
+from shiplap.ports import Instance
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.scenarios.scenario import Fault
 from shiplap_lab.virtual_time.event_loop import EventLoop, Parked
@@ -111,6 +112,13 @@ class FaultInjector(Faults):
     def random_of(self, number: int) -> Random:
         """The random numbers of one fault: leaving out another fault does not change them."""
         return self._chances.setdefault(number, Random(f"{self._seed}:{number}"))  # noqa: S311
+
+    def drawn_from(self, instances: Iterable[Instance], number: int, fault: Fault) -> Iterator[tuple[float, Instance]]:
+        """The share `amount` of instances, each with the seconds until its turn within the fault's minutes."""
+        chance = self.random_of(number)
+        for instance in instances:
+            if chance.random() < fault.amount:
+                yield chance.uniform(0, fault.minutes * 60), instance
 
     def active_of(self, kind: str, name: str = "") -> list[tuple[int, Fault]]:
         """The active faults of a kind whose target matches `name`, with their numbers."""

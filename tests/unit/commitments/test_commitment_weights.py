@@ -7,8 +7,6 @@ import pytest
 
 from shiplap.commitments.account_commitments import MICROS, SavingsPlan
 from shiplap.commitments.commitment_ledger import CommitmentLedger, CommitmentRoom, RegionalRoom
-from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.commitment_weights import (
     LEAST_WEIGHT,
@@ -19,22 +17,11 @@ from shiplap.scheduling.commitment_weights import (
     weighed_commitments,
 )
 from shiplap.scheduling.model.scheduling_plan import Plan
-from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, Snapshot
 from shiplap.scheduling.planner import plan
-from tests.conformance.given import NOW, pods, pool
-from tests.conformance.test_plans_on_commitments import TYPES
+from tests.conformance.given import NOW, pods
+from tests.conformance.test_plans_on_commitments import savings, snapshot_of
 
 STEADY, ANY = "steady", "any"
-
-
-def snapshot_of(waiting: tuple[Pod, ...]) -> Snapshot:
-    return Snapshot(
-        cluster="blue",
-        now=NOW,
-        view=ClusterView(pods=waiting),
-        manifests=Manifests(node_pools=(pool(limits={}),)),
-        catalogs=(NodeClassCatalog("default", TYPES),),
-    )
 
 
 class Demand(PodDemand):
@@ -52,11 +39,6 @@ def node(node_pool: str, instance_type: str, hourly: float, *, spot: bool = Fals
 
 
 NODES = [node(STEADY, "m.large", 1.0), node(ANY, "m.large", 1.0), node(ANY, "m.large", 0.3, spot=True)]
-
-
-def savings(dollars: float, rate: float = 0.7) -> CommitmentRoom:
-    commitment = round(dollars * MICROS)
-    return CommitmentRoom(savings_plans=(SavingsPlan("sp", commitment, NOW * 2, rate_ppm=round(rate * MICROS)),))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +97,7 @@ def test_the_ledger_takes_a_dollar_at_the_weight_of_its_commitment() -> None:
 
 def test_bought_nodes_ask_for_what_their_pods_ask() -> None:
     waiting = tuple(pods(8, cpu="1"))
-    snapshot = snapshot_of(waiting)
+    snapshot = snapshot_of(*waiting, room=None)
     made: Plan = plan(snapshot)
     demand = PodDemand(snapshot, made)
     covered = {claim.name: claim.launch.capacity_type == "on-demand" for claim in made.node_claims}
@@ -135,7 +117,7 @@ def test_bought_nodes_ask_for_what_their_pods_ask() -> None:
 
 def test_a_plan_without_nodes_asks_for_nothing() -> None:
     """As where limits leave no room at list prices."""
-    snapshot = snapshot_of(tuple(pods(2, cpu="1")))
+    snapshot = snapshot_of(*pods(2, cpu="1"), room=None)
     demand = PodDemand(snapshot, Plan())
     made = plan(snapshot)
     nodes = bought_nodes(demand, made.node_claims, {claim.name: True for claim in made.node_claims})
