@@ -223,6 +223,10 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         ("    unprovenPodNodes: -1", "unprovenPodNodes", "must be from 0 to 5000"),
         ("    improveSeconds: -1", "improveSeconds", "must be from 0 to 60"),
         ("    vmMemoryOverheadPercent: much", "vmMemoryOverheadPercent", "expected a number, got text"),
+        ("    vmMemoryOverheadPercent: no", "vmMemoryOverheadPercent", "expected a number, got true or false (False)"),
+        ("    disruption: {moveCost: .nan}", "disruption.moveCost", "must be a finite number, is nan"),
+        ("    disruption: {settleSeconds: .inf}", "disruption.settleSeconds", "must be a finite number, is inf"),
+        (f"    disruption: {{moveCost: 1{'0' * 20}}}", "disruption.moveCost", "must be a whole number of 64 bits"),
         ("    podTopologySpread: {defaultingType: Some}", "podTopologySpread.defaultingType", "Some"),
         (
             "    podTopologySpread: {defaultConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: Never}]}",

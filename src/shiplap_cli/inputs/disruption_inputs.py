@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
     """The snapshot of a disruption decision; `changes` are fields of its settings."""
     snapshot, state, installed = inputs.snapshot, inputs.state, inputs.installed
     known = installed.settings if installed is not None else None
-    settings = replace(known.disruption if known is not None else DisruptionSettings(), **changes)
+    settings = asked_settings(known.disruption if known is not None else DisruptionSettings(), changes)
     if installed is not None and installed.claims is not None:
         return DisruptionSnapshot(
             scheduling=replace(snapshot, claims=installed.claims, commitments=None),
@@ -38,6 +39,12 @@ def disruption_snapshot(inputs: LoadedInputs, **changes: Any) -> DisruptionSnaps
         histories=state.histories,
         settings=settings,
     )
+
+
+def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> DisruptionSettings:
+    """Settings with the fields that are asked for; a `move_cost` counts, though the install has the deprecated form."""
+    alone = {"least_saving_per_pod": None} if "move_cost" in changes else {}
+    return replace(known, **{**alone, **changes})
 
 
 def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap_cli.inputs.disruption_inputs import asked_settings
 from shiplap_cli.main import run
 from tests.kubernetes_objects import node_object, pod_object
 
@@ -260,3 +262,10 @@ def test_a_duration_that_a_claim_cannot_have_is_refused(files: Files, field: str
     files.disrupt(node("a"), says("a", "a", "Launched", **{field: value}))
     assert files.code == 2
     assert f"spec.{field}" in files.errors
+
+
+def test_a_move_cost_that_is_asked_for_counts_where_the_install_has_the_deprecated_form() -> None:
+    install = DisruptionSettings(least_saving_per_pod=0.2, settle_s=5.0)
+    assert asked_settings(install, {}) == install
+    assert asked_settings(install, {"move_cost": 1.0}) == DisruptionSettings(move_cost=1.0, settle_s=5.0)
+    assert asked_settings(install, {"move_cost": 1.0, "least_saving_per_pod": 0.3}).least_saving_per_pod == 0.3

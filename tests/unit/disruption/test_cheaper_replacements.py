@@ -37,7 +37,7 @@ from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Placement, PlannedClaim
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.removal import NodeToWeigh, RemovalPart
-from tests.conformance.disruptions import NOW, pool, standing
+from tests.conformance.disruptions import NOW, pod, pool, standing
 
 NO_PACKING: Packing = None  # type: ignore[assignment] # nothing goes on from these relocations
 
@@ -416,6 +416,11 @@ def with_cost(candidate: Candidate, cost: float, policy: str = "WhenEmptyOrUnder
     return structs.replace(candidate, cost=cost, pool=pool(candidate.pool.metadata.name, policy=policy))
 
 
+def with_pods(candidate: Candidate, number: int) -> Candidate:
+    pods = tuple(pod(f"{candidate.name}-{place}", candidate.name) for place in range(number))
+    return structs.replace(with_cost(candidate, 1.0 + number), pods=pods)
+
+
 def unbounded(*_: object) -> bool:
     """As if nothing were known of what nodes gain at most: everything is tried."""
     return True
@@ -431,7 +436,10 @@ def test_what_cannot_gain_more_is_not_tried_and_the_same_is_decided(
 
     kinds = ("on-demand", "on-demand", "reserved")
     nodes = [
-        with_cost(going(f"n{place:02}", drawn((0.1, 0.4, 1.0)), str(drawn(kinds))), drawn((1.0, 1.5, 4.0)))  # type: ignore[arg-type]
+        structs.replace(
+            with_pods(going(f"n{place:02}", drawn((0.1, 0.4, 1.0)), str(drawn(kinds))), data.draw(st.integers(0, 3))),  # type: ignore[arg-type]
+            cost=drawn((1.0, 1.5, 4.0, 9.0)),
+        )
         for place in range(number)
     ]
     claims = {node.name: claim(str(drawn(("a", "b")))) for node in nodes if drawn((0, 0, 1))}  # type: ignore[arg-type]
@@ -460,9 +468,9 @@ def test_where_one_node_may_go_a_bad_first_one_hides_no_good_one() -> None:
 
 def test_a_node_whose_moves_cost_more_than_it_does_is_not_tried() -> None:
     rehearsal = Rehearsal()
-    result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, move_cost=2.4)
+    result = searched([with_pods(going("a", 0.1), 2)], rehearsal, move_cost=2.4)
     assert (rehearsal.asked, result.proposals) == ([], ())
-    assert result.refused == {"a": "would save $0.1000 an hour at most, less than $0.2000 for moving 0 pods"}
+    assert result.refused == {"a": "would save $0.1000 an hour at most, less than $0.2000 for moving 2 pods"}
 
 
 def test_a_node_whose_replacement_is_sure_to_cost_as_much_is_not_tried() -> None:
@@ -473,9 +481,9 @@ def test_a_node_whose_replacement_is_sure_to_cost_as_much_is_not_tried() -> None
 
 def test_a_node_whose_replacement_is_sure_to_leave_too_small_a_saving_is_not_tried() -> None:
     rehearsal = Rehearsal(claims={"a": claim("a")})
-    result = searched([with_cost(going("a", 0.1), 3.0)], rehearsal, market=sold(a=LEAST_HOURLY), move_cost=0.72)
+    result = searched([with_pods(going("a", 0.1), 2)], rehearsal, market=sold(a=LEAST_HOURLY), move_cost=0.72)
     assert rehearsal.asked == []
-    assert result.refused == {"a": "would save $0.0500 an hour at most, less than $0.0602 for moving 0 pods"}
+    assert result.refused == {"a": "would save $0.0500 an hour at most, less than $0.0602 for moving 2 pods"}
 
 
 def test_nodes_whose_replacements_are_sure_to_cost_too_much_together_are_not_tried() -> None:
@@ -517,23 +525,23 @@ def test_a_node_that_is_refused_in_one_trial_and_goes_in_another_is_not_reported
     assert (removed_by(result), result.refused) == (["a", "b"], {})
 
 
-def test_what_evictions_and_overlaps_cost_is_taken_from_what_is_saved() -> None:
-    """Two nodes of 1.00 USD/h: one has evictions that cost 0.5 units of 2.40 USD a day each, so 0.05 USD/h."""
-    one = with_cost(going("a", 1.0), 1.5)
+def test_what_moves_and_overlaps_cost_is_taken_from_what_is_saved() -> None:
+    """Two nodes of 1.00 USD/h: one has a pod whose move costs 1.20 USD, 0.05 USD/h of a day."""
+    one = with_pods(going("a", 1.0), 1)
     asked: list[float] = []
     original = Consolidator._gain
 
-    def gain(self: Consolidator, proposal: DisruptionProposal) -> float:
-        asked.append(original(self, proposal))
+    def gain(self: Consolidator, proposals: Sequence[DisruptionProposal]) -> float:
+        asked.append(original(self, proposals))
         return asked[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Consolidator, "_gain", gain)
-        searched([one], move_cost=2.4)
+        searched([one], move_cost=1.2)
         searched([going("b", 1.0)], Rehearsal(claims={"b": claim("t")}), market=sold(t=0.4))
         searched([going("r", 0.001, kind="reserved")])
     day = 24 * 3600
-    assert asked[0] == pytest.approx(1.0 - 0.5 * 2.4 / 24)
+    assert asked[0] == pytest.approx(1.0 - 1.2 / 24)
     assert asked[1] == pytest.approx(0.6 - 0.4 * 300 / day)
     assert asked[2] == 1e-6, "the price of a reserved node is paid in any case"
 
@@ -573,7 +581,7 @@ def test_few_nodes_are_searched_for_only_where_cheaper_claims_could_let_them_go(
 ) -> None:
     """At 2.40 USD a day for each move, a node of 1.0 USD an hour has to save 0.1."""
     monkeypatch.setattr(Consolidator, "_may_gain_more", unbounded)
-    node = with_cost(going("a", price), 2.0 if price == 1.0 else 1.0)
+    node = with_pods(going("a", price), 1 if price == 1.0 else 0)
     rehearsal = Rehearsal(claims={"a": costing(replacement)})
     searched([node], rehearsal, market=sold(t=replacement), move_cost=2.4)
     assert [effort > 0 for *_, effort in rehearsal.asked] == ([False, True] if searches else [False])

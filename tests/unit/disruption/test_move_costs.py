@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -37,11 +40,15 @@ def with_ages(*hours: float, pool_of: str = "default", state: ClaimState = Claim
 
 
 def replaced(
-    settings: DisruptionSettings, age_h: float, pools: list[NodePool] | None = None, expire_after: str = "Never"
+    settings: DisruptionSettings,
+    age_h: float,
+    pools: list[NodePool] | None = None,
+    expire_after: str = "Never",
+    of_pods: Mapping[str, Any] = {},
 ) -> Verdict:
     """A node of 1.00 USD/h with two pods that a node of 0.40 USD/h could hold: 0.30 USD/h for each move."""
     node = large("a", created_at=NOW - age_h * HOUR_S, made={"expire_after": expire_after})
-    pods = [pod(name, "a", cpu="1") for name in "pq"]
+    pods = [pod(name, "a", cpu="1", **of_pods) for name in "pq"]
     return disrupted(node, pods=pods, pools=pools or [pool()], types=[CHEAP, DEAR], settings=settings)
 
 
@@ -75,6 +82,19 @@ def test_a_saving_has_to_pay_for_its_moves_while_the_node_would_have_lived() -> 
     verdict = replaced(DisruptionSettings(move_cost=enough + 1e-3), 0.5)
     assert verdict.removed == set()
     assert verdict.blocked("a") == "would save $0.6016 an hour at most, less than $0.6019 for moving 2 pods"
+
+
+@pytest.mark.parametrize("settings", [DisruptionSettings(move_cost=0.1), DisruptionSettings(least_saving_per_pod=0.1)])
+@pytest.mark.parametrize(
+    "dear",
+    [
+        {"priority": 1_000_000_000},
+        {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "1000000000"}}},
+    ],
+)
+def test_every_move_costs_the_same(settings: DisruptionSettings, dear: dict[str, Any]) -> None:
+    assert replaced(settings, 0.5).removed == {"a"}
+    assert replaced(settings, 0.5, of_pods=dear).removed == {"a"}
 
 
 def test_older_nodes_are_expected_to_live_longer() -> None:

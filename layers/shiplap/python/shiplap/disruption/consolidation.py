@@ -42,6 +42,9 @@ _BOUND_ERROR = 1e-6
 """USD per hour and node by which an upper bound of a gain may be too low: it is a sum of many products, and proposals
 round what they save."""
 
+_LEAST_COUNTED = 1e-3
+"""The least part of what a command gains that counts beside others, however much the priorities of its pods weigh."""
+
 _FEW_TOGETHER = 6
 """Of up to so many nodes, all choices are looked at: whether new nodes for just these are sure to cost too much."""
 
@@ -322,7 +325,8 @@ class Consolidator:
         self._costs = costs
         self._commitments = commitments
         self._candidates: dict[str, Candidate] = {}
-        self._eviction_costs: dict[str, float] = {}
+        self._moves_costs: dict[str, float] = {}
+        self._weighed_moves: dict[str, float] = {}
         self._reserved: frozenset[str] = frozenset()
         self._least_hourly: dict[tuple[str, ...], float] = {}
         self._judged: dict[tuple[tuple[str, ...], float], _Judged] = {}
@@ -335,8 +339,9 @@ class Consolidator:
         if not _alone(candidates, allowed):
             return ConsolidationResult()
         self._candidates = {candidate.name: candidate for candidate in candidates}
-        self._eviction_costs = {
-            candidate.name: (candidate.cost - 1) * self._costs.per_eviction(candidate) for candidate in candidates
+        self._moves_costs = {candidate.name: self._costs.moves(candidate) for candidate in candidates}
+        self._weighed_moves = {
+            candidate.name: (candidate.cost - 1) * self._costs.per_move(candidate) for candidate in candidates
         }
         self._reserved = frozenset(candidate.name for candidate in candidates if _is_reserved(candidate))
         if (hopeless := self._none_may_go_alone(candidates, allowed)) is not None:
@@ -350,7 +355,7 @@ class Consolidator:
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
             batched = self._in_batches([candidate for candidate in ordered if candidate.name in going], refused)
-            best = max(best, batched, key=lambda some: sum(map(self._gain, some)))
+            best = max(best, batched, key=self._gain)
         taken = {node for proposal in best for node in proposal.nodes}
         return ConsolidationResult(
             tuple(_merged(best)), {name: reason for name, reason in refused.items() if name not in taken}
@@ -370,7 +375,7 @@ class Consolidator:
 
     def _by_worth(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """First those whose removal saves most per disruption, beyond what their room is worth to pods that move."""
-        weighed = [NodeToWeigh(item.name, item.price, self._eviction_costs[item.name]) for item in candidates]
+        weighed = [NodeToWeigh(item.name, item.price, self._weighed_moves[item.name]) for item in candidates]
         room = self._simulator.room_values(weighed)
         worth = {item.name: round((item.price - room.get(item.name, 0.0)) / item.cost, 9) for item in candidates}
         return sorted(candidates, key=lambda item: (-worth[item.name], item.name))
@@ -419,7 +424,7 @@ class Consolidator:
         while left and self._may_gain_more(left, best, improve_s):
             judged = self._judge_together(left, improve_s)
             if not judged.failed:
-                gain = sum(map(self._gain, judged.proposals))
+                gain = self._gain(judged.proposals)
                 return max(best, _Attempt(gain, len(candidates), judged.proposals), key=_rounded_gain)
             left = _staying_out(left, judged.failed, refused)
         for candidate in left if not best.size else ():
@@ -450,24 +455,34 @@ class Consolidator:
         return sum(
             _RESERVED_NODE_VALUE + candidate.price
             if candidate.name in self._reserved
-            else max(0.0, candidate.price - self._eviction_costs[candidate.name])
+            else max(0.0, self._counted(candidate.price, (candidate,)))
             for candidate in candidates
         )
 
     def _most_gain_of(self, candidates: Sequence[Candidate]) -> float:
         """What removing just these nodes gains at most; their replacements cost something, and save enough or fail."""
         price = sum(candidate.price for candidate in candidates)
-        most = price - self._moves_cost(candidates)
+        most = self._counted(price, candidates)
         if most <= 0 or not (replaced := self._replaced(candidates)):
             return most
         error = _BOUND_ERROR * len(candidates)
         if price - replaced < self._settings.least_saving_share * price - error:
             return 0.0
-        return most - replaced - min(self._costs.overlap((item,), replaced) for item in candidates) + error
+        overlap = min(self._costs.overlap((item,), replaced) for item in candidates)
+        return self._counted(price - replaced - overlap + error, candidates)
+
+    def _counted(self, saved: float, candidates: Collection[Candidate]) -> float:
+        """What a saving by these nodes counts beside that by others, less what their moves cost.
+
+        Moves of pods weigh by their priority and deletion cost here. Whether the saving is worth it does not depend on
+        that, so whatever is worth it counts more than nothing.
+        """
+        weighed = saved - sum(self._weighed_moves[candidate.name] for candidate in candidates)
+        return max(weighed, _LEAST_COUNTED * (saved - self._moves_cost(candidates)))
 
     def _moves_cost(self, candidates: Iterable[Candidate]) -> float:
         """USD per hour that moving all pods of these nodes has to save."""
-        return sum(self._eviction_costs[candidate.name] for candidate in candidates)
+        return sum(self._moves_costs[candidate.name] for candidate in candidates)
 
     def _replaced(self, candidates: Sequence[Candidate]) -> float:
         """USD per hour that new nodes for the pods of just these cost at least."""
@@ -482,7 +497,7 @@ class Consolidator:
         if replaced and replaced >= candidate.price:
             return NO_CHEAPER
         saved = candidate.price - replaced
-        needed = self._eviction_costs[candidate.name] + self._costs.overlap([candidate], replaced)
+        needed = self._moves_costs[candidate.name] + self._costs.overlap([candidate], replaced)
         if replaced and saved >= needed:
             return (
                 f"replacing ${candidate.price:.4f} an hour would save ${saved:.4f} at most, less than "
@@ -506,13 +521,17 @@ class Consolidator:
                 break
         return proposals
 
-    def _gain(self, proposal: DisruptionProposal) -> float:
-        """The savings of a proposal minus what its evictions and its overlap cost; USD per hour."""
-        if self._reserved.issuperset(proposal.nodes):
-            return _RESERVED_NODE_VALUE * len(proposal.nodes)
+    def _gain(self, proposals: Sequence[DisruptionProposal]) -> float:
+        """What proposals save together, less what their moves and overlaps cost, as `_counted`; USD per hour."""
+        reserved = [item for item in proposals if self._reserved.issuperset(item.nodes)]
+        others = [item for item in proposals if not self._reserved.issuperset(item.nodes)]
+        nodes = [self._candidates[name] for item in others for name in item.nodes]
+        saved = sum(item.savings_hourly - self._overlap(item) for item in others)
+        return _RESERVED_NODE_VALUE * sum(len(item.nodes) for item in reserved) + self._counted(saved, nodes)
+
+    def _overlap(self, proposal: DisruptionProposal) -> float:
         nodes = [self._candidates[name] for name in proposal.nodes]
-        overlap = self._costs.overlap(nodes, sum(claim.launch.price for claim in proposal.replacements))
-        return proposal.savings_hourly - self._moves_cost(nodes) - overlap
+        return self._costs.overlap(nodes, sum(claim.launch.price for claim in proposal.replacements))
 
     def _attempt(
         self, candidates: Sequence[Candidate], refused: dict[str, str], removed: Sequence[str], *, improve_s: float

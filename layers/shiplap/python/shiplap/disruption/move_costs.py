@@ -39,16 +39,19 @@ class MoveCosts(msgspec.Struct, frozen=True, eq=False):
     lives_s: Mapping[str, float]
     now: float
 
-    def per_eviction(self, candidate: Candidate) -> float:
+    def per_move(self, candidate: Candidate) -> float:
         """USD per hour that moving one pod of a node has to save."""
         if self.settings.least_saving_per_pod is not None:
             return self.settings.least_saving_per_pod
         return move_cost(candidate.pool, self.settings) * _HOUR_S / self.life_s(candidate)
 
+    def moves(self, candidate: Candidate) -> float:
+        """USD per hour that moving the pods of a node has to save; the same for each, whatever its priority."""
+        return self.per_move(candidate) * len(candidate.pods)
+
     def least_saving(self, nodes: Sequence[Candidate], claims: Iterable[PlannedClaim]) -> float:
         """USD per hour that a command has to save for the pods that it moves and for the overlap."""
-        moves = sum(self.per_eviction(candidate) * len(candidate.pods) for candidate in nodes)
-        return moves + self.overlap(nodes, sum(claim.launch.price for claim in claims))
+        return sum(map(self.moves, nodes)) + self.overlap(nodes, sum(claim.launch.price for claim in claims))
 
     def overlap(self, nodes: Iterable[Candidate], hourly: float) -> float:
         """USD per hour that replacements of this price have to save because they run beside the nodes for a while."""

@@ -7,6 +7,7 @@ absent and a number such as 1.0 is a whole number.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -150,8 +151,8 @@ class _Reader:
                 value = _whole(value)
                 if self._is(int, value, path):
                     self._within_64_bits(value, path)
-            case inspect.FloatType() if not isinstance(value, int):
-                self._is(float, value, path)
+            case inspect.FloatType():
+                self._is_a_number(value, path)
             case inspect.AnyType():
                 value = _as_stored(value)
         return value
@@ -176,6 +177,13 @@ class _Reader:
         elif isinstance(value, int):
             self._within_64_bits(value, path)
         return value
+
+    def _is_a_number(self, value: Any, path: Path) -> None:
+        """YAML has numbers that JSON lacks: no API server takes them, and no stored form keeps them."""
+        if type(value) is int:
+            self._within_64_bits(value, path)
+        elif self._is(float, value, path) and not math.isfinite(value):
+            self._refuse(path, f"must be a finite number, is {value}")
 
     def _within_64_bits(self, value: int, path: Path) -> None:
         if not -(2**63) <= value < 2**63:
