@@ -9,7 +9,8 @@ move.
 The 20,000 pods start on nodes that first-fit-decreasing filled, as other schedulers do, and once more on nodes that
 were planned by price. `least` is what no sequence of commands with so many moves undercuts: a node that goes saves at
 most its own price, and all its pods move. Bars, each at some price of a move and one of them at the default: at most
-574.5 USD an hour after at most 3,007 moves, and at most 567.4 after at most 4,000.
+574.5 USD an hour after at most 3,007 moves, and at most 567.4 after at most 4,000. Exit codes: 0 the bars of the cases
+that were played hold, 1 they do not.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ class Case(NamedTuple):
 
 BARS = ((574.5, 3007), (567.4, 4000))
 """USD an hour and moves."""
+
+FEWER_MOVES = 0.06
+"""USD for moving one pod at which as few pods move as with Karpenter."""
 
 BARS_FOR = 20_000
 """Pods of the cases that have bars."""
@@ -191,10 +195,23 @@ def timed(cluster: LivingCluster) -> tuple[Decision, float]:
     return decided, time.process_time() - started
 
 
-def main() -> None:
+def missed_bars(results: Sequence[tuple[float, int]]) -> list[str]:
+    """The bars that none of these results, USD an hour and moves, holds, in words."""
+    return [
+        f"at most {hourly} USD/h after at most {most:,} moves"
+        for hourly, most in BARS
+        if not any(cost <= hourly and moves <= most for cost, moves in results)
+    ]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--move-cost", type=float, nargs="+", default=[DisruptionSettings().move_cost], help="USD for moving one pod"
+        "--move-cost",
+        type=float,
+        nargs="+",
+        default=[DisruptionSettings().move_cost, FEWER_MOVES],
+        help="USD for moving one pod",
     )
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--large", action="store_true", help="also 5,000 nodes with 100,000 pods")
@@ -217,7 +234,7 @@ def main() -> None:
         "at rest",
     )
     wanted = [case for case in (*CASES, *([LARGE] if chosen.large else ())) if chosen.only in case.name]
-    held: dict[tuple[float, int], list[str]] = {}
+    results: list[tuple[float, int]] = []
     for case, cost in itertools.product(wanted, chosen.move_cost):
         cluster = cluster_of(case)
         cluster.disruption = DisruptionSettings(move_cost=cost)
@@ -249,15 +266,14 @@ def main() -> None:
             str(again),
             str(commands_later(cluster)),
         )
-        for hourly, most in BARS:
-            if case.kept == BARS_FOR and cluster.hourly <= hourly and moves <= most:
-                held.setdefault((hourly, most), []).append(f"{case.name} at {cost:g}")
+        if case.kept == BARS_FOR:
+            results.append((cluster.hourly, moves))
     Console(width=160).print(table)
-    for hourly, most in BARS if any(case.kept == BARS_FOR for case in wanted) else ():
-        words = "; ".join(held.get((hourly, most), ["missed"]))
-        sys.stdout.write(f"at most {hourly} USD/h after at most {most:,} moves: {words}\n")
     sys.stdout.write(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n")
+    missed = missed_bars(results) if results else []
+    sys.stdout.write("".join(f"missed: {text}\n" for text in missed) or "all bars of these cases hold\n")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

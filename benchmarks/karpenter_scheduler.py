@@ -100,9 +100,15 @@ def read_answer(line: bytes) -> ScheduledBatch:
 
 
 class KarpenterScheduler:
-    """The program at work. A context manager."""
+    """The program at work. A context manager.
 
-    def __init__(self, program: Path) -> None:
+    All that passes, catalogues and batches in, claims out, is also written to files of a folder, if one is given.
+    """
+
+    def __init__(self, program: Path, dump: Path | None = None) -> None:
+        self._dump = dump
+        if dump is not None:
+            dump.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(  # noqa: S603 - our own program
             [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -116,9 +122,17 @@ class KarpenterScheduler:
         """Karpenter's claims for a batch."""
         self._send(batch_line(batch))
         assert self._process.stdout is not None
-        return read_answer(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        self._keep("claims.jsonl", answer)
+        return read_answer(answer)
+
+    def _keep(self, name: str, line: bytes) -> None:
+        if self._dump is not None:
+            with (self._dump / name).open("ab") as file:
+                file.write(line)
 
     def _send(self, line: bytes) -> None:
+        self._keep("batches.jsonl", line)
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.flush()

@@ -96,9 +96,13 @@ def drawn(number: int, seed: int, least_pods: int = 0) -> list[Batch]:
     return list(islice((batch for batch in batches if len(batch.pods) >= least_pods), number))
 
 
-def fixed() -> list[Batch]:
-    """Pods of Karpenter's benchmark on EC2's types and on its fake ones, and a made-up trace of GPU jobs."""
+def fixed(*, large: bool = False) -> list[Batch]:
+    """Pods of Karpenter's benchmark on EC2's types and on its fake ones, and a made-up trace of GPU jobs.
+
+    `large` adds the benchmark as Karpenter plays it.
+    """
     return [
+        *([Batch("10,000 diverse, fake types", "fake", [_pool("default", [])], _published(10_000))] if large else []),
         Batch("100 diverse, EC2 types", "ec2", [_pool("default", _GENERAL)], _published(100), _daemon_sets()),
         Batch("50 diverse, fake types", "fake", [_pool("default", [])], _published(50)),
         Batch("200 GPU jobs, EC2 types", "ec2", [_pool("default", _ANY)], _gpu_jobs(200), _daemon_sets()),

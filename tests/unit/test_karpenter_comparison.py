@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import karpenter_comparison
 import karpenter_scheduler
-from karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary
+from karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary, theirs
 from karpenter_scheduler import KarpenterScheduler
 from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge, launch
 from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, drawn, fixed
@@ -237,6 +237,47 @@ def test_a_batch_is_written_with_the_pods_of_daemon_sets() -> None:
     assert (line["catalogue"], len(line["pods"])) == ("ec2", 200)
 
 
+def test_the_large_batch_is_that_of_karpenters_own_benchmark() -> None:
+    [benchmark, *others] = fixed(large=True)
+    assert (len(benchmark.pods), benchmark.catalogue, len(benchmark.types)) == (10_000, "fake", 400)
+    assert [item.name for item in others] == [item.name for item in fixed()]
+
+
+def test_times_are_those_in_the_middle_of_all_runs() -> None:
+    """The plan in the middle by price counts, whatever it took."""
+
+    answers = iter(
+        [
+            ScheduledBatch((), {"a": "no"}, 9.0),
+            ScheduledBatch((claim("a", types=(EIGHT,)),), {}, 2.0),
+            ScheduledBatch((claim("a", types=(FOUR,)),), {}, 1.0),
+        ]
+    )
+
+    class Scheduler:
+        def schedule(self, _: Batch) -> ScheduledBatch:
+            return next(answers)
+
+    side = theirs(batch(pod("a")), cast(KarpenterScheduler, Scheduler()), 3)
+    assert (side.verdict.placed, side.verdict.hourly, side.cpu_s) == (1, PRICE, 2.0)
+    assert compared("x", 10, 9, 8).faster_by(Side(Verdict(1, 1, 1, ()), 0.05)) == 2.0
+
+
+def test_what_passes_between_the_programs_is_kept(tmp_path: Path) -> None:
+    echo = tmp_path / "echo"
+    echo.write_text(
+        '#!/bin/sh\nread catalogues\nread batch\necho \'{"claims": [], "leftOut": {}, "cpuSeconds": 0.5}\'\n'
+    )
+    echo.chmod(0o700)
+    asked = batch(pod("a"))
+    with KarpenterScheduler(echo, tmp_path / "dump") as karpenter:
+        answer = karpenter.schedule(asked)
+    catalogue, written = (tmp_path / "dump" / "batches.jsonl").read_bytes().splitlines(keepends=True)
+    assert written == karpenter_scheduler.batch_line(asked)
+    assert list(json.loads(catalogue)["catalogues"]) == ["fake", "ec2"]
+    assert karpenter_scheduler.read_answer((tmp_path / "dump" / "claims.jsonl").read_bytes()) == answer
+
+
 def test_the_same_seed_draws_the_same_batches() -> None:
     assert [of.pods for of in drawn(3, 5)] == [of.pods for of in drawn(4, 5)[:3]]
     assert drawn(1, 5)[0].pods != drawn(1, 6)[0].pods
@@ -330,7 +371,7 @@ def test_small_batches_are_placed_in_several_orders_which_sometimes_find_a_cheap
 def test_a_run_is_resumed_with_the_results_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def compare(of: Batch, _: object) -> Compared:
+    def compare(of: Batch, *_: object) -> Compared:
         asked.append(of.name)
         return compared(of.name, 10, 9, 8)
 
