@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 import zlib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -30,6 +32,16 @@ def test_the_judge_is_short_enough_to_be_read() -> None:
     modules = sorted(Path(judged.__file__).parent.glob("*.py"))
 
     assert sum(len(module.read_text().splitlines()) for module in modules) <= 1500
+
+
+def test_the_judge_imports_the_standard_library_msgspec_and_itself_only() -> None:
+    """import-linter only knows what the project itself holds."""
+    modules = Path(judged.__file__).parent.glob("*.py")
+    nodes = [node for module in modules for node in ast.walk(ast.parse(module.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {f"{node.module}." for node in nodes if isinstance(node, ast.ImportFrom)}
+    foreign = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names | {"msgspec"}}
+    assert all(name.startswith("shiplap_lab.judge.") for name in foreign), foreign
 
 
 def pod(name: str, *, node: str = "node-a", cpu: str = "1", **spec: Any) -> dict[str, Any]:

@@ -33,9 +33,17 @@ UNSEEN = frozenset(
         Promise.DEADLINES,
         Promise.REPEATABLE,
         Promise.SNAPSHOTS,
+        Promise.TOLD,
+        Promise.AT_ONCE,
+        Promise.CEILINGS,
+        Promise.COMMITMENTS,
+        Promise.ASLEEP,
     }
 )
-"""Invariants about which observations say nothing, and expectations, which the report lists by their names."""
+"""Invariants about which observations say nothing: what was told, and what settings bound, is not among them.
+
+Expectations are listed by the report, by their names.
+"""
 
 _INSTALL = ""
 """A play has one install."""

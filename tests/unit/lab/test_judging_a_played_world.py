@@ -76,6 +76,9 @@ def judged(*seen: RegionObservation, may_wait: frozenset[str] = frozenset(), eve
 def test_a_sound_world_keeps_every_promise() -> None:
     assert all(judged(world()).values())
     assert len(judged(world())) == len(Promise) - len(UNSEEN)
+    assert not judged(world()).keys() & {
+        str(unseen) for unseen in (Promise.TOLD, Promise.AT_ONCE, Promise.CEILINGS, Promise.COMMITMENTS, Promise.ASLEEP)
+    }, "nothing tells the judge what these bound"
 
 
 SECOND = msgspec.structs.replace(INSTANCE, id="i-2", claim="b", launch="second")
