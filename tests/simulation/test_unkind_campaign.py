@@ -219,6 +219,8 @@ def test_a_kind_that_hardly_ever_takes_effect_fails_a_campaign_of_enough_seeds()
     assert rare_faults(play, effects, 50) == (kinds[0],)
     assert rare_faults(play, effects, 49) == ()
     assert rare_faults(load("month"), effects, 50) == ()
+    named = replace(load("month"), scenario=replace(load("month").scenario, faults=(Fault("stray", 1),)))
+    assert rare_faults(named, effects, 50) == ("stray",)
 
 
 def test_the_command_fails_for_a_rare_kind(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

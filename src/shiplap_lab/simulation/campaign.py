@@ -157,14 +157,17 @@ def effects_of_faults(play: Play, outcomes: Iterable[RunOutcome]) -> tuple[Fault
 
 
 def rare_faults(play: Play, effects: Iterable[FaultEffect], seeds: int) -> tuple[str, ...]:
-    """Kinds that the scenario draws, and constraints, that took effect in too few of its seeds.
+    """Kinds of faults that the scenario draws or names, and constraints, that took effect in too few of its seeds.
 
     None if there are too few seeds.
     """
-    if seeds < SEEDS_OF_A_CAMPAIGN or not play.scenario.chaos:
+    if seeds < SEEDS_OF_A_CAMPAIGN:
         return ()
-    drawn = {*play.scenario.chaos_kinds, *play.scenario.constraints}
-    return tuple(item.kind for item in effects if item.kind in drawn and item.seeds < MOST_RARE * seeds)
+    scenario = play.scenario
+    wanted = {fault.kind for fault in scenario.faults}
+    if scenario.chaos:
+        wanted |= {*scenario.chaos_kinds, *scenario.constraints}
+    return tuple(item.kind for item in effects if item.kind in wanted and item.seeds < MOST_RARE * seeds)
 
 
 class MutantResult(msgspec.Struct, frozen=True):
