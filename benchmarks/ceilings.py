@@ -4,14 +4,16 @@
 
 Months are played hour by hour with the functions that decide: launches come and nodes end by chance, spot prices move
 every hour, the ledger is posted late at times. Hourly ceilings are played with the real flows and all faults instead:
-`shiplap simulate ceilings --seeds 2000`.
+`shiplap simulate ceilings --seeds 2000`. Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from math import pi, sin
 
@@ -45,6 +47,11 @@ class Month(msgspec.Struct, frozen=True):
     def over(self) -> float:
         """What was spent above the ceiling."""
         return max(self.spent - self.ceiling, 0.0)
+
+    @property
+    def beyond(self) -> float:
+        """What of it is not what spot got dearer by."""
+        return max(self.over - self.repriced, 0.0)
 
 
 class _PlayedMonth:
@@ -165,27 +172,48 @@ def table_bytes(clusters: int, nodes: int, pools: int, namespaces: int) -> int:
     return clusters * (len(msgspec.json.encode(ledger)) + note) + counters + nodes * len('"most_hourly":0.123456,')
 
 
-def main() -> None:
+MOST_ERROR = 0.05
+MOST_BYTES = 10_000_000
+
+
+def missed_bars(played: Sequence[Month], errors: Sequence[float], table_size: int) -> Iterator[str]:
+    """Which bars are missed, and by what."""
+    if late := sum(item.late for item in played):
+        yield f"{late} launches once spent and reserved had reached the ceiling (bar: 0)"
+    if (beyond := max(item.beyond for item in played)) >= 0.005:
+        yield f"${beyond:.2f} over a ceiling beyond what spot got dearer by (bar: 0)"
+    if (error := max(errors)) > MOST_ERROR:
+        yield f"a forecast is {error:.1%} off (bar: {MOST_ERROR:.0%})"
+    if table_size > MOST_BYTES:
+        yield f"table state holds {table_size / 1e6:.2f} MB (bar: {MOST_BYTES / 1e6:.0f} MB)"
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     chosen = parser.parse_args()
     began = time.process_time()
+    everything: list[Month] = []
     for learned in (False, True):
         played = months(chosen.first, chosen.seeds, learned=learned)
-        over, beyond = max(item.over for item in played), max(item.over - item.repriced for item in played)
+        everything += played
         print(f"{len(played)} months, lives {'learned' if learned else 'unknown'}:")
         print(f"  launches {sum(item.launched for item in played)}, refused {sum(item.refused for item in played)}")
         print(f"  launches once spent and reserved reach the ceiling: {sum(item.late for item in played)} (bar: 0)")
         print(f"  spent of the ceiling: {max(item.spent / item.ceiling for item in played):.1%} at most")
-        print(f"  over by ${over:.2f} at most; beyond what spot got dearer by ${max(beyond, 0):.2f} (bar: 0)")
+        over, beyond = max(item.over for item in played), max(item.beyond for item in played)
+        print(f"  over by ${over:.2f} at most; beyond what spot got dearer by ${beyond:.2f} (bar: 0)")
     errors = sorted(forecast_error(seed) for seed in range(chosen.first, chosen.first + 50 * chosen.seeds))
     mean = sum(errors) / len(errors)
     print(f"forecast on day 10, {len(errors)} months: error {errors[-1]:.1%} at most, {mean:.1%} on average (bar: 5 %)")
     size = table_bytes(10, 5000, 20, 200)
     print(f"table state, 10 clusters, 5,000 nodes: {size / 1e6:.2f} MB (bar: 10 MB)")
     print(f"{time.process_time() - began:.1f} s of processor time")
+    missed = list(missed_bars(everything, errors, size))
+    print("\n".join([f"missed: {text}" for text in missed] or ["all bars hold"]))
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
