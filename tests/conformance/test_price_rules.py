@@ -53,6 +53,26 @@ def test_nodes_and_claims_in_flight_cost_what_they_are_known_to_cost() -> None:
     assert len(plan.claims) == 1, "1 for the node, 0.75 for the claim, 1 for the new one"
 
 
+def test_a_claim_in_flight_counts_with_the_dearest_type_that_it_may_become() -> None:
+    pools, types = [priced(max_hourly_price="3")], [dollar(), dollar("two", 2.0, cpu="4")]
+    first = given(pod("first", cpu="1"), pools=pools, types=types)
+    assert first.claim.instance_types == ("dollar", "two")
+    flying = in_flight(first.claim, state=ClaimState.LAUNCHING, hourly=first.claim.launch.price)
+    plan = given(
+        pod("first", cpu="1", **APART), pod("next", cpu="1", **APART), pools=pools, types=types, claims=[flying]
+    )
+    assert [claim.instance_types for claim in plan.claims] == [("dollar",)]
+
+
+def test_a_node_of_unknown_price_counts_at_the_estimate_and_a_fifth() -> None:
+    marks = {labels.INSTANCE_TYPE: "gone", labels.ZONE: Z1, labels.CAPACITY_TYPE: "on-demand"}
+    standing = node("standing", cpu="0", pool="default", capacity={"cpu": "16"}, labels=marks)
+    waiting = pods(3, cpu="1", **APART)
+    plan = given(*waiting, pools=[priced(max_hourly_price="3.5")], types=[dollar()], nodes=[standing])
+    assert len(plan.claims) == 2, "16 vCPUs at 0.05 and a fifth more are 0.96"
+    assert "USD per hour 0.54 of 3.5 left" in plan.plan.unschedulable[0].message
+
+
 def test_a_claim_gives_up_dear_types_before_a_pool_is_refused() -> None:
     types = [dollar(), dollar("two", 2.0, cpu="8")]
     plan = given(*pods(3, cpu="1", **APART), pools=[priced(max_hourly_price="3")], types=types)

@@ -83,15 +83,32 @@ NOTHING = {"cpu": 0, "nodes": 0, "usd": 0.0, "room for spot": 0, "counted": (0, 
             {"cpu": 2000, "usd": 0.75, "room for spot": 2000, "counted": (1, 1, 2000)},
         ),
         (
+            {"hourly": 0.75},
+            {"cpu": 8000, "usd": 4.0, "room for spot": -8000, "counted": (1, 0, 0)},
+        ),
+        (
+            {"hourly": 4.5},
+            {"cpu": 8000, "usd": 4.5, "room for spot": -8000, "counted": (1, 0, 0)},
+        ),
+        (
             {"instance_types": ("gone",), "allocatable": {"cpu": 3000}, "capacity_type": "reserved"},
-            {"cpu": 3000, "usd": 0.0, "room for spot": 3000, "counted": (1, 1, 3000)},
+            {"cpu": 3000, "usd": 0.18, "room for spot": 3000, "counted": (1, 1, 3000)},
         ),
         (
             {"instance_types": ("gone",), "capacity_type": "reserved"},
-            {"cpu": 0, "usd": 0.0, "room for spot": 0, "counted": (1, 1, 0)},
+            {"cpu": 0, "usd": 0.06, "room for spot": 0, "counted": (1, 1, 0)},
         ),
     ],
-    ids=["any of its types", "never spot", "launched as spot", "bought", "of a type that is gone", "of nothing known"],
+    ids=[
+        "any of its types",
+        "never spot",
+        "launched as spot",
+        "bought",
+        "planned as a cheap one of its types",
+        "planned as a type that has got cheaper",
+        "of a type that is gone",
+        "of nothing known",
+    ],
 )
 def test_a_claim_takes_the_most_and_is_sure_of_the_least_that_it_may_turn_out_with(
     fields: dict[str, Any], expected: dict[str, Any]
@@ -127,12 +144,12 @@ def test_claims_that_leave_or_are_of_other_pools_take_nothing() -> None:
         (
             standing(**{labels.CAPACITY_TYPE: ""}),
             None,
-            {"cpu": 4000, "usd": 0.0, "room for spot": -4000, "counted": (1, 0, 0)},
+            {"cpu": 4000, "usd": 1.2, "room for spot": -4000, "counted": (1, 0, 0)},
         ),
         (
             standing(**{labels.CAPACITY_TYPE: ""}),
             {"capacity_type": "on-demand"},
-            {"cpu": 4000, "usd": 0.0, "room for spot": 4000, "counted": (1, 1, 4000)},
+            {"cpu": 4000, "usd": 1.2, "room for spot": 4000, "counted": (1, 1, 4000)},
         ),
         (
             standing(**{labels.INSTANCE_TYPE: "large"}),
@@ -142,7 +159,12 @@ def test_claims_that_leave_or_are_of_other_pools_take_nothing() -> None:
         (
             standing(**{labels.ZONE: Z2}),
             None,
-            {"cpu": 4000, "usd": 0.0, "room for spot": 4000, "counted": (1, 1, 4000)},
+            {"cpu": 4000, "usd": 1.2, "room for spot": 4000, "counted": (1, 1, 4000)},
+        ),
+        (
+            standing(**{labels.INSTANCE_TYPE: "gone"}),
+            None,
+            {"cpu": 4000, "usd": 0.24, "room for spot": 4000, "counted": (1, 1, 4000)},
         ),
         (
             standing(),
@@ -167,6 +189,7 @@ def test_claims_that_leave_or_are_of_other_pools_take_nothing() -> None:
         "as its claim says",
         "not sold now",
         "not sold there",
+        "of a type that is gone",
         "as it was bought",
         "not reported yet",
         "of the pool of its claim",
@@ -199,3 +222,15 @@ def test_of_several_types_the_most_of_each_resource_is_taken() -> None:
     known = table()
     assert charge_of_types(["small", "gone", "large"], known).tolist() == known.capacity.max(axis=0).tolist()
     assert charge_of_types(["small"], known).tolist() == known.capacity[known.index["small"]].tolist()
+
+
+def test_a_type_without_a_price_takes_the_estimate_and_a_fifth() -> None:
+    free = tuple(structs.replace(offering, price=0.0) for offering in TYPES[0].offerings)
+    spot_only = (TYPES[0].offerings[0], *free[1:])
+    sold = [
+        structs.replace(TYPES[0], name="unknown", offerings=free),
+        structs.replace(TYPES[0], name="unknown spot", offerings=spot_only),
+    ]
+    found = catalogues_of(snapshot_of([], types=sold), [limited()], Axis((HOURLY, SPOT_VCPUS)))["default"].table
+    taken = found.capacity[:, found.axis.names.index(HOURLY)].tolist()
+    assert dict(zip(found.names, taken, strict=True)) == {"unknown": 120_000, "unknown spot": 1_200_000}

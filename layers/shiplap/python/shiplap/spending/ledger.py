@@ -17,6 +17,8 @@ from math import ceil
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.kubernetes.labels import ON_DEMAND
 from shiplap.kubernetes.quantity import CPU
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
 from shiplap.manifests.shiplap_annotations import MICROS
@@ -65,6 +67,12 @@ def unknown_rate(estimate: float, vcpu_thousandths: int) -> Rate:
     vcpus = max(ceil(vcpu_thousandths / 1000), 1)
     micros = micros_of(estimate) or vcpus * ESTIMATE_MICROS_PER_VCPU
     return Rate(ceil(micros * UNKNOWN_PRICE_PERCENT / 100), known=False)
+
+
+def unknown_rate_of(instance_type: InstanceType) -> Rate:
+    """The rate of an instance of a type, in an offering without a price."""
+    on_demand = (offering.price for offering in instance_type.offerings if offering.capacity_type == ON_DEMAND)
+    return unknown_rate(max(on_demand, default=0.0), instance_type.capacity.get(CPU, 0))
 
 
 def is_billed(claim: NodeClaim) -> bool:

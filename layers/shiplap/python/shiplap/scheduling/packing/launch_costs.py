@@ -10,7 +10,6 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_requests import pod_requests
-from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import PodReference
@@ -18,7 +17,7 @@ from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
 from shiplap.spending.ceilings import CRITICAL_PRIORITY, CeilingMode, Standing, WantedLaunch, dollars
-from shiplap.spending.ledger import micros_of, unknown_rate
+from shiplap.spending.ledger import micros_of, unknown_rate_of
 
 _CENTS = 1e-9
 
@@ -171,7 +170,7 @@ def _capacity_types(pool: NodePool) -> tuple[Requirement, ...]:
 def _micros(instance_type: InstanceType, offering: Offering) -> int:
     if offering.price > 0:
         return micros_of(offering.price)
-    return unknown_rate(0.0, instance_type.capacity.get(CPU, 0)).micros
+    return unknown_rate_of(instance_type).micros
 
 
 def _has_room(requests: Mapping[str, int], instance_type: InstanceType) -> bool:

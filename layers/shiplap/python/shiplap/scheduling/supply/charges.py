@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import name_of_label
@@ -12,11 +11,12 @@ from shiplap.kubernetes.quantity import CPU, parse_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, NodeClaim
-from shiplap.manifests.shiplap_annotations import MICROS, price_rules
+from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS, PoolLimits
 from shiplap.scheduling.supply.templates import may_be_spot
+from shiplap.spending.ledger import micros_of, rate_of, unknown_rate, unknown_rate_of
 
 
 def limits_of_pools(
@@ -91,7 +91,7 @@ def _charge_of_node(node: Node, claim: NodeClaim | None, table: TypeTable) -> In
         expected = table.axis.amounts(_charge_of_claim(claim, table))
         capacity |= {name: amount for name, amount in expected.items() if not capacity.get(name)}
     if claim is None or not claim.hourly:
-        capacity[HOURLY] = _micros(_price(node, table))
+        capacity[HOURLY] = _micros_by_labels(node, table, capacity.get(CPU, 0))
     return table.axis.vector(capacity)
 
 
@@ -106,9 +106,18 @@ def _charge_of_claim(claim: NodeClaim, table: TypeTable) -> Ints:
         largest = table.axis.vector(claim.plan.allocatable)
     if SPOT_VCPUS in table.axis.names:
         largest[table.axis.names.index(SPOT_VCPUS)] = 0 if _is_steady(claim) else largest[0]
-    if claim.hourly and HOURLY in table.axis.names:
-        largest[table.axis.names.index(HOURLY)] = _micros(claim.hourly)
+    if HOURLY in table.axis.names:
+        column = table.axis.names.index(HOURLY)
+        largest[column] = _micros_of_claim(claim, int(largest[column]))
     return largest
+
+
+def _micros_of_claim(claim: NodeClaim, dearest: int) -> int:
+    """What a claim counts per hour; until it is launched, as the dearest of its types at today's prices."""
+    recorded = micros_of(claim.hourly)
+    if claim.instance is not None and recorded:
+        return recorded
+    return max(dearest, recorded) or rate_of(claim, claim.most_hourly).micros
 
 
 def charge_of_types(names: Iterable[str], table: TypeTable) -> Ints:
@@ -129,14 +138,12 @@ def _is_steady(claim: NodeClaim) -> bool:
     return not may_be_spot(Requirements.of(claim.plan.requirements))
 
 
-def _price(node: Node, table: TypeTable) -> float:
-    """USD per hour of a node by its labels, whether its offering is available now or not; 0 when it is not known."""
+def _micros_by_labels(node: Node, table: TypeTable, vcpu_thousandths: int) -> int:
+    """What a node counts per hour, whether its offering is available now or not; without a price, at an estimate."""
     marks = node.metadata.labels
     place = table.index.get(marks.get(labels.INSTANCE_TYPE, ""))
+    if place is None:
+        return unknown_rate(0.0, vcpu_thousandths).micros
     wanted = (marks.get(labels.ZONE, ""), marks.get(labels.CAPACITY_TYPE, ""))
-    offerings = table.types[place].offerings if place is not None else ()
-    return max((o.price for o in offerings if (o.zone, o.capacity_type) == wanted), default=0.0)
-
-
-def _micros(price: float) -> int:
-    return ceil(round(price * MICROS, 3))
+    prices = (o.price for o in table.types[place].offerings if (o.zone, o.capacity_type) == wanted)
+    return micros_of(max(prices, default=0.0)) or unknown_rate_of(table.types[place]).micros

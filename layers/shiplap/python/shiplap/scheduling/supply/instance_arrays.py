@@ -20,6 +20,7 @@ from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.scheduling.model.pod_volumes import ATTACHED
 from shiplap.scheduling.model.resources import Axis, Bools, Floats, Ints
 from shiplap.scheduling.supply.limits import HOURLY, SPOT_VCPUS
+from shiplap.spending.ledger import unknown_rate_of
 
 _RESERVATION_KEYS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
 _CELL_KEYS = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *_RESERVATION_KEYS)
@@ -178,11 +179,17 @@ class TypeTable:
                 self.allocatable[:, column] = np.array(known, np.int64)[self.row_type]
 
     def charge_prices(self, wanted: Requirements) -> None:
-        """Let the limit in dollars be charged with a type's dearest available offering that requirements allow."""
+        """Let the limit in dollars be charged with a type's dearest available offering that requirements allow.
+
+        An offering without a price counts as ceilings in dollars count it.
+        """
         column = self.axis.names.index(HOURLY)
         sold = self.cells(wanted) & np.isfinite(self.listed)
         prices = np.where(sold, self.listed, 0.0).max(axis=(1, 2), initial=0.0)
         self.capacity[:, column] = np.ceil(np.round(prices * MICROS, 3)).astype(np.int64)
+        for place in np.flatnonzero((sold & (self.listed <= 0)).any(axis=(1, 2))).tolist():
+            estimate = unknown_rate_of(self.types[place]).micros
+            self.capacity[place, column] = max(self.capacity[place, column], estimate)
 
     def charge_spot(self) -> None:
         """Let what may be spot of a pool's vCPUs be charged with those of a type."""
