@@ -6,7 +6,7 @@ It is what the ledger in table `state` holds; the cluster itself is not asked.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.flows.planning.dollars import read_spending, view_of_spending
+from shiplap.flows.planning.dollars import ceilings_in_use, read_spending
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.shiplap_annotations import MICROS
 from shiplap.spending.ceiling_use import ClusterSpending
@@ -93,13 +93,13 @@ def spending(
         found = read_spending(settings, state, table, now)
     except (AwsError, StoreError) as error:
         raise InvalidInput(f"stack {stack}", f"what is spent is not known: {with_hint(error)}") from error
-    document = spending_document(name, state.ledger, found, view_of_spending(settings, state, found).ceilings)
+    document = spending_document(name, state.ledger, found, ceilings_in_use(settings, state, found))
     emit(document, output, lambda: document.page)
     return 0
 
 
 def spending_document(
-    cluster: str, ledger: SpendingLedger, found: ClusterSpending, ceilings: tuple[CeilingUse, ...]
+    cluster: str, ledger: SpendingLedger, found: ClusterSpending, ceilings: Iterable[CeilingUse]
 ) -> SpendingDocument:
     """The document of a ledger, of what has been spent since, and of ceilings."""
     posted = ledger.this_month if ledger.this_month.month == found.month else None

@@ -16,7 +16,7 @@ import msgspec
 from shiplap.disruption.record import Headline, headline
 from shiplap.errors import AwsError, InvalidInput, StoreError
 from shiplap.flows.interrupt.notices import NoticeKind
-from shiplap.flows.planning.dollars import view_of_spending
+from shiplap.flows.planning.dollars import ceilings_in_use
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import FlightRecords, StateStore
 from shiplap.settings import ClusterSettings
@@ -129,7 +129,7 @@ def spending_reader(resources: FollowedResources, clock: Callable[[], float]) ->
             return ()
         spending = cluster_spending(claims, state.ledger, clock())
         try:
-            ceilings = view_of_spending(resources.settings, state, spending).ceilings
+            ceilings = ceilings_in_use(resources.settings, state, spending)
         except (AwsError, InvalidInput) as error:
             return (spending_words(state.ledger, spending), f"ceilings are not seen: {with_hint(error)}")
         return (spending_words(state.ledger, spending), *_nearest_ceiling(ceilings))

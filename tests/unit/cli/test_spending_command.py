@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shiplap.errors import AwsError, StoreError
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.settings import ClusterSettings
 from shiplap.spending.ceilings import Ceiling, CeilingMode
@@ -16,6 +17,7 @@ from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.main import run
 from shiplap_cli.spending import spending_report as command
 from shiplap_lab.fakes.state import FakeState
+from tests.conformance.test_price_rules import priced
 from tests.node_claims import node_claim
 
 NOW = 1_795_910_400.0  # 2026-11-29
@@ -67,6 +69,24 @@ def test_by_node_pool_and_namespace_beside_ceilings(state: FakeState, capsys: py
             {"title": "cluster prod, $1.00 per hour", "mode": "stop", "limit": 1.0, "used": 0.5},
         ],
     }
+
+
+def test_the_hourly_ceiling_of_a_node_pool_is_one_of_them(
+    state: FakeState, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nodes that leave do not count. A NodePool that may cost nothing is closed, which is no ceiling in use."""
+    pools = (priced("general", max_hourly_price="2.5"), priced("closed", max_hourly_price="0"), priced("free"))
+    settings = ClusterSettings(name="prod", region="eu-west-1", manifests=Manifests(node_pools=pools))
+    monkeypatch.setattr(command, "cluster_settings_of", lambda *_: settings)
+    leaving = {"cluster": "prod", "node_pool": "general", "instance_id": "i-2", "state": ClaimState.DRAINING}
+    state.adopt(node_claim(name="b", hourly=0.7, created_at=NOW - HOUR_S, **leaving))
+    posted(state, NOVEMBER, OCTOBER)
+    assert said(capsys)["ceilings"] == [
+        {"title": "NodePool general, $2.50 per hour", "mode": "stop", "limit": 2.5, "used": 0.5},
+    ]
+    assert run(["spending"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["NodePool", "general,", "$2.50", "per", "hour", "$0.50", "20%", "stop"] in rows
 
 
 def test_a_page_of_80_columns(state: FakeState, capsys: pytest.CaptureFixture[str]) -> None:

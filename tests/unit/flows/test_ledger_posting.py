@@ -15,6 +15,7 @@ from shiplap.flows.sweep.ledger_posting import keep_ledger
 from shiplap.flows.sweep.purchase_options import TypesFor
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes.objects import Pod
+from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.settings import ClusterSettings
@@ -25,6 +26,7 @@ from shiplap.spending.ledger import HOUR_S, SpendingLedger
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.state import FakeState
+from tests.conformance.test_price_rules import priced
 from tests.kubernetes_objects import typed_pod
 from tests.node_claims import node_claim
 
@@ -242,6 +244,17 @@ def test_a_ceiling_that_is_reached_is_counted(used: int, warnings: int) -> None:
     ledgers.keep(spending=ClusterSpending("2026-11", 1000, hourly={"default": used}))
     assert ledgers.meter.counts.get("CeilingsReached", 0) == warnings
     assert ledgers.meter.counts["CeilingUse"] == round(used / 100_000, 2)
+
+
+@pytest.mark.parametrize(("staying", "warnings"), [(1_999_999, 0), (2_000_000, 1)])
+def test_the_hourly_ceiling_of_a_node_pool_is_measured_without_nodes_that_leave(staying: int, warnings: int) -> None:
+    ledgers = _Ledgers(ledger=posted_until(LATER))
+    manifests = Manifests(node_pools=(priced("batch", max_hourly_price="2"), priced("other")))
+    settings = ClusterSettings(name="blue", region="eu-west-1", ceilings=(CEILING,), manifests=manifests)
+    spending = ClusterSpending("2026-11", 1000, hourly={"batch": 3_000_000}, staying={"batch": staying})
+    ledgers.keep(spending=spending, settings=settings)
+    assert ledgers.meter.counts.get("CeilingsReached", 0) == warnings
+    assert [used for used, _ in ledgers.meter.seen["CeilingUse"]] == [30.0, round(staying / 20_000, 2)]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from shiplap_cli.top.frame import Scene, frame
 from shiplap_cli.top.view import View
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep, FakeState
+from tests.conformance.test_price_rules import priced
 from tests.node_claims import node_claim
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC).timestamp()
@@ -85,6 +86,15 @@ def test_the_ceiling_of_which_most_is_used(
     ceilings = (Ceiling(monthly=600.0), Ceiling(hourly=hourly, mode=CeilingMode.STOP))
     settings.append(ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings))
     assert reading(spent()) == [WORDS, nearest]
+
+
+def test_the_hourly_ceiling_of_a_node_pool_may_be_the_most_used_one(
+    settings: list[ClusterSettings | AwsError],
+) -> None:
+    manifests = Manifests(node_pools=(priced("default", max_hourly_price="0.8"),))
+    ceilings = (Ceiling(monthly=600.0),)
+    settings.append(ClusterSettings(name="prod", region="eu-west-1", ceilings=ceilings, manifests=manifests))
+    assert reading(spent()) == [WORDS, "62% of NodePool default, $0.80 per hour, mode stop"]
 
 
 def test_ceilings_that_cannot_be_looked_up_are_said_beside_what_is_spent(

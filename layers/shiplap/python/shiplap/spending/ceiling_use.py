@@ -12,6 +12,7 @@ from shiplap.spending.ceilings import (
     HOURLY_PERIOD,
     MONTHLY_PERIOD,
     Ceiling,
+    CeilingMode,
     CeilingScope,
     CeilingUse,
     SpendingView,
@@ -48,6 +49,7 @@ class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
 
     In millionths of a dollar. `month_left_s` are the seconds until the month ends, `lives_s` how long nodes usually
     live, `lost` the price per hour of lost nodes that no node in flight replaces. `by_namespace` is what was posted.
+    `staying` is the part of `hourly` that is not of nodes that leave.
     `is_new`: the month has just begun, and other clusters may not have counted themselves yet.
     """
 
@@ -60,6 +62,7 @@ class ClusterSpending(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: int = 0
     by_namespace: dict[str, int] = {}
     is_new: bool = False
+    staying: dict[str, int] = {}
 
     @property
     def total_spent(self) -> int:
@@ -104,12 +107,16 @@ def cluster_spending(claims: Iterable[NodeClaim], ledger: SpendingLedger | None,
         spent[pool] = spent.get(pool, 0) + cost
     reserved: dict[str, int] = {}
     hourly: dict[str, int] = {}
+    staying: dict[str, int] = {}
     for claim in known:
         if claim.state in FINAL:
             continue
         pool, price = claim.plan.node_pool, hourly_micros(claim)
         rest = min(lives.get(pool, left), left)
-        rest = min(rest, LEAVING_S) if claim.state in GOING_FOR_GOOD else rest
+        if claim.state in GOING_FOR_GOOD:
+            rest = min(rest, LEAVING_S)
+        else:
+            staying[pool] = staying.get(pool, 0) + price
         hourly[pool] = hourly.get(pool, 0) + price
         reserved[pool] = reserved.get(pool, 0) - (-price * rest // HOUR_S)
     return ClusterSpending(
@@ -122,6 +129,7 @@ def cluster_spending(claims: Iterable[NodeClaim], ledger: SpendingLedger | None,
         _lost(known, now),
         posted.spent_in(now).by_namespace,
         now - month_start(now) < _UNSEEN_S,
+        staying,
     )
 
 
@@ -173,6 +181,25 @@ def _of_cluster(ceiling: Ceiling, cluster: str, spending: ClusterSpending) -> Ce
         return _use(ceiling, CeilingScope.NODE_POOL, ceiling.node_pool, spending.total_of(ceiling.node_pool))
     used = spending.total if ceiling.period == MONTHLY_PERIOD else sum(spending.hourly.values())
     return _use(ceiling, CeilingScope.CLUSTER, cluster, used)
+
+
+def hourly_ceilings(limits: Mapping[str, int], spending: ClusterSpending) -> tuple[CeilingUse, ...]:
+    """The limits of NodePools in dollars per hour, in millionths by name, as ceilings, by name.
+
+    Plans apply them as they apply other limits of a NodePool: see `scheduling/supply/limits.py`.
+    """
+    return tuple(
+        CeilingUse(
+            CeilingScope.NODE_POOL,
+            HOURLY_PERIOD,
+            limit,
+            spending.staying.get(pool, 0),
+            pool,
+            CeilingMode.STOP,
+            recovery_percent=0,
+        )
+        for pool, limit in sorted(limits.items())
+    )
 
 
 def _use(ceiling: Ceiling, scope: CeilingScope, name: str, used: int) -> CeilingUse:

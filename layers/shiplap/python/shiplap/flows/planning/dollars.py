@@ -7,12 +7,18 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.manifests.shiplap_annotations import MICROS
+from shiplap.manifests.shiplap_annotations import MICROS, price_rules
 from shiplap.ports import DecisionState, StateStore
 from shiplap.settings import ClusterSettings
 from shiplap.spending.account_counters import CountChange
-from shiplap.spending.ceiling_use import ClusterSpending, change_of_account, cluster_spending, spending_view
-from shiplap.spending.ceilings import SpendingView, WantedLaunch, admit
+from shiplap.spending.ceiling_use import (
+    ClusterSpending,
+    change_of_account,
+    cluster_spending,
+    hourly_ceilings,
+    spending_view,
+)
+from shiplap.spending.ceilings import CeilingUse, SpendingView, WantedLaunch, admit
 
 
 def read_spending(settings: ClusterSettings, state: DecisionState, store: StateStore, now: float) -> ClusterSpending:
@@ -30,6 +36,16 @@ def view_of_spending(settings: ClusterSettings, state: DecisionState, spending: 
         state.counted,
         state.account_spending,
     )
+
+
+def ceilings_in_use(settings: ClusterSettings, state: DecisionState, spending: ClusterSpending) -> list[CeilingUse]:
+    """All ceilings, for reports: those of shiplap.yaml, then the hourly ones of NodePools, as far as these are known.
+
+    A NodePool that may cost nothing is closed, rather than at its ceiling.
+    """
+    limits = {pool.metadata.name: price_rules(pool).max_hourly_micros for pool in settings.manifests.node_pools}
+    bounded = {pool: limit for pool, limit in limits.items() if limit}
+    return [*view_of_spending(settings, state, spending).ceilings, *hourly_ceilings(bounded, spending)]
 
 
 def with_most_prices(records: Iterable[NodeClaim], launches: Iterable[WantedLaunch]) -> list[NodeClaim]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.decision_inputs import DecisionInputs
-from shiplap.flows.planning.dollars import view_of_spending
+from shiplap.flows.planning.dollars import ceilings_in_use
 from shiplap.flows.sweep.purchase_options import TypesFor
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
@@ -136,7 +136,7 @@ def _measure(settings: ClusterSettings, inputs: DecisionInputs, context: FlowCon
     """Measure what is used of each ceiling; count and log those that are reached."""
     if inputs.spending is None:
         return
-    for ceiling in view_of_spending(settings, inputs.state, inputs.spending).ceilings:
+    for ceiling in ceilings_in_use(settings, inputs.state, inputs.spending):
         context.meter.count("CeilingUse", round(100 * ceiling.share, 2), "Percent")
         if ceiling.is_reached:
             context.meter.count("CeilingsReached")
