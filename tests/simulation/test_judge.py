@@ -354,6 +354,36 @@ def test_risk_leaves_a_choice_of_spot() -> None:
     assert region.told == [Promise.SPOT_CHOICE] * 2
 
 
+@pytest.mark.parametrize(("most", "broken"), [(6, False), (7, True)])
+def test_risk_gives_no_offering_more_than_its_share_of_the_pool(most: int, broken: bool) -> None:
+    """Ten claims and ten machines: of more nodes nobody can have known."""
+    region = Region()
+    preferred = {"offerings": [f"m{number}.large/{'ab'[number % 2]}" for number in range(20)], "most": most}
+    names = [f"c{number}" for number in range(10)]
+    for name in names:
+        region.claim(name, "Planned", preferred_spot=preferred, token="t")
+        region.claim(name, "Launching", preferred_spot=preferred, token="t")
+    region.claim("other", "Planned", node_pool="other")
+    region.request(*names, token="t")
+    for name in names:
+        region.start(f"i-{name}", "t")
+    launched = {"instance_id": "i-c0", "instance_type": "m6i.xlarge", "token": "t"}
+    region.claim("c0", "Launched", preferred_spot=preferred, **launched)
+    assert region.told == [Promise.SPOT_CHOICE] * broken
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_one_node_is_a_share_of_any_pool(most: int) -> None:
+    region = Region()
+    preferred = {"offerings": [f"m{number}.large/{'ab'[number % 2]}" for number in range(20)], "most": most}
+    region.claim("a", "Planned", preferred_spot=preferred)
+    region.claim("a", "Launching", preferred_spot=preferred)
+    region.request("a")
+    region.start("i-a", "a")
+    region.claim("a", "Launched", preferred_spot=preferred, instance_id="i-a", instance_type="m6i.xlarge")
+    assert region.told == []
+
+
 def test_a_claim_keeps_its_token() -> None:
     region = Region()
     region.claim("a", "Planned", token="t")

@@ -25,7 +25,7 @@ UNCLAIMED_S = 900.0  # for so long an instance may be paid for without a claim w
 _SPOT_WARNING_S = 120.0  # so long after the moment of its warning spot leaves an instance
 _LAST_MOMENT_S = 25.0  # so long before it must begin to end a pod may be pressed: rounds take ten seconds
 _ZONE = "topology.kubernetes.io/zone"
-_LEAST_OFFERINGS, _LEAST_ZONES = 15, 2  # what a launch is left to choose among when risk shortens its list
+_LEAST_OFFERINGS, _LEAST_ZONES, _MOST_SHARE = 15, 2, 0.3  # choice that risk leaves, and of a pool's nodes for one of it
 _ROUNDING_S = 1.0  # moments of EC2's events are whole seconds
 _LEAST_MEMORY = Decimal("0.925")  # the part of it that a machine shows to its kubelet at least, as Karpenter assumes
 _NEXT = {
@@ -40,8 +40,7 @@ _NEXT = {
 }
 _REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier versions
 _BEFORE_LAUNCH, _ENDED = ("Planned", "Launching"), ("Gone", "Failed")
-_LEAVES = ("Draining", "Terminating", "Gone", "Failed")
-_EMPTIED = ("Draining", "Terminating")
+_LEAVES, _EMPTIED = ("Draining", "Terminating", *_ENDED), ("Draining", "Terminating")
 _UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
@@ -252,8 +251,7 @@ class Judge:
             self.found(Promise.ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
         if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
             self._check_launched(key[0], claim)
-        if claim.state == "Draining":
-            self._check_deadline(claim)
+        self._check_deadline(claim)
 
     def table_restored(self, install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
         """Table `state` is as it was at an earlier moment; what EC2 and the clusters have done since stays done."""
@@ -475,8 +473,7 @@ class Judge:
 
     def must_rest(self, pending: Sequence[str]) -> None:
         """By now nothing may be under way, and no pod may wait; `pending` are those that do."""
-        lines = [*(f"pod {name} is pending" for name in pending), *self.unfinished()]
-        if lines:
+        if lines := [*(f"pod {name} is pending" for name in pending), *self.unfinished()]:
             self.found(Promise.REST, "; ".join(lines[:6]))
 
     def spent(self) -> float:
@@ -524,6 +521,10 @@ class Judge:
         if not self.dollars.may_cost(machine, claim.hourly):
             self.found(Promise.MONEY, f"{claim.name} costs {self.dollars.cost(machine)}, not {claim.hourly}")
         self._check_limits(install, claim)
+        known = (*self._claims.values(), *self._machines.values()) if claim.preferred_spot else ()
+        ever = sum(item.node_pool == claim.node_pool for item in known)  # a decision may know of no more nodes
+        if claim.preferred_spot and claim.preferred_spot.get("most", 0) > max(1, _MOST_SHARE * ever):
+            self.found(Promise.SPOT_CHOICE, f"{claim.preferred_spot['most']} of {ever} nodes may be alike")
         for broken in self.dollars.broken_by(claim, machine):
             self.found(Promise.CEILINGS, broken)
 
@@ -556,7 +557,7 @@ class Judge:
     def _check_deadline(self, claim: ClaimItem) -> None:
         """A node that spot takes back has left by the earliest moment that it was told of, not two minutes later."""
         last = max(self._warned.get(claim.instance_id, [inf])) + _SPOT_WARNING_S + _ROUNDING_S
-        if claim.failure == "SpotInterruption" and (claim.deadline_at or inf) > last:
+        if (claim.state, claim.failure) == ("Draining", "SpotInterruption") and (claim.deadline_at or inf) > last:
             self.found(Promise.DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, not {last} at most")
 
     def _check_termination(self, install: str, machine: LaunchedMachine) -> None:

@@ -254,9 +254,8 @@ def selects(budget: Json, pod: Json) -> bool:
     if selector is None or budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
         return False
     labels = pod["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(rule, labels) for rule in selector.get("matchExpressions") or ())
+    equal = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return equal and all(_holds(rule, labels) for rule in selector.get("matchExpressions") or ())
 
 
 def _holds(rule: Json, labels: Mapping[str, str]) -> bool:

@@ -27,12 +27,14 @@ from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import BusEvent, FleetRequest
 from shiplap.scheduling import launch_ceilings
+from shiplap.scheduling.packing import spot_choices
 from shiplap.scheduling.packing.launch_costs import LaunchCosts
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.spending.account_counters import AccountSpending, CountedSpending
 from shiplap.spending.ceiling_use import cluster_spending, spending_view
 from shiplap.spending.ceilings import CeilingUse, SpendingView
 from shiplap.spending.ledger import SpendingLedger, posted
+from shiplap.spot_risk import safer_offerings
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.stores import FakeCapacity
 from shiplap_lab.virtual_time.checked_fakes import CheckedCompute, CheckedState
@@ -297,6 +299,16 @@ def _counts_alone() -> list[Patch]:
     return [(SharedUse, "of_others", lambda use, cluster, now: ())]  # noqa: ARG005
 
 
+def _prefers_without_bound() -> list[Patch]:
+    """Because of the risk, an offering may get all of a pool's spot nodes."""
+    return [(spot_choices, "most_of_pool", lambda spot_nodes: max(spot_nodes, 1))]
+
+
+def _leaves_no_choice() -> list[Patch]:
+    """Lists are shortened by their risk and their prices, however short they are."""
+    return [(safer_offerings, "LEAST_OFFERINGS", 1)]
+
+
 def _tells_of_no_instance() -> list[Patch]:
     """Events of a claim leave out its instance."""
     told = claim_events.of_claim
@@ -357,6 +369,8 @@ MUTANTS: dict[str, Mutant] = {
     "keeps nothing for recovery": Mutant(_keeps_nothing_for_recovery, ("monthly-ceilings",)),
     "takes any for the cheapest": Mutant(_takes_any_for_the_cheapest, ("monthly-ceilings",)),
     "spends alone": Mutant(_spends_alone, ("monthly-ceilings",)),
+    "prefers without bound": Mutant(_prefers_without_bound, ("spot-risk",)),
+    "leaves no choice of spot": Mutant(_leaves_no_choice, ("spot-risk",)),
     "ignores disruption budgets": Mutant(_ignores_budgets),
     "leaves nodes closed": Mutant(_leaves_taints),
     "tells of no instance": Mutant(_tells_of_no_instance),
