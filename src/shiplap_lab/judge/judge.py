@@ -521,7 +521,7 @@ class Judge:
         if not self.dollars.may_cost(machine, claim.hourly):
             self.found(Promise.MONEY, f"{claim.name} costs {self.dollars.cost(machine)}, not {claim.hourly}")
         self._check_limits(install, claim)
-        known = (*self._claims.values(), *self._machines.values()) if claim.preferred_spot else ()
+        known: Any = (*self._claims.values(), *self._machines.values()) if claim.preferred_spot else ()
         ever = sum(item.node_pool == claim.node_pool for item in known)  # a decision may know of no more nodes
         if claim.preferred_spot and claim.preferred_spot.get("most", 0) > max(1, _MOST_SHARE * ever):
             self.found(Promise.SPOT_CHOICE, f"{claim.preferred_spot['most']} of {ever} nodes may be alike")
