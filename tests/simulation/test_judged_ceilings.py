@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap.disruption.commands import Reason
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance, written_claim
 from shiplap_lab.judge.promises import Promise
@@ -153,6 +154,16 @@ def test_only_recovery_draws_on_what_is_kept_for_it(why: str) -> None:
     pods = {"critical": (_pod("dns", 2_000_000_000),), "replaces": (_pod("web", 0, "node-a"),)}.get(why, ())
     month.launch("c", pods=pods)
     assert month.told == ([] if why else [Promise.CEILINGS])
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_nothing_is_lost_that_a_command_took_but_what_is_unhealthy(reason: Reason) -> None:
+    month = Month({**STOP, "recoveryPercent": 50})
+    month.end(month.launch("a"), str(reason))
+    month.now += 60
+    month.launch("b")
+    month.launch("c")
+    assert month.told == ([] if reason is Reason.UNHEALTHY else [Promise.CEILINGS])
 
 
 @pytest.mark.parametrize(("priority", "broken"), [(0, True), (100, True), (101, False)])

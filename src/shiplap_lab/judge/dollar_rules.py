@@ -17,7 +17,7 @@ CRITICAL = 2_000_000_000  # the least priority of pods that a cluster cannot do 
 _EXACT_USD, _HOUR_S, _LEAVING_S = 1e-6, 3600.0, 600.0
 _LOST_FOR_S = 1200.0  # a quarter of an hour, and what a decision may take
 _LEAVING = ("Draining", "Terminating", "Gone", "Failed")
-_INTENDED = ("Empty", "Underutilized", "Drifted", "Expired", "ScaledDown")
+_INTENDED = ("Empty", "Underutilized", "Drifted", "Expired", "ScaledDown", "Asleep")
 
 
 class Account(msgspec.Struct):

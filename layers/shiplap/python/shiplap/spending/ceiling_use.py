@@ -40,7 +40,7 @@ LOST_FOR_S = 900
 _UNSEEN_S = 300
 """Seconds of a new month in which other clusters may not have counted themselves yet."""
 
-_INTENDED = frozenset({"Empty", "Underutilized", "Drifted", "Expired", "ScaledDown"})
+_INTENDED = frozenset({"Empty", "Underutilized", "Drifted", "Expired", "ScaledDown", "Asleep"})
 """Why a node leaves that nobody lost: its replacements were launched before, or there are none."""
 
 
