@@ -100,7 +100,8 @@ class SimulatedInstall:
         for cluster in self.settings.clusters:
             if cluster.sleep is not None:
                 digest = sleep_digest(cluster.sleep, cluster.manifests.node_pools)
-                ends = {str(place): 1 for place in range(len(cluster.sleep.windows))}
+                pools = ("", *(f"/{name}" for name in cluster.sleep.node_pools))
+                ends = {f"{place}{pool}": 1 for place in range(len(cluster.sleep.windows)) for pool in pools}
                 self.sleep.save(cluster.name, SleepNotes(digest, ends), 0.0)
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:

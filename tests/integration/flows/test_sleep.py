@@ -11,6 +11,7 @@ from shiplap.disruption.record import DisruptionRecord, decided_again, is_disrup
 from shiplap.errors import StoreError
 from shiplap.kubernetes.labels import EXCLUDE_BALANCERS
 from shiplap.manifests.nodeclaim import FINAL, ClaimState
+from shiplap.manifests.shiplap_annotations import SLEEP
 from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
 from shiplap.sleep.sleep_state import UNKNOWN_JOIN_S, SleepNotes, sleep_digest
 from tests.integration.flows.disrupted import Disrupted
@@ -44,6 +45,20 @@ class Sleepy(Disrupted):
         self.clock.advance(self.opens_at - 300 - self.clock.now())
         self.faults.clear()
         self.evicted: list[str] = []
+
+    def narrow(self, when: str) -> None:
+        """Annotate all NodePools."""
+        manifests = self.settings.manifests
+        pools = tuple(
+            msgspec.structs.replace(
+                pool,
+                metadata=msgspec.structs.replace(pool.metadata, annotations={**pool.metadata.annotations, SLEEP: when}),
+            )
+            for pool in manifests.node_pools
+        )
+        self.settings = msgspec.structs.replace(
+            self.settings, manifests=msgspec.structs.replace(manifests, node_pools=pools)
+        )
 
     def controllers(self) -> None:
         """Make pods anew that are gone, in the place of those that the stage makes, which nobody owns."""
@@ -145,6 +160,22 @@ def test_the_first_window_after_a_change_is_a_rehearsal() -> None:
 
     stage.clock.advance(NIGHT_S)
     stage.until(stage.opens_at + 86_400 + 600)
+    assert stage.nodes == 0
+
+
+def test_a_pool_that_an_annotation_narrows_rehearses_and_sleeps_in_its_own_hours() -> None:
+    stage = Sleepy(rehearsed=False)
+    stage.narrow("daily 19:30-05:00 UTC")
+    before = stage.nodes
+
+    stage.until(stage.opens_at + 3600)
+    assert stage.nodes == before
+    assert stage.meter.counts["NodesRehearsed"] > 0
+
+    stage.clock.advance(NIGHT_S)
+    stage.until(stage.opens_at + DAY_S + 1800 - 60)
+    assert stage.nodes == before
+    stage.until(stage.opens_at + DAY_S + 1800 + 600)
     assert stage.nodes == 0
 
 

@@ -52,7 +52,10 @@ def settings(*windows: WindowSettings, pools: tuple[str, ...] = ("dev",), most: 
 
 
 def rehearsed(of: SleepSettings, *pools: NodePool, **fields: int) -> SleepNotes:
-    ends = {str(place): 1 for place in range(len(of.windows))}
+    places = range(len(of.windows))
+    ends = {str(place): 1 for place in places} | {
+        f"{place}/{item.metadata.name}": 1 for place in places for item in pools
+    }
     return SleepNotes(sleep_digest(of, pools), ends, **fields)
 
 
@@ -112,6 +115,44 @@ def test_each_window_has_a_rehearsal_of_its_own() -> None:
     both = with_rehearsals(of, [pool()], notes, noon)
     assert both.rehearsed == {"0": MORNING, "1": at("2026-01-06T13:00")}
     assert asleep(sleep_state(of, [pool()], JoinHistory(), both, noon + 7 * 86_400)) == ["ci"]
+
+
+def test_a_narrowed_pool_rehearses_when_its_own_hours_begin() -> None:
+    of, pools = settings(), [pool(sleep="daily 22:00-05:00 UTC")]
+    opens = at("2026-01-05T22:00")
+
+    assert with_rehearsals(of, pools, SleepNotes(), EVENING + 60) == SleepNotes()
+    assert with_rehearsals(of, pools, SleepNotes(), opens + 901) == SleepNotes()
+    notes = with_rehearsals(of, pools, SleepNotes(), opens + 900)
+
+    assert sleep_state(of, pools, JoinHistory(), notes, NIGHT).scopes[0].rehearsal
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, opens + 86_400)) == ["dev"]
+
+
+def test_each_narrowed_pool_has_a_rehearsal_of_its_own() -> None:
+    of = settings(pools=("ci", "dev", "late"))
+    weekend = pool("ci", sleep="Sat-Sun 00:00-24:00 UTC")
+    pools = [weekend, pool("dev"), pool("late", sleep="daily 22:00-05:00 UTC")]
+
+    notes = with_rehearsals(of, pools, SleepNotes(), EVENING)
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, NIGHT + 86_400)) == ["dev"]
+    notes = with_rehearsals(of, pools, notes, at("2026-01-06T22:00"))
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, NIGHT + 2 * 86_400)) == ["dev", "late"]
+
+    saturday = at("2026-01-10T00:00")
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, saturday)) == ["dev", "late"]
+    notes = with_rehearsals(of, pools, notes, saturday)
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, saturday + 3600)) == ["dev", "late"]
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, at("2026-01-10T22:00"))) == ["ci", "dev", "late"]
+
+
+def test_a_rehearsal_lasts_until_its_window_ends() -> None:
+    of, pools = settings(), [pool(sleep="daily 19:30-20:00 UTC; daily 22:00-05:00 UTC")]
+
+    notes = with_rehearsals(of, pools, SleepNotes(), at("2026-01-05T19:30"))
+
+    assert sleep_state(of, pools, JoinHistory(), notes, NIGHT).scopes[0].rehearsal
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, NIGHT + 86_400)) == ["dev"]
 
 
 def test_a_person_who_wakes_the_cluster_wins_over_every_window() -> None:

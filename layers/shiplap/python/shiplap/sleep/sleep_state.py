@@ -6,7 +6,7 @@ Whatever is doubtful keeps nodes: what cannot be read, is empty, would sleep for
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
 import msgspec
@@ -31,15 +31,16 @@ SWEEP_S = 60.0
 """Pods that were let wait are planned for within this time, in seconds: a sweep comes each minute."""
 
 WHOLE_REHEARSAL_S = 900.0
-"""A rehearsal counts if it began no later than this after its window opened, in seconds."""
+"""A rehearsal counts if it began no later than this after its hours began, in seconds."""
 
 
 class SleepNotes(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is remembered of a cluster's sleep. Times are epoch seconds.
 
-    `rehearsed` maps windows, by their place in the settings whose digest is `digest`, to the end of their rehearsal.
-    `taken` nodes have left for sleep and count until `taken_until`. A person woke the cluster at `woken_at`, until
-    `awake_until`, or until the end of the windows that were open then where that is 0.
+    `rehearsed` maps windows, by their place in the settings whose digest is `digest`, to the end of their rehearsal. A
+    NodePool that an annotation narrows has a rehearsal of its own, by the place and its name: `0/dev`. `taken` nodes
+    have left for sleep and count until `taken_until`. A person woke the cluster at `woken_at`, until `awake_until`, or
+    until the end of the windows that were open then where that is 0.
     """
 
     digest: str = ""
@@ -134,8 +135,10 @@ def sleep_state(
     scopes = []
     for kind, name in spans.names:
         lead = leads[name] if kind == NODE_POOL else max(leads.values(), default=UNKNOWN_JOIN_S)
-        for rehearsal, counts in ((False, lambda place: _is_rehearsed(known, place, now)), (True, _every)):
-            span = _open_span(spans.of(kind, name, counts), now)
+        places = spans.places(kind, name)
+        over = [place for place in places if _is_rehearsed(known, spans.key(place, kind, name), now)]
+        for rehearsal, counted in ((False, over), (True, places)):
+            span = _open_span(spans.of(kind, name, counted), now)
             if span is not None:
                 wakes_at = int(span.end - lead)
                 if now < wakes_at:
@@ -154,15 +157,18 @@ def sleep_state(
 def with_rehearsals(settings: SleepSettings, pools: Sequence[NodePool], notes: SleepNotes, now: float) -> SleepNotes:
     """The notes once the rehearsals that are going on are noted; the same notes when there is nothing new.
 
-    A window that opened long ago is not noted: its next opening is the rehearsal.
+    Hours that began long ago are not noted: their next beginning is the rehearsal. It lasts until the window ends.
     """
     digest = sleep_digest(settings, pools)
     known = notes if notes.digest == digest else _without_rehearsals(notes)
     rehearsed = dict(known.rehearsed)
-    for place, item in enumerate(settings.windows):
-        span = _open_span(_spans(item, now)[0], now)
-        if span is not None and str(place) not in rehearsed and now - span.start <= WHOLE_REHEARSAL_S:
-            rehearsed[str(place)] = span.end
+    spans = _Spans(settings, pools, now)
+    for kind, name in spans.names:
+        for place in spans.places(kind, name):
+            key = spans.key(place, kind, name)
+            hours, window = (_open_span(of(kind, name, [place]), now) for of in (spans.of, spans.written))
+            if hours and window and key not in known.rehearsed and now - hours.start <= WHOLE_REHEARSAL_S:
+                rehearsed[key] = window.end
     if rehearsed == known.rehearsed:
         return notes
     return msgspec.structs.replace(known, digest=digest, rehearsed=rehearsed)
@@ -193,8 +199,8 @@ def _without_rehearsals(notes: SleepNotes) -> SleepNotes:
     return msgspec.structs.replace(notes, digest="", rehearsed={})
 
 
-def _is_rehearsed(notes: SleepNotes, place: int, now: float) -> bool:
-    return notes.rehearsed.get(str(place), now + 1) <= now
+def _is_rehearsed(notes: SleepNotes, key: str, now: float) -> bool:
+    return notes.rehearsed.get(key, now + 1) <= now
 
 
 def _woken_until(spans: _Spans, notes: SleepNotes, now: float) -> int:
@@ -203,7 +209,7 @@ def _woken_until(spans: _Spans, notes: SleepNotes, now: float) -> int:
         return notes.awake_until if now < notes.awake_until else 0
     if not notes.woken_at:
         return 0
-    open_then = [_open_span(spans.of(kind, name, _every), notes.woken_at) for kind, name in spans.names]
+    open_then = [_open_span(spans.of(kind, name), notes.woken_at) for kind, name in spans.names]
     until = max((span.end for span in open_then if span is not None), default=0)
     return until if now < until else 0
 
@@ -231,16 +237,26 @@ class _Spans:
         self.names += [(NODE_POOL, name) for name in sorted(pool_names.intersection(self.armed))]
         self.names = [(kind, name) for kind, name in self.names if not self._is_endless(kind, name)]
 
-    def of(self, kind: str, name: str, counts: Callable[[int], bool]) -> list[Span]:
-        """The merged time in which something would sleep, by the windows whose place counts."""
-        named = [
-            span
-            for place, (item, spans) in enumerate(self._windows)
-            if counts(place) and _names(item, kind, name)
-            for span in spans
-        ]
-        narrowed = self._narrowed.get(name) if kind == NODE_POOL else None
-        return merged(named) if narrowed is None else common(merged(named), narrowed)
+    def places(self, kind: str, name: str) -> list[int]:
+        """The windows that say when something sleeps, by their place in the settings."""
+        return [place for place, (item, _) in enumerate(self._windows) if _names(item, kind, name)]
+
+    def key(self, place: int, kind: str, name: str) -> str:
+        """Under which the rehearsal of a window is noted. A NodePool with hours of its own rehearses by itself."""
+        return str(place) if self._hours(kind, name) is None else f"{place}/{name}"
+
+    def written(self, kind: str, name: str, places: Iterable[int] | None = None) -> list[Span]:
+        """The merged time of these windows, of all that name something where none are given."""
+        counted = self.places(kind, name) if places is None else places
+        return merged(span for place in counted for span in self._windows[place][1])
+
+    def of(self, kind: str, name: str, places: Iterable[int] | None = None) -> list[Span]:
+        """The same, as the annotation of a NodePool narrows it: when something would sleep."""
+        hours, written = self._hours(kind, name), self.written(kind, name, places)
+        return written if hours is None else common(written, hours)
+
+    def _hours(self, kind: str, name: str) -> list[Span] | None:
+        return self._narrowed.get(name) if kind == NODE_POOL else None
 
     def _may_be_armed(self, name: str, pool: NodePool | None) -> bool:
         if pool is None:
@@ -261,15 +277,11 @@ class _Spans:
             return []
 
     def _is_endless(self, kind: str, name: str) -> bool:
-        span = _open_span(self.of(kind, name, _every), self._now)
+        span = _open_span(self.of(kind, name), self._now)
         if span is None or span.end - span.start <= LONGEST_S:
             return False
         self.doubts.append(f"{kind} {name} stays awake: it would sleep for more than 7 days on end")
         return True
-
-
-def _every(_place: int) -> bool:
-    return True
 
 
 def _narrowing(written: str) -> list[SleepWindow]:
