@@ -180,6 +180,36 @@ def test_a_wake_lasts_until_windows_that_touch_have_all_ended() -> None:
     assert state.woken == at("2026-01-12T07:00")
 
 
+@pytest.mark.parametrize("woken_at", ["2026-01-05T20:00", "2026-01-05T23:00"])
+@pytest.mark.parametrize("hours", ["daily 22:00-05:00 UTC", "daily 22:00-23:30 UTC; daily 04:00-06:00 UTC"])
+def test_a_wake_lasts_until_the_window_ends_that_an_annotation_narrows(woken_at: str, hours: str) -> None:
+    of, pools = settings(), [pool(sleep=hours)]
+    notes = rehearsed(of, *pools, woken_at=at(woken_at))
+    unwoken = rehearsed(of, *pools)
+
+    for time in ("2026-01-05T23:10", "2026-01-06T04:30"):
+        assert sleep_state(of, pools, JoinHistory(), notes, at(time)).woken == MORNING
+        assert asleep(sleep_state(of, pools, JoinHistory(), notes, at(time))) == []
+    assert asleep(sleep_state(of, pools, JoinHistory(), unwoken, at("2026-01-06T04:30"))) == ["dev"]
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, at("2026-01-06T22:10"))) == ["dev"]
+
+
+def test_a_wake_in_a_window_that_never_ends_lasts_for_7_days() -> None:
+    of, pools = settings(WindowSettings("daily 00:00-24:00 UTC")), [pool(sleep="daily 22:00-05:00 UTC")]
+    notes = rehearsed(of, *pools, woken_at=EVENING)
+
+    for day in range(7):
+        assert sleep_state(of, pools, JoinHistory(), notes, NIGHT + day * 86_400).woken == EVENING + 7 * 86_400
+    assert asleep(sleep_state(of, pools, JoinHistory(), notes, NIGHT + 7 * 86_400)) == ["dev"]
+
+
+def test_a_wake_holds_what_is_armed_only_after_it() -> None:
+    of, notes = settings(), rehearsed(settings(), pool(), woken_at=EVENING + 60)
+
+    assert sleep_state(of, [pool(replicas=3)], JoinHistory(), notes, NIGHT).woken == MORNING
+    assert sleep_state(of, [], JoinHistory(), notes, NIGHT).woken == MORNING
+
+
 @pytest.mark.parametrize(
     ("of", "pools", "doubt"),
     [

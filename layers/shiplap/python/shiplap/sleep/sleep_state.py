@@ -204,13 +204,16 @@ def _is_rehearsed(notes: SleepNotes, key: str, now: float) -> bool:
 
 
 def _woken_until(spans: _Spans, notes: SleepNotes, now: float) -> int:
-    """Until when a person keeps the cluster awake; 0 when none does."""
+    """Until when a person keeps the cluster awake; 0 when none does.
+
+    Windows end as shiplap.yaml has them: in hours of an annotation that begin later a wake holds as well.
+    """
     if notes.awake_until:
         return notes.awake_until if now < notes.awake_until else 0
     if not notes.woken_at:
         return 0
-    open_then = [_open_span(spans.of(kind, name), notes.woken_at) for kind, name in spans.names]
-    until = max((span.end for span in open_then if span is not None), default=0)
+    open_then = [_open_span(spans.written(kind, name), notes.woken_at) for kind, name in spans.in_windows]
+    until = max((min(span.end, notes.woken_at + LONGEST_S) for span in open_then if span is not None), default=0)
     return until if now < until else 0
 
 
@@ -229,12 +232,10 @@ class _Spans:
             spans, problem = _spans(item, now)
             self.doubts += [problem] if problem else []
             self._windows.append((item, spans))
-        pool_names = {
-            name for item in settings.windows if not item.namespaces for name in item.node_pools or self.armed
-        }
         namespaces = {name for item in settings.windows for name in item.namespaces}
-        self.names = [(NAMESPACE, name) for name in sorted(namespaces)]
-        self.names += [(NODE_POOL, name) for name in sorted(pool_names.intersection(self.armed))]
+        self.in_windows = [(NAMESPACE, name) for name in sorted(namespaces)]
+        self.in_windows += [(NODE_POOL, name) for name in sorted(set(settings.node_pools))]
+        self.names = [(kind, name) for kind, name in self.in_windows if kind == NAMESPACE or name in self.armed]
         self.names = [(kind, name) for kind, name in self.names if not self._is_endless(kind, name)]
 
     def places(self, kind: str, name: str) -> list[int]:
