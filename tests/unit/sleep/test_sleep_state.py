@@ -38,8 +38,8 @@ def at(text: str) -> int:
 EVENING, NIGHT, MORNING = at("2026-01-05T19:00"), at("2026-01-06T01:00"), at("2026-01-06T07:00")
 
 
-def pool(name: str = "dev", sleep: str = "", replicas: int | None = None) -> NodePool:
-    annotations = {SLEEP: sleep} if sleep else {}
+def pool(name: str = "dev", sleep: str | None = None, replicas: int | None = None) -> NodePool:
+    annotations = {} if sleep is None else {SLEEP: sleep}
     body = {
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"replicas": replicas, "template": {"spec": {"nodeClassRef": {"name": "default"}}}},
@@ -220,6 +220,22 @@ def test_a_wake_holds_what_is_armed_only_after_it() -> None:
         (settings(), [pool(replicas=3)], "is static"),
         (settings(), [pool(sleep="whenever")], "annotation shiplap.dev/sleep"),
         (settings(), [pool(sleep=NIGHTS + ";")], "is not a window"),
+        (settings(), [pool(sleep="")], "NodePool dev stays awake: annotation shiplap.dev/sleep: '' is not a window"),
+        (settings(), [pool(sleep="  ")], "is not a window"),
+        (settings(WindowSettings("at night"), WindowSettings(NIGHTS)), [pool()], "is not a window"),
+        (settings(WindowSettings(""), WindowSettings(NIGHTS)), [pool()], "is not a window"),
+        (settings(WindowSettings(NIGHTS), WindowSettings("daily 19:00-07:00 Mars/Olympus")), [pool()], "time zone"),
+        (settings(WindowSettings("x", namespaces=("ci",)), WindowSettings(NIGHTS)), [pool()], "is not a window"),
+        (
+            settings(WindowSettings("daily 00:00-24:00 UTC", namespaces=("ci",)), WindowSettings(NIGHTS)),
+            [pool()],
+            "all stays awake: namespace ci would sleep for more than 7 days on end",
+        ),
+        (
+            settings(WindowSettings("2026-01-05 12:00 - 2026-01-13 12:00 UTC"), WindowSettings(NIGHTS)),
+            [pool()],
+            "longer than 7 days",
+        ),
     ],
 )
 def test_doubts_keep_everything_awake_and_are_said(of: SleepSettings, pools: list[NodePool], doubt: str) -> None:
@@ -227,6 +243,16 @@ def test_doubts_keep_everything_awake_and_are_said(of: SleepSettings, pools: lis
 
     assert state.scopes == ()
     assert any(doubt in text for text in state.doubts)
+
+
+def test_what_a_node_pool_leaves_in_doubt_keeps_no_other_awake() -> None:
+    of = settings(pools=("dev", "ci", "gone", "still"))
+    pools = [pool(sleep=""), pool("ci"), pool("still", replicas=1)]
+
+    state = sleep_state(of, pools, JoinHistory(), rehearsed(of, *pools), NIGHT)
+
+    assert asleep(state) == ["ci"]
+    assert len(state.doubts) == 3
 
 
 def test_annotations_only_narrow() -> None:
@@ -305,12 +331,12 @@ def test_settings_that_say_nothing_useful_are_refused(of: SleepSettings, field: 
         min_size=1,
         max_size=4,
     ),
-    sleep=st.sampled_from(["", "never", "nonsense", "Sat-Sun 00:00-24:00 America/New_York"]),
+    sleep=st.sampled_from([None, "", "never", "nonsense", "Sat-Sun 00:00-24:00 America/New_York"]),
     known=st.booleans(),
     awake_until=st.sampled_from([0, at("2027-01-01")]),
 )
 def test_sleep_needs_every_reason_at_once(
-    moment: int, windows: list[str], sleep: str, known: bool, awake_until: int
+    moment: int, windows: list[str], sleep: str | None, known: bool, awake_until: int
 ) -> None:
     of, pools = settings(*map(WindowSettings, windows)), [pool(sleep=sleep)]
     notes = rehearsed(of, *pools, awake_until=awake_until) if known else SleepNotes(awake_until=awake_until)
@@ -323,7 +349,7 @@ def test_sleep_needs_every_reason_at_once(
         assert is_any_open(of, moment)
         assert scope.rehearsal or known
         assert not awake_until
-        assert sleep not in ("never", "nonsense")
+        assert sleep not in ("", "never", "nonsense")
 
 
 @pytest.mark.parametrize("written", ["never", "whenever", "", "daily 22:00-02:00 UTC; nonsense"])
@@ -337,4 +363,4 @@ def test_no_annotation_of_sleep_makes_a_node_pool_of_a_cluster_unusable(written:
     }
 
     assert check_live_object(body, AllowedResources()).reasons == ()
-    assert bool(annotation_problem(pool(sleep=written))) == (written not in ("never", ""))
+    assert bool(annotation_problem(pool(sleep=written))) == (written != "never")

@@ -6,7 +6,7 @@ Whatever is doubtful keeps nodes: what cannot be read, is empty, would sleep for
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
 import msgspec
@@ -227,16 +227,13 @@ class _Spans:
         by_name = {pool.metadata.name: pool for pool in pools}
         self.armed = [name for name in settings.node_pools if self._may_be_armed(name, by_name.get(name))]
         self._narrowed = {name: self._narrowed_to(name, by_name[name].metadata.annotations) for name in self.armed}
-        self._windows: list[tuple[WindowSettings, list[Span]]] = []
-        for item in settings.windows:
-            spans, problem = _spans(item, now)
-            self.doubts += [problem] if problem else []
-            self._windows.append((item, spans))
+        read = [(item, *_spans(item, now)) for item in settings.windows]
+        self._windows = [(item, spans) for item, spans, _ in read]
         namespaces = {name for item in settings.windows for name in item.namespaces}
         self.in_windows = [(NAMESPACE, name) for name in sorted(namespaces)]
         self.in_windows += [(NODE_POOL, name) for name in sorted(set(settings.node_pools))]
         self.names = [(kind, name) for kind, name in self.in_windows if kind == NAMESPACE or name in self.armed]
-        self.names = [(kind, name) for kind, name in self.names if not self._is_endless(kind, name)]
+        self._doubt_windows([problem for _, _, problem in read if problem])
 
     def places(self, kind: str, name: str) -> list[int]:
         """The windows that say when something sleeps, by their place in the settings."""
@@ -277,17 +274,27 @@ class _Spans:
             self.doubts.append(f"NodePool {name} stays awake: annotation {SLEEP}: {error}")
             return []
 
-    def _is_endless(self, kind: str, name: str) -> bool:
-        span = _open_span(self.of(kind, name), self._now)
-        if span is None or span.end - span.start <= LONGEST_S:
-            return False
-        self.doubts.append(f"{kind} {name} stays awake: it would sleep for more than 7 days on end")
-        return True
+    def _doubt_windows(self, unread: Iterable[str]) -> None:
+        """Let nothing sleep while one window is in doubt: nobody knows what else its author meant otherwise."""
+        endless = (f"{_named(kind, name)} would sleep for more than 7 days on end" for kind, name in self._endless())
+        if doubts := [f"all stays awake: {why}" for why in (*unread, *endless)]:
+            self.doubts += doubts
+            self.names = []
+
+    def _endless(self) -> Iterator[tuple[str, str]]:
+        for kind, name in self.names:
+            span = _open_span(self.of(kind, name), self._now)
+            if span is not None and span.end - span.start > LONGEST_S:
+                yield kind, name
 
 
 def _narrowing(written: str) -> list[SleepWindow]:
     """The windows of an annotation, none for NEVER. Raises ValueError."""
     return [] if written.strip() == NEVER else [parse_window(text) for text in written.split(";")]
+
+
+def _named(kind: str, name: str) -> str:
+    return f"{kind} {name}" if kind == NODE_POOL else f"namespace {name}"
 
 
 def _names(item: WindowSettings, kind: str, name: str) -> bool:
@@ -301,7 +308,7 @@ def _spans(item: WindowSettings, now: float) -> tuple[list[Span], str]:
     try:
         return list(_around(parse_window(item.when), now)), ""
     except ValueError as error:
-        return [], f"a window keeps everything awake: {error}"
+        return [], f"a window of shiplap.yaml: {error}"
 
 
 def _around(window: SleepWindow, now: float) -> Iterable[Span]:
