@@ -16,6 +16,7 @@ from shiplap.aws import session
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.sleep_notes import DynamoSleep
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import AwsError
 from shiplap.flows.planning.futile_launches import FREE
 from shiplap.instances.catalog.type_catalog import Observation
@@ -288,3 +289,38 @@ def test_what_sleeps_waits_as_the_functions_let_it_wait_until_somebody_wakes_it(
     assert live.says("plan", "--cluster", "blue")["nodeClaims"]
     assert run(["wake", "blue", "--until", "0s"]) == 0
     assert live.decided()[1].node_claims == ()
+
+
+def test_plan_and_disrupt_name_the_nodes_that_would_leave_in_a_rehearsal(
+    live: LiveInstall, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot, decided = live.decided()
+    planned = decided.node_claims[0]
+    live.in_flight(planned, snapshot)
+    join(live, planned)
+    api, owner = live.http.api, {"kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    for name, namespace in [
+        (item["metadata"]["name"], item["metadata"]["namespace"]) for item in api.list("pods").items
+    ]:
+        api.bind(name, planned.name, namespace)
+        changed = {"metadata": {"ownerReferences": [owner]}, "status": {"phase": "Running"}}
+        api.patch("pods", name, changed, namespace=namespace)
+
+    def said(command: str) -> str:
+        run([command, "--kubeconfig", str(live.folder / "config"), "--cluster", "blue"])
+        return capsys.readouterr().out
+
+    assert "rehearsed" not in live.says("disrupt", "--cluster", "blue", code=1)
+    assert "would leave" not in said("plan") + said("disrupt")
+
+    hours = [time.strftime("%H:%M", time.gmtime(time.time() + 3600 * shift)) for shift in (-2, 3)]
+    sleep = SleepSettings(("default",), 5, (WindowSettings(f"daily {hours[0]}-{hours[1]} UTC"),))
+    live.settings = msgspec.structs.replace(live.settings, sleep=sleep)
+
+    assert live.says("plan", "--cluster", "blue")["sleep"]["rehearsed"] == [planned.name]
+    assert live.says("disrupt", "--cluster", "blue", code=1)["rehearsed"] == [planned.name]
+    for command in ("plan", "disrupt"):
+        assert f"sleep: rehearsal, these nodes would leave: {planned.name}\n" in said(command)
+
+    live.settings = msgspec.structs.replace(live.settings, disruption=DisruptionSettings(enabled=False))
+    assert "sleep" not in live.says("plan", "--cluster", "blue")

@@ -18,7 +18,7 @@ from shiplap_cli.inputs.loaded_inputs import load_inputs
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.options import Sources, takes_sources
-from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, summary, write_page
+from shiplap_cli.output import Format, HtmlFile, Output, emit, plain_table, write_page
 from shiplap_cli.render.commitment_lines import used_lines
 from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, caveats_document, disruption_document
 from shiplap_cli.render.html import PageNotes, disrupt_report
@@ -88,7 +88,7 @@ def disrupt(
         output,
         lambda: Group(
             _page(decided, took_s, money),
-            *sleep_lines(snapshot.scheduling.sleep),
+            *sleep_lines(snapshot.scheduling.sleep, () if decided.rehearsed is UNSET else decided.rehearsed),
             *used_lines(snapshot.commitments),
             *caveat_lines(inputs),
         ),
@@ -104,8 +104,6 @@ def _page(decided: Decision, took_s: float, money: Money) -> RenderableType:
     if decided.blocked:
         blocked = ((entry.node, entry.reason) for entry in decided.blocked)
         parts += [plain_table("node", "stays because", rows=blocked), Text()]
-    if decided.rehearsed is not UNSET:
-        parts += [Text(f"Rehearsal of sleep: {summary(decided.rehearsed)} would leave"), Text()]
     nodes = sum(len(command.nodes) for command in decided.commands)
     new = sum(len(command.replacements) for command in decided.commands)
     parts.append(

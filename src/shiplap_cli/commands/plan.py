@@ -20,6 +20,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing.awake_part import is_asleep
 from shiplap.scheduling.planner import plan as decide
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays
+from shiplap_cli.inputs.disruption_inputs import rehearsed_nodes
 from shiplap_cli.inputs.loaded_inputs import LoadedInputs, load_inputs, load_inputs_per_manifests
 from shiplap_cli.installs.find_install import InstallOptions
 from shiplap_cli.money import Money, dollar_figure
@@ -105,13 +106,14 @@ def plan(
         solve_s = time.perf_counter() - started
     money = Money(inputs.snapshot)
     answer = plan_document(decided, solve_s, money) | caveats_document(inputs)
+    rehearsed = rehearsed_nodes(inputs)
     rejected = _rejected_overlays(snapshot)
     if rejected:
         answer["rejectedOverlays"] = rejected
     if snapshot.commitments is not None:
         answer["commitments"] = msgspec.to_builtins(snapshot.commitments)
     if snapshot.sleep is not None:
-        answer["sleep"] = sleep_document(snapshot.sleep)
+        answer["sleep"] = sleep_document(snapshot.sleep, rehearsed)
     totals = totals_of(inputs.snapshot, decided, money, from_scratch=from_scratch)
     if totals.priced or inputs.live:
         answer["totals"] = msgspec.to_builtins(totals)
@@ -121,15 +123,15 @@ def plan(
 
     def page() -> RenderableType:
         made = plan_page(snapshot, decided, solve_s, money, rejected, details=details)
-        return _page(inputs, Group(made, *commitment_lines(snapshot.commitments, decided)), totals)
+        return _page(inputs, Group(made, *commitment_lines(snapshot.commitments, decided)), totals, rehearsed)
 
     emit(answer, output, page)
     return 0 if all(map(is_asleep, decided.unschedulable)) else 1
 
 
-def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals) -> RenderableType:
+def _page(inputs: LoadedInputs, page: RenderableType, totals: Totals, rehearsed: Sequence[str]) -> RenderableType:
     after = [totals.text] if totals.priced or inputs.live else []
-    return Group(page, *after, *sleep_lines(inputs.snapshot.sleep), *caveat_lines(inputs))
+    return Group(page, *after, *sleep_lines(inputs.snapshot.sleep, rehearsed), *caveat_lines(inputs))
 
 
 def _on_arm(inputs: LoadedInputs, workloads: Sequence[str], output: Format) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from shiplap.disruption.decide import decide
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, DisruptionSnapshot
 from shiplap.disruption.node_history import observe_nodes
 from shiplap.kubernetes import labels
@@ -45,6 +47,15 @@ def asked_settings(known: DisruptionSettings, changes: Mapping[str, Any]) -> Dis
     """Settings with the fields that are asked for; a `move_cost` counts, though the install has the deprecated form."""
     alone = {"least_saving_per_pod": None} if "move_cost" in changes else {}
     return replace(known, **{**alone, **changes})
+
+
+def rehearsed_nodes(inputs: LoadedInputs) -> tuple[str, ...]:
+    """The nodes that would leave for sleep now if this were no rehearsal. Raises InvalidInput as `decide`."""
+    sleep = inputs.snapshot.sleep
+    if sleep is None or not any(scope.rehearsal for scope in sleep.scopes):
+        return ()
+    rehearsed = decide(disruption_snapshot(inputs)).rehearsed
+    return () if rehearsed is UNSET else rehearsed
 
 
 def _with_inferred_claims(snapshot: Snapshot) -> Snapshot:

@@ -176,10 +176,10 @@ class InstalledCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     def _sleep(self, settings: ClusterSettings, at: float) -> SleepState | None:
         """What sleeps by the install's settings and by the NodePools that are planned with."""
-        allowed = self.settings.sleep if self.settings is not None else None
-        if allowed is None:
+        known = self.settings
+        if known is None or known.sleep is None or not known.disruption.enabled:
             return None
-        return sleep_state(allowed, settings.manifests.node_pools, self.joins, self.sleep_notes, at)
+        return sleep_state(known.sleep, settings.manifests.node_pools, self.joins, self.sleep_notes, at)
 
     def _spending(self, state: DecisionState, claims: Sequence[NodeClaim], at: float) -> SpendingView | None:
         """What the ceilings of the install leave; nodes that ended since the last posting are not seen here."""

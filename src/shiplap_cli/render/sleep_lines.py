@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.sleep.sleep_state import SleepState
 
 
-def sleep_lines(state: SleepState | None) -> Iterator[str]:
-    """Nothing where nothing may sleep."""
+def sleep_lines(state: SleepState | None, rehearsed: Sequence[str] = ()) -> Iterator[str]:
+    """Nothing where nothing may sleep. `rehearsed` are the nodes that would leave if this were no rehearsal."""
     if state is None:
         return
     if state.woken:
@@ -21,19 +21,22 @@ def sleep_lines(state: SleepState | None) -> Iterator[str]:
             yield f"sleep: {what} rehearses until {rfc3339(scope.until)}"
         else:
             yield f"sleep: {what} until {rfc3339(scope.until)}, woken {_ahead(scope.until - scope.wakes_at)}"
+    if rehearsed:
+        yield f"sleep: rehearsal, these nodes would leave: {', '.join(rehearsed)}"
     if any(not scope.rehearsal for scope in state.scopes):
         yield f"sleep: {state.nodes_left} more nodes may leave"
     for doubt in state.doubts:
         yield f"sleep in doubt: {doubt}"
 
 
-def sleep_document(state: SleepState) -> dict[str, Any]:
+def sleep_document(state: SleepState, rehearsed: Sequence[str]) -> dict[str, Any]:
     """The same in the fixed format of `shiplap plan -o json`."""
     return {
         "armed": list(state.armed),
         "nodesLeft": state.nodes_left,
         "awakeUntil": rfc3339(state.woken) if state.woken else "",
         "doubts": list(state.doubts),
+        "rehearsed": list(rehearsed),
         "scopes": [
             {
                 "kind": scope.kind,

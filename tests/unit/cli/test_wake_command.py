@@ -123,6 +123,7 @@ def test_what_sleeps_is_one_line_each() -> None:
         "sleep: 38 more nodes may leave",
         "sleep in doubt: NodePool x is not known",
     ]
+    assert "sleep: rehearsal, these nodes would leave: a, b" in list(sleep_lines(state, ("a", "b")))
     assert list(sleep_lines(SleepState(woken=1_767_679_200))) == [
         "sleep: somebody keeps all awake until 2026-01-06T06:00:00Z"
     ]
