@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from shiplap.sleep.sleeping_pods import SleepingPods
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
 from shiplap_lab.scenarios.scenario import load
-from shiplap_lab.simulation.chaos import draw_faults
+from shiplap_lab.simulation.chaos import Night, draw_faults, night_of
+from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
 
 START = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
@@ -41,6 +43,52 @@ def test_the_judge_notices_that_an_awake_pod_was_evicted_for_sleep(monkeypatch: 
     outcome = Simulation(play, 1, (), 1.0).play()
 
     assert [violation.promise for violation in outcome.violations[:1]] == [Promise.ASLEEP]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "seed", "promise"),
+    [
+        ("rehearses nothing", 7, Promise.ASLEEP),
+        ("ignores wakes", 44, Promise.ASLEEP),
+        ("rehearses for ever", 1, Promise.EXPECTED),
+    ],
+)
+def test_planted_defects_of_sleep_are_found(mutant: str, seed: int, promise: Promise) -> None:
+    with planted(mutant):
+        outcome = Simulation(load("nights"), seed, (), 1.8).play()
+    assert [violation.promise for violation in outcome.violations] == [promise]
+
+
+def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
+    sleep = load("nights").scenario.sleep
+    nights = [night_of(sleep, seed) for seed in range(50)]
+
+    for drawn in ({item.rehearsed for item in nights}, {bool(item.hours) for item in nights}):
+        assert drawn == {True, False}
+    assert 0 < sum(item.woken_at_s < inf for item in nights) < 25
+    assert all(item.must_sleep == (item.rehearsed and item.woken_at_s == inf) for item in nights)
+    assert night_of(None, 1) == Night()
+
+
+def test_the_judge_knows_when_nodes_may_leave() -> None:
+    of_pools, of_ci = {"when": "daily 19:00-07:00 UTC"}, {"when": "daily 20:00-06:00 UTC", "namespaces": ["ci"]}
+    sleep = {"nodePools": ["dev"], "windows": [of_pools, of_ci]}
+
+    def may(hour: float, begun: float = 12.0, pool: str = "dev", **known: Any) -> list[Any]:
+        moments = {key: START + value * 3600 if key == "wokenAt" else value for key, value in known.items()}
+        return sleep_rules.may_leave(sleep | moments, START + begun * 3600, START + hour * 3600, 0.0, pool)
+
+    assert may(21) == [of_pools, of_ci]
+    assert may(18) == may(21, pool="prod") == []
+    assert may(21, rehearsed=False) == may(30, rehearsed=False) == []
+    assert may(43.5, rehearsed=False) == [of_pools]
+    assert may(21, begun=-1000, rehearsed=False) == [of_pools, of_ci]
+    assert may(21, hours={"dev": "daily 22:00-05:00 UTC"}) == [of_ci]
+    assert may(23, hours={"dev": "daily 22:00-05:00 UTC"}) == [of_pools, of_ci]
+    assert may(20.5, wokenAt=19.5) == may(30.9, wokenAt=19.5) == []
+    assert may(19.52, wokenAt=19.5) == [of_pools]
+    assert may(43.5, wokenAt=19.5) == [of_pools]
+    assert may(21, wokenAt=12) == [of_pools, of_ci]
 
 
 POD: dict[str, Any] = {"metadata": {"namespace": "web"}, "spec": {"nodeSelector": {"karpenter.sh/nodepool": "dev"}}}

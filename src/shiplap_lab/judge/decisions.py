@@ -17,7 +17,7 @@ COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", 
 
 _COMING = ("Planned", "Launching", "Launched")
 _LEAVING = ("Disrupting", "Draining", "Terminating")
-_ENDED = ("Gone", "Failed")
+ENDED = ("Gone", "Failed")
 _ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
 _STATED = frozenset({"cpu", "pods"})  # EC2 states the CPUs, and the kubelet is told how many pods it takes
 _DECISION_S = 60.0  # what a decision has seen may be so much older than what it writes
@@ -136,7 +136,7 @@ class DecisionJudge:
         else:
             self._leaves_since.pop(key, None)
         of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
-        if claim.state in _ENDED:
+        if claim.state in ENDED:
             of_pool.pop(claim.name, None)
         else:
             of_pool[claim.name] = claim
@@ -229,8 +229,7 @@ def _short(requests: Mapping[str, int], has: Mapping[str, Decimal] | Mapping[str
 
 def canonical(allocatable: Json | None) -> dict[str, Decimal]:
     """Quantities in the units of items: CPU in thousandths."""
-    has = amounts(allocatable)
-    return {**has, "cpu": has.get("cpu", Decimal(0)) * 1000}
+    return {**(has := amounts(allocatable)), "cpu": has.get("cpu", Decimal(0)) * 1000}
 
 
 def _allowed(pool: Json, reason: str, nodes: int) -> int:

@@ -16,7 +16,7 @@ PriceOf = Callable[[str, str, str], float]  # USD per hour of an instance type, 
 CRITICAL = 2_000_000_000  # the least priority of pods that a cluster cannot do without
 _EXACT_USD, _HOUR_S, _LEAVING_S = 1e-6, 3600.0, 600.0
 _LOST_FOR_S = 1200.0  # a quarter of an hour, and what a decision may take
-_LEAVING = ("Draining", "Terminating", "Gone", "Failed")
+LEAVING = ("Draining", "Terminating", "Gone", "Failed")
 _INTENDED = ("Empty", "Underutilized", "Drifted", "Expired", "ScaledDown", "Asleep")
 
 
@@ -100,7 +100,7 @@ class DollarJudge:
         if account is not None:
             account.number, *_ = self._planned.get((claim.cluster, claim.name), (inf,))
             account.failure = claim.failure
-            account.leaves_at = min(account.leaves_at, self._now()) if claim.state in _LEAVING else inf
+            account.leaves_at = min(account.leaves_at, self._now()) if claim.state in LEAVING else inf
 
     def cost(self, machine: LaunchedMachine) -> float:
         """USD per hour now."""

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from shiplap_lab.judge import raw_json, sleep_rules
-from shiplap_lab.judge.decisions import COMMAND_REASONS, OVER, ClaimKey, DecisionJudge, canonical
-from shiplap_lab.judge.dollar_rules import DollarJudge, PriceOf
+from shiplap_lab.judge.decisions import COMMAND_REASONS, ENDED, OVER, ClaimKey, DecisionJudge, canonical
+from shiplap_lab.judge.dollar_rules import LEAVING, DollarJudge, PriceOf
 from shiplap_lab.judge.promises import Promise, Violation
 from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, FleetCall, Json, LaunchedMachine
 
@@ -39,8 +39,7 @@ _NEXT = {
     "Terminating": {"Gone", "Failed"},
 }
 _REMEMBERED = 20_000  # changes of where pods are, for snapshots as of earlier versions
-_BEFORE_LAUNCH, _ENDED = ("Planned", "Launching"), ("Gone", "Failed")
-_LEAVES, _EMPTIED = ("Draining", "Terminating", *_ENDED), ("Draining", "Terminating")
+_BEFORE_LAUNCH, _EMPTIED = ("Planned", "Launching"), ("Draining", "Terminating")
 _UNDER_WAY_S = 120.0  # so long after a node has left, or stays, an eviction may take effect that was asked for before
 _EMPTIED_FOR = (*COMMAND_REASONS, "SpotInterruption", "RebalanceRecommendation")  # their machines still run
 
@@ -135,7 +134,8 @@ class Judge:
 
     Attributes:
         violations: in the order in which they were found.
-        sleep: what sleeps in all clusters, as it is written; nothing without it.
+        sleep: what sleeps in all clusters, as it is written, with `rehearsed`, `hours` and `wokenAt` if there are any.
+        asleep: the windows of each node that left for sleep.
         reserved_units: of Reserved Instances that all clusters count on together.
     """
 
@@ -180,7 +180,7 @@ class Judge:
         self._clusters: dict[str, ClusterObjects] = {}
         self._lost: set[str] = set()
         self.sleep: Json | None = None
-        self._asleep: dict[Key, list[Json]] = {}
+        self.asleep: dict[Key, list[Json]] = {}
 
     def found(self, promise: Promise, detail: str) -> None:
         """Note a violation; of promises about a run as a whole, whoever plays it does."""
@@ -213,13 +213,13 @@ class Judge:
         self._decisions_of(install).claim_written(claim)
 
     def _check_asleep(self, key: Key, claim: ClaimItem) -> None:
-        """A node begins to leave for sleep: it is of an armed NodePool, and a window is open."""
-        sleep = self.sleep
-        self._asleep[key] = [] if sleep is None else sleep_rules.open_windows(sleep, self._now(), self._apart_s)
-        if sleep is None or claim.node_pool not in sleep["nodePools"] or not self._asleep[key]:
+        """A node begins to leave for sleep: it is of an armed NodePool, and a window is open that is no rehearsal."""
+        sleep = self.sleep or {"windows": (), "nodePools": ()}
+        self.asleep[key] = sleep_rules.may_leave(sleep, self._start, self._now(), self._apart_s, claim.node_pool)
+        if not self.asleep[key]:
             self.found(Promise.ASLEEP, f"{claim.name} of {claim.node_pool} leaves while nothing of it sleeps")
-        elif len(self._asleep) > sleep["mostNodes"]:
-            self.found(Promise.ASLEEP, f"{len(self._asleep)} nodes left, {sleep['mostNodes']} may")
+        elif len(self.asleep) > sleep["mostNodes"]:
+            self.found(Promise.ASLEEP, f"{len(self.asleep)} nodes left, {sleep['mostNodes']} may")
 
     def _check_choice(self, claim: ClaimItem, preferred: Json) -> None:
         """Because of the risk a claim asks for no fewer than fifteen offerings, in two zones if it may be in two."""
@@ -231,7 +231,7 @@ class Judge:
 
     def _note_claim(self, key: Key, claim: ClaimItem) -> None:
         self._claims[key] = self._open[key] = claim
-        if claim.state in _ENDED:
+        if claim.state in ENDED:
             del self._open[key]
         if claim.node_name:
             self._of_node[key[0], claim.cluster, claim.node_name] = key
@@ -331,8 +331,7 @@ class Judge:
 
     def object_written(self, cluster: str, kind: str, plural: str, item: Json) -> None:
         """The API server has stored or removed (`DELETED`) an object."""
-        objects = self._objects(cluster)
-        gone = kind == "DELETED"
+        objects, gone = self._objects(cluster), kind == "DELETED"
         if plural == "pods":
             known = objects.pods.get(item["metadata"]["uid"])
             objects.put_pod(item, gone=gone)
@@ -349,9 +348,7 @@ class Judge:
             objects.told[item["involvedObject"].get("uid", "")] = item.get("message", "")
         elif plural == "poddisruptionbudgets":
             name = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
-            objects.budgets[name] = item
-            if gone:
-                del objects.budgets[name]
+            _put(objects.budgets, name, None if gone else item)
 
     def pod_deleted(self, install: str, cluster: str, pod: Json, forced: bool) -> None:  # noqa: FBT001 - a listener
         """A function has had a pod deleted; `pod` is as it was before, `forced` if it was no eviction."""
@@ -366,11 +363,11 @@ class Judge:
         if self._is_pressed(claim, pod):
             return
         if claim.failure == "Asleep" and self.sleep is not None:
-            windows = self._asleep.get((install, cluster, claim.name), [])
+            windows = self.asleep.get((install, cluster, claim.name), [])
             if not sleep_rules.sleeps(self.sleep, windows, claim.node_pool, pod):
                 self.found(Promise.ASLEEP, f"{name} is awake and was evicted from {claim.name}, which leaves for sleep")
         left_at = self._left_at.get((install, cluster, claim.name))
-        is_leaving = claim.state in (_LEAVES if self._sampled else _EMPTIED)
+        is_leaving = claim.state in (LEAVING if self._sampled else _EMPTIED)
         if not is_leaving and (left_at is None or self._now() > left_at + _UNDER_WAY_S):
             self.found(Promise.OWN_PODS, f"{name} was deleted while {claim.name} was {claim.state}")
         if forced:
@@ -432,10 +429,9 @@ class Judge:
 
     def _check_snapshot(self, cluster: str, shown: Sequence[tuple[str, str, bool]], oldest: int, newest: int) -> None:
         objects, placed = self._objects(cluster), {key: (node, ends) for key, node, ends in shown}
-        if len(placed) == len(shown) and objects.was_so(placed, oldest, newest):
-            return
-        other = sorted(key for key, _ in placed.items() ^ objects.placed.items())
-        self.found(Promise.SNAPSHOTS, f"{len(shown)} pods as of {oldest}, now {len(objects.placed)}: {other[:5]}")
+        if len(placed) != len(shown) or not objects.was_so(placed, oldest, newest):
+            other = sorted(key for key, _ in placed.items() ^ objects.placed.items())
+            self.found(Promise.SNAPSHOTS, f"{len(shown)} pods as of {oldest}, now {len(objects.placed)}: {other[:5]}")
 
     def unfinished(self) -> list[str]:
         """Everything under way, one line each, without nodes that only wait for pods that must not be disrupted."""
@@ -457,9 +453,8 @@ class Judge:
 
     def may_wait(self, cluster: str, uid: str) -> bool:
         """Whether a pod waits for a ceiling: its last event says so, and half of it is in use at least."""
-        objects = self._objects(cluster)
-        priority = raw_json.priority(objects.pods.get(uid, {"spec": {}}))
-        return self.dollars.may_wait(cluster, objects.told.get(uid, ""), priority)
+        priority = raw_json.priority(self._objects(cluster).pods.get(uid, {"spec": {}}))
+        return self.dollars.may_wait(cluster, self._objects(cluster).told.get(uid, ""), priority)
 
     def _note_plan(self, claim: ClaimItem) -> None:
         """A claim replaces nodes if a command says so, or if pods of it are still on one."""
@@ -535,7 +530,7 @@ class Judge:
         staying = [
             claim
             for key, claim in self._open.items()
-            if key[:2] == around and claim.node_pool == launched.node_pool and claim.state not in _LEAVES
+            if key[:2] == around and claim.node_pool == launched.node_pool and claim.state not in LEAVING
             if claim.name not in removed and claim.instance_id in self._alive and claim.instance_id not in self._lost
             if claim.instance_id not in self._objects(claim.cluster).deleted
         ]
@@ -568,7 +563,7 @@ class Judge:
             self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while a claim waited for it")
         elif key is not None:
             claim = self._claims[key]
-            if claim.state not in ("Terminating", *_ENDED):
+            if claim.state not in ("Terminating", *ENDED):
                 self.found(Promise.ENDED_AFTER_LEAVING, f"{machine.id} was ended while {claim.name} was {claim.state}")
             self._check_early_end(claim)
 
@@ -658,11 +653,9 @@ class Judge:
         return self._claims.get(key) if key is not None and key[0] == install else None
 
 
-def _put(placed: dict[str, Place], key: str, place: Place | None) -> None:
-    if place is not None:
-        placed[key] = place
-    else:
-        del placed[key]
+def _put(known: dict[str, Any], key: str, item: Any) -> None:
+    known.pop(key, None)
+    known |= {key: item} if item is not None else {}
 
 
 def _is_missed(pod: Json) -> bool:

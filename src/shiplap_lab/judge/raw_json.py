@@ -143,15 +143,10 @@ def requests_of(pod: Json) -> dict[str, Decimal]:
     beside: list[dict[str, Decimal]] = []
     peaks: list[dict[str, Decimal]] = []
     for container in spec.get("initContainers") or ():
-        wanted = _wanted(container)
-        if container.get("restartPolicy") == "Always":
-            beside.append(wanted)
-            peaks.append(total(beside))
-        else:
-            peaks.append(total([*beside, wanted]))
+        peaks.append(total([*beside, _wanted(container)]))
+        beside += [_wanted(container)] if container.get("restartPolicy") == "Always" else []
     running = total([*beside, *(_wanted(container) for container in spec.get("containers") or ())])
-    needed = total([running, *peaks], max)
-    needed.update(_wanted(spec))
+    needed = {**total([running, *peaks], max), **_wanted(spec)}
     return total([needed, amounts(spec.get("overhead")), {"pods": Decimal(1)}])
 
 

@@ -122,12 +122,22 @@ class ScenarioCluster(_Part, frozen=True):
 
 
 class ScenarioSleep(_Part, frozen=True):
-    """What sleeps in every cluster, as in shiplap.yaml; `rehearsed`: all windows were rehearsed before the play."""
+    """What sleeps in every cluster, as in shiplap.yaml, and what is drawn from the seed.
+
+    In a share `rehearsed` of all seeds the functions have seen the windows of the week before. In a share `narrowed`
+    NodePools have these annotations `hours`. In a share `woken` somebody wakes all clusters, up to half an hour after
+    the minute `woken_from`. Where nobody does after a rehearsal, a node has to be about to leave if `must_sleep`.
+    """
 
     node_pools: tuple[str, ...]
     most_nodes: int
     windows: tuple[WindowSettings, ...]
-    rehearsed: bool = False
+    rehearsed: float = 0.0
+    hours: dict[str, str] = {}
+    narrowed: float = 0.0
+    woken: float = 0.0
+    woken_from: float = 0.0
+    must_sleep: bool = False
 
     @property
     def settings(self) -> SleepSettings:

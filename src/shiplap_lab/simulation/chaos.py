@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil, pi, sin
+from math import ceil, inf, pi, sin
 from random import Random
 
+import msgspec
+
 from shiplap.flows.lifecycle.pod_placement import BIND, NOMINATE, NONE
-from shiplap_lab.scenarios.scenario import FAULT_KINDS, OBJECT_FAULT_KINDS, Fault, FaultKind, Scenario, Wave
+from shiplap_lab.scenarios.scenario import (
+    FAULT_KINDS,
+    OBJECT_FAULT_KINDS,
+    Fault,
+    FaultKind,
+    Scenario,
+    ScenarioSleep,
+    Wave,
+)
 
 ANY = "any"
 """The value of `placement` that leaves the choice to the seed."""
@@ -64,6 +74,29 @@ def placement(scenario: Scenario, seed: int) -> str:
 def is_watched(scenario: Scenario, seed: int) -> bool:
     """Whether the watch function itself runs; else it is imitated."""
     return Random(f"{seed}:watch").random() < scenario.watched  # noqa: S311 - repeatable chance
+
+
+class Night(msgspec.Struct, frozen=True):
+    """What a seed makes of a scenario's sleep: whether windows were rehearsed before, and which annotations there are.
+
+    Somebody wakes the clusters `woken_at_s` after the beginning, or never: inf. If it `must_sleep`, a node is to leave.
+    """
+
+    rehearsed: bool = False
+    hours: dict[str, str] = {}
+    woken_at_s: float = inf
+    must_sleep: bool = False
+
+
+def night_of(sleep: ScenarioSleep | None, seed: int) -> Night:
+    """What this seed draws."""
+    if sleep is None:
+        return Night()
+    chance = Random(f"{seed}:night")  # noqa: S311 - repeatable chance
+    rehearsed, narrowed, woken = (chance.random() < share for share in (sleep.rehearsed, sleep.narrowed, sleep.woken))
+    woken_at_s = round(60 * (sleep.woken_from + chance.uniform(0, 30)))
+    must_sleep = sleep.must_sleep and rehearsed and not woken
+    return Night(rehearsed, sleep.hours if narrowed else {}, woken_at_s if woken else inf, must_sleep)
 
 
 def waves_of_rhythms(scenario: Scenario, seed: int, hours: float) -> Iterator[Wave]:

@@ -26,6 +26,8 @@ from shiplap.flows.watch.watch import hints_of
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Event, Pod, RawObject
+from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.shiplap_annotations import SLEEP
 from shiplap.ports import BusEvent, FleetOverride, FleetRequest, Instance
 from shiplap.settings import ClusterSettings, Settings
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
@@ -49,7 +51,7 @@ from shiplap_lab.scenarios.scenario import (
     Wave,
 )
 from shiplap_lab.scenarios.workload import create_object, remove_pod
-from shiplap_lab.simulation.chaos import is_watched, placement, waves_of_rhythms
+from shiplap_lab.simulation.chaos import Night, is_watched, night_of, placement, waves_of_rhythms
 from shiplap_lab.simulation.due_steps import DueSteps
 from shiplap_lab.simulation.idle_minutes import IdleMinutes
 from shiplap_lab.simulation.manifest_faults import (
@@ -177,8 +179,9 @@ class Simulation:
         """
         scenario = play.scenario
         refuse_unplayable(play)
+        self._night, self._disruption = night_of(scenario.sleep, seed), disruption or DisruptionSettings()
+        play = replace(play, manifests={name: _narrowed(of, self._night) for name, of in play.manifests.items()})
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
-        self._disruption = disruption or DisruptionSettings()
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock() if scenario.begins is None else FakeClock(scenario.begins.timestamp()))
         self._start = self.loop.now()
@@ -217,7 +220,7 @@ class Simulation:
         self._changes = {name: ClusterChanges(made.informer, self.loop.now) for name, made in self.clusters.items()}
         for install in self.installs.values():
             install.connect(self.clusters)
-            if scenario.sleep is not None and scenario.sleep.rehearsed:
+            if self._night.rehearsed:
                 install.rehearse()
         # The others are short, and their seeds keep their traces.
         # What sleeps changes with time alone.
@@ -247,8 +250,7 @@ class Simulation:
         self.observers: list[Callable[[], object]] = []
         self._manifest_faults = self._with_manifest_faults() if scenario.live_manifests else None
         self._pending_since: dict[str, float] = {}
-        self._longest_pending = 0.0
-        self._bound = self._most_nodes = 0
+        self._longest_pending, self._bound, self._most_nodes = 0.0, 0, 0
         self._settled_since: float | None = None
         self._disturbed_at = -inf
         self._calm_from = self._end_of_trouble()
@@ -310,7 +312,9 @@ class Simulation:
             price=partial(price, self.sold),
             clocks_apart_s=self._clocks_apart_s,
         )
-        judge.sleep = msgspec.to_builtins(self._play.scenario.sleep)
+        if self._play.scenario.sleep is not None:
+            night = {"rehearsed": self._night.rehearsed, "hours": self._night.hours}
+            judge.sleep = msgspec.to_builtins(self._play.scenario.sleep) | night
         judge.dollars.ceilings = _ceilings(self._play.scenario)
         for name, cluster in self.clusters.items():
             cluster.server.on_write(partial(judge.object_written, name))
@@ -392,6 +396,8 @@ class Simulation:
             self.loop.after(wave.at * 60, partial(self._wave, wave))
         for number, fault in enumerate(self._planned):
             self.loop.after(fault.at * 60, partial(self._begin, number, fault))
+        if self._night.woken_at_s < inf:
+            self.loop.after(self._night.woken_at_s, self._wake)
         self.loop.every(_LOOK_S, self._look, first_s=_LOOK_S, rests=True)
         for number, install in enumerate(self.installs.values()):
             self.loop.every(3600.0, partial(self._expire, install), first_s=3600.0)
@@ -534,6 +540,12 @@ class Simulation:
             if wave.cluster in ("", name):
                 groups.scale(wave.group, wave.replicas)
         self.trace.record("wave", group=wave.group, replicas=wave.replicas)
+
+    def _wake(self) -> None:
+        for install in self.installs.values():
+            install.wake()
+        self.judge.sleep = {**(self.judge.sleep or {}), "wokenAt": self.loop.now()}
+        self.trace.record("woken")
 
     def _launched(self, instance: Instance, request: FleetRequest, override: FleetOverride) -> None:  # noqa: ARG002
         self.trace.record(
@@ -742,6 +754,9 @@ class Simulation:
             self._replay()
         if self._manifest_faults is not None and not self.loop.stopped:
             self._manifest_faults.judge_objects()
+        tried = bool(self.judge.asleep) or any(install.counted_sleepers for install in self.installs.values())
+        if self._night.must_sleep and not tried and not self.judge.violations:
+            self.judge.found(Promise.EXPECTED, "windows were rehearsed, and no node was to leave for sleep")
         self.judge.check_ledger()
         self._tellings.check_end()
         ledger, unclaimed = self.judge.ledger()
@@ -878,6 +893,16 @@ def _listening(found: Callable[[str], object]) -> Iterator[None]:
         logger.handlers = handlers
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+def _narrowed(manifests: Manifests, night: Night) -> Manifests:
+    """With the annotations of a night."""
+    pools = []
+    for pool in manifests.node_pools:
+        hours = night.hours.get(pool.metadata.name)
+        noted = pool.metadata.annotations | ({SLEEP: hours} if hours else {})
+        pools.append(replace(pool, metadata=replace(pool.metadata, annotations=noted)))
+    return replace(manifests, node_pools=tuple(pools))
 
 
 def _ceilings(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:

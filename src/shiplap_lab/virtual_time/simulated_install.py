@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.ports import Clock, Instance
 from shiplap.settings import ClusterSettings, Settings
-from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
+from shiplap.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
@@ -37,6 +38,8 @@ from shiplap_lab.virtual_time.lasting_watches import CheckedSnapshots, ClusterWi
 from shiplap_lab.virtual_time.supply import MovingCatalogSource
 from shiplap_lab.virtual_time.trace import Trace
 from shiplap_lab.virtual_time.virtual_threads import VirtualThreads
+
+_WEEK_S, _SEEN_EVERY_S = 7 * 24 * 3600, 600
 
 MakeState = Callable[[FaultInjector, Clock], CheckedState]
 
@@ -96,13 +99,24 @@ class SimulatedInstall:
         return SimulatedContainer(self, ContainerClock(self.stage.faults, self._containers))
 
     def rehearse(self) -> None:
-        """All windows of sleep have been rehearsed."""
+        """The functions have seen the windows of the week before, and noted what was a rehearsal."""
+        now = int(self.stage.loop.now())
         for cluster in self.settings.clusters:
-            if cluster.sleep is not None:
-                digest = sleep_digest(cluster.sleep, cluster.manifests.node_pools)
-                pools = ("", *(f"/{name}" for name in cluster.sleep.node_pools))
-                ends = {f"{place}{pool}": 1 for place in range(len(cluster.sleep.windows)) for pool in pools}
-                self.sleep.save(cluster.name, SleepNotes(digest, ends), 0.0)
+            sleep, pools, notes = cluster.sleep, cluster.manifests.node_pools, SleepNotes()
+            for at in range(now - _WEEK_S, now, _SEEN_EVERY_S):
+                if sleep is not None and sleep_state(sleep, pools, JoinHistory(), notes, at).scopes:
+                    notes = with_rehearsals(sleep, pools, notes, at)
+            self.sleep.save(cluster.name, notes, now)
+
+    @property
+    def counted_sleepers(self) -> int:
+        """Nodes that were to leave for sleep, whether or not they did: what cannot be read afterwards keeps them."""
+        return sum(self.sleep.read(cluster.name).taken for cluster in self.settings.clusters)
+
+    def wake(self) -> None:
+        """Somebody wakes all clusters."""
+        for cluster in self.settings.clusters:
+            self.sleep.wake(cluster.name, int(self.stage.loop.now()), 0)
 
     def connect(self, clusters: Mapping[str, SimulatedCluster[Instance]]) -> None:
         """Give the functions access to these clusters."""
