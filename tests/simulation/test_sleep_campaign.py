@@ -59,6 +59,12 @@ def test_planted_defects_of_sleep_are_found(mutant: str, seed: int, promise: Pro
     assert [violation.promise for violation in outcome.violations] == [promise]
 
 
+def test_a_narrowed_pool_that_has_rehearsed_sleeps_in_its_own_hours() -> None:
+    run = Simulation(load("nights"), 0, (), 1.8)
+    assert run.play().violations == ()
+    assert any(claim.startswith("dev-") for _, _, claim in run.judge.asleep)
+
+
 def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
     sleep = load("nights").scenario.sleep
     nights = [night_of(sleep, seed) for seed in range(50)]
