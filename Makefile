@@ -125,14 +125,14 @@ SCENARIO ?= mixed
 # with SHARE=0.04, faults are injected into this share of its requests, and only the promises count.
 SHARE ?= 0
 
-simulate: setup ## 2,000 seeds of everything going wrong, 500 of an unkind world, 50 each of eleven harder ones, in virtual time; or STORE=dynamodb-local
+simulate: setup ## 2,000 seeds of everything going wrong, 500 of an unkind world, 50 each of twenty harder ones, in virtual time; or STORE=dynamodb-local
 ifeq ($(STORE),dynamodb-local)
 	@$(BIN)/python -m tests.dynamodb_local.server >/dev/null
 	@$(BIN)/python -m tests.dynamodb_local.played mixed --seeds 50 --first $${SEED:-$$(date +%s)} --share $(SHARE)
 else
 	@$(BIN)/shiplap simulate mixed --seeds 2000
 	@$(BIN)/shiplap simulate unkind --seeds 500
-	@for name in constrained restored blocked-drains ceilings monthly-ceilings spot-risk commitments crowds long-taints long-refusals live-manifests nights; do $(BIN)/shiplap simulate $$name --seeds 50 || exit 1; done
+	@for name in constrained restored blocked-drains ceilings monthly-ceilings spot-risk commitments crowds long-taints long-refusals live-manifests nights undisturbed watched upgrade lagging strays edges two-installs races; do $(BIN)/shiplap simulate $$name --seeds 50 || exit 1; done
 endif
 
 simulate-long: setup ## SEEDS=20000 seeds of SCENARIO=mixed, or as asked; may be interrupted and continued
