@@ -32,7 +32,7 @@ def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
         kubeconfig_secrets=(),
         metrics_secret="",
         has_live_manifests=False,
-        describes_commitments=False,
+        commitments=None,
         learns_spot_risk=learns,
     )
     return [statement.to_statement_json() for statement in getattr(permissions, function)(targets)]

@@ -852,22 +852,36 @@ def test_the_headers_for_a_collector_are_read_by_the_functions_that_send_metrics
     }
 
 
-@pytest.mark.parametrize(("share", "readers"), [("share: 80%, ", {"Catalog"}), ("", set())])
-def test_only_the_catalogue_asks_for_commitments_and_only_where_they_are_counted_on(
-    tmp_path: Path, share: str, readers: set[str]
-) -> None:
-    written = "written: [{dollarsPerHour: 1.0, discount: 28%, end: 2027-06-30}]"
-    template = template_with(tmp_path, f"commitments: {{countedBy: eu-west-1/shiplap, {share}{written}}}")
+SHOWN = {
+    "ec2:DescribeReservedInstances",
+    "savingsplans:DescribeSavingsPlanRates",
+    "savingsplans:DescribeSavingsPlans",
+}
+OTHERS = {"ec2:DescribeInstances"}
 
-    allowed = {
-        action
-        for name, policy in template.find_resources("AWS::IAM::Policy").items()
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+
+@pytest.mark.parametrize(
+    ("counted", "wanted"),
+    [
+        ("share: 80%, written: WRITTEN", SHOWN | OTHERS),
+        ("share: 80%", SHOWN | OTHERS),
+        ("written: WRITTEN", OTHERS),
+        ("", set()),
+    ],
+)
+def test_only_the_catalogue_asks_for_commitments_and_only_for_what_is_counted_on(
+    tmp_path: Path, counted: str, wanted: set[str]
+) -> None:
+    written = counted.replace("WRITTEN", "[{dollarsPerHour: 1.0, discount: 28%, end: 2027-06-30}]")
+    settings = f"commitments: {{countedBy: eu-west-1/shiplap, {written}}}" if counted else ""
+    template = template_with(tmp_path, settings)
+
+    allowed = [
+        (function, action)
+        for function in FUNCTIONS
+        for statement in statements(template, function)
         if statement.get("Sid") in ("LookAtCommitments", "ReadSavingsPlans")
-        for action in statement["Action"]
-        if any(role in name for role in readers)
-    }
-    wanted = {"ec2:DescribeInstances", "ec2:DescribeReservedInstances"}
-    wanted |= {"savingsplans:DescribeSavingsPlanRates", "savingsplans:DescribeSavingsPlans"}
-    assert allowed == (wanted if readers else set())
-    assert ("savingsplans" in json.dumps(template.to_json())) == bool(readers)
+        for action in sorted(actions(statement))
+    ]
+    assert sorted(allowed) == [("catalog", action) for action in sorted(wanted)]
+    assert ("savingsplans" in json.dumps(template.to_json())) == (wanted > OTHERS)

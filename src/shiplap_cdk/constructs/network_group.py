@@ -76,7 +76,7 @@ class Common(NamedTuple):
             kubeconfig_secrets=_sorted(cluster.document.kubeconfig_secret for cluster in clusters),
             metrics_secret=self.document.otlp.headers_secret if self.document.otlp else "",
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
-            describes_commitments=self.document.commitments is not None and bool(self.document.commitments.share),
+            commitments=self.document.commitments,
             learns_spot_risk=any(cluster.document.spot_risk.is_on for cluster in clusters),
         )
 

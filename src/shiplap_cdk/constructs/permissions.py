@@ -25,6 +25,7 @@ from shiplap.aws.bucket import (
 )
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.spot_evidence import SPOT
+from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
 
@@ -48,9 +49,8 @@ class PolicyTargets(NamedTuple):
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
-    that some cluster's manifests are read from its API server, `describes_commitments` that AWS is asked for the
-    account's Savings Plans and Reserved Instances, `learns_spot_risk` that one notes
-    evidence about spot.
+    that some cluster's manifests are read from its API server, `learns_spot_risk` that one notes evidence about spot.
+    `commitments` is what is counted on of Savings Plans and Reserved Instances.
     """
 
     storage: InstallStorage
@@ -67,7 +67,7 @@ class PolicyTargets(NamedTuple):
     kubeconfig_secrets: tuple[str, ...]
     metrics_secret: str
     has_live_manifests: bool
-    describes_commitments: bool
+    commitments: CommitmentSettings | None
     learns_spot_risk: bool
 
 
@@ -160,9 +160,14 @@ def catalog(targets: PolicyTargets) -> Statements:
 
 
 def _commitments(targets: PolicyTargets) -> Statements:
-    """Savings Plans and Reserved Instances, and the instances of others that use them: all those of the account."""
-    if not targets.describes_commitments:
+    """Savings Plans and Reserved Instances, and the instances of others that use them: all those of the account.
+
+    Plans that shiplap.yaml states are used by others, too.
+    """
+    if targets.commitments is None:
         return []
+    if not targets.commitments.share:
+        return [_describe("LookAtCommitments", "DescribeInstances")]
     plans = ["savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"]
     return [
         _describe("LookAtCommitments", "DescribeReservedInstances", "DescribeInstances"),

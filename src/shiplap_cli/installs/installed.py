@@ -314,7 +314,7 @@ def _read_install(install: DeployedInstall, cluster: str, now: float, notes: lis
 def _read_commitments(
     install: DeployedInstall, mine: ClusterSettings | None, notes: list[str]
 ) -> AccountCommitments | None:
-    if mine is None or mine.commitments is None or not mine.commitments.share:
+    if mine is None or mine.commitments is None:
         return None
     return read_or_note(notes, "commitments", _LISTED, lambda: install.commitments(mine.region), None)
 

@@ -62,9 +62,11 @@ class FakeCommitments:
     def __init__(self, shown: AccountCommitments | None = None, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
         self.shown = shown
+        self.others_alone: list[bool] = []
         self._known: AccountCommitments | None = None
 
-    def describe(self) -> AccountCommitments:
+    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
+        self.others_alone.append(others_alone)
         with self.faults.effect("commitments.describe"):
             if self.shown is None:
                 raise AwsError("not now", code="ServiceUnavailable")

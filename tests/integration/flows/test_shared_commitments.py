@@ -187,11 +187,11 @@ def test_what_was_described_more_than_a_day_ago_is_not_counted_on() -> None:
 def test_the_catalogue_describes_commitments_and_keeps_the_last_when_aws_refuses() -> None:
     stage = with_reserved(2)
     before = stage.commitments.load()
-    refresh_commitments(stage.commitments, stage.commitments, stage.meter)
+    refresh_commitments(COUNTED, stage.commitments, stage.commitments, stage.meter)
     assert stage.commitments.load() == before
     assert stage.meter.counts["CommitmentsNotDescribed"] == 1
     stage.commitments.shown = AccountCommitments("eu-west-1", 5.0)
-    refresh_commitments(stage.commitments, stage.commitments, stage.meter)
+    refresh_commitments(COUNTED, stage.commitments, stage.commitments, stage.meter)
     assert stage.commitments.load() == stage.commitments.shown
 
 

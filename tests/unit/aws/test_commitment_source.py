@@ -34,9 +34,11 @@ class _Account:
         self.reserved: list[dict[str, Any]] = []
         self.pages: list[list[list[dict[str, Any]]]] = []
         self._page = page
+        self.asked: set[str] = set()
 
     def describe_savings_plans(self, *, states: list[str], **request: Any) -> dict[str, Any]:
         assert states == ["active"]
+        self.asked.add("describe_savings_plans")
         return self._some("savingsPlans", self.plans, **request)
 
     def describe_savings_plan_rates(self, *, savingsPlanId: str, filters: Any, **request: Any) -> dict[str, Any]:  # noqa: N803
@@ -51,10 +53,12 @@ class _Account:
 
     def describe_reserved_instances(self, **request: Any) -> dict[str, Any]:
         assert request == {"Filters": [{"Name": "state", "Values": ["active"]}]}
+        self.asked.add("describe_reserved_instances")
         return {"ReservedInstances": self.reserved}
 
     def get_paginator(self, operation: str) -> _Account:
         assert operation == "describe_instances"
+        self.asked.add(operation)
         return self
 
     def paginate(self, *, Filters: list[dict[str, Any]], **_: Any) -> Iterator[dict[str, Any]]:  # noqa: N803
@@ -62,9 +66,10 @@ class _Account:
         assert {item["Name"]: item["Values"] for item in Filters} == wanted
         return ({"Reservations": [{"Instances": lot} for lot in page]} for page in self.pages)
 
-    def described(self) -> AccountCommitments:
+    def described(self, *, others_alone: bool = False) -> AccountCommitments:
         client: Any = self
-        return AwsCommitments(REGION, "shiplap", ec2=client, savings_plans=client, clock=lambda: NOW).describe()
+        source = AwsCommitments(REGION, "shiplap", ec2=client, savings_plans=client, clock=lambda: NOW)
+        return source.describe(others_alone=others_alone)
 
 
 def rate(usage: str, name: str, dollars: str = "0.0715") -> dict[str, Any]:
@@ -171,6 +176,14 @@ def test_instances_of_others_run_on_demand_and_are_not_ours(fields: dict[str, An
     account = _Account()
     account.pages = [[[INSTANCE | fields]]]
     assert account.described().others == ((InstanceUse("m5.large", "a", 1),) if counts else ())
+
+
+def test_of_others_alone_neither_plans_nor_reserved_instances_are_asked_for() -> None:
+    account = _Account()
+    account.plans, account.reserved, account.pages = [PLAN], [RESERVED], [[[INSTANCE]]]
+    found = account.described(others_alone=True)
+    assert found == AccountCommitments(REGION, NOW, others=(InstanceUse("m5.large", "a", 1),))
+    assert account.asked == {"describe_instances"}
 
 
 def test_what_runs_in_a_capacity_reservation_has_no_zone_as_zonal_ones_do_not_pay_for_it() -> None:

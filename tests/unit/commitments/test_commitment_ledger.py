@@ -98,9 +98,18 @@ def test_what_aws_said_more_than_a_day_ago_does_not_count() -> None:
 def test_plans_that_are_written_count_whole_until_their_last_day() -> None:
     written = WrittenPlan(dollars_per_hour=4.0, discount="25%", family="m5", end="2027-01-15")
     settings = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(written,))
-    (known,) = counted_on(settings, None, written.ends_at - 1).savings_plans
+    (known,) = counted_on(settings, account(plan(9), at=written.ends_at - 1), written.ends_at - 1).savings_plans
     assert (known.commitment, known.rate("m5.large", 100_000), known.rate("c5.large", 80_000)) == (4_000_000, 75_000, 0)
-    assert counted_on(settings, account(plan(9)), written.ends_at).is_empty
+    assert counted_on(settings, account(plan(9), at=written.ends_at), written.ends_at).is_empty
+
+
+@pytest.mark.parametrize("share", ["", "80%"])
+def test_plans_that_are_written_count_only_while_the_accounts_other_instances_are_known(share: str) -> None:
+    written = WrittenPlan(dollars_per_hour=4.0, discount="25%", end="2028-01-15")
+    settings = CommitmentSettings(counted_by="eu-west-1/shiplap", share=share, written=(written,))
+    assert not counted_on(settings, account(at=NOW - OLDEST_S), NOW).is_empty
+    assert counted_on(settings, account(at=NOW - OLDEST_S - 1), NOW).is_empty
+    assert counted_on(settings, None, NOW).is_empty
 
 
 def test_reserved_instances_come_before_savings_plans_and_those_of_a_family_before_compute_plans() -> None:

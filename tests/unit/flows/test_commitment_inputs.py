@@ -11,6 +11,7 @@ from shiplap.commitments.account_commitments import (
     CommitmentSettings,
     InstanceUse,
     ReservedInstances,
+    WrittenPlan,
 )
 from shiplap.commitments.commitment_ledger import RegionalRoom
 from shiplap.commitments.commitment_use import ClusterUse, SharedUse
@@ -40,6 +41,9 @@ from tests.node_claims import node_claim
 
 NOW = 1_800_000_000.0
 COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
+WRITTEN = CommitmentSettings(
+    counted_by="eu-west-1/shiplap", written=(WrittenPlan(dollars_per_hour=1.0, discount="28%", end="2030-01-01"),)
+)
 KNOWN = AccountCommitments("eu-west-1", NOW)
 RUNS = {"instance_id": "i-1", "instance_type": "m5.large", "zone": "a", "capacity_type": "on-demand"}
 ONE = (InstanceUse("m5.large", "a", 1),)
@@ -187,9 +191,9 @@ def test_prices_that_are_not_known_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
-    [(COUNTED, KNOWN), (CommitmentSettings(counted_by="eu-west-1/shiplap"), None), (None, None)],
+    [(COUNTED, KNOWN), (WRITTEN, KNOWN), (None, None)],
 )
-def test_the_store_is_read_where_a_share_is_counted_on(
+def test_the_store_is_read_where_commitments_are_counted_on(
     wanted: CommitmentSettings | None, expected: AccountCommitments | None
 ) -> None:
     store = FakeCommitments()
@@ -240,6 +244,12 @@ def test_what_is_left_is_less_all_others_and_our_own_as_it_runs_not_as_it_was_no
     assert nothing is not None
     assert nothing.is_empty
     assert with_commitments(snapshot(), settings(None), SHOWN, STATE, CATALOG) == snapshot()
+
+
+def test_a_written_plan_gives_way_to_the_accounts_other_instances_too() -> None:
+    left = with_commitments(snapshot(), settings(WRITTEN), SHOWN, DecisionState(0), CATALOG).commitments
+    assert left is not None
+    assert [item.commitment for item in left.savings_plans] == [1_000_000 - (2 + 1) * 72_000]
 
 
 def test_disruption_knows_what_the_accounts_others_leave_and_who_in_the_install_uses_it() -> None:

@@ -30,6 +30,7 @@ class _Install:
         self.settings, self.meter, self.status = Settings(clusters), FakeMeter(), self
         self.stores = {item.name: FakeCommitments() for item in clusters if item.name not in without}
         self.asked: list[str] = []
+        self.sources: list[FakeCommitments] = []
         self.fetched: list[str] = []
         self.refused: set[str] = set()
         self.inspected: list[list[str]] = []
@@ -40,7 +41,8 @@ class _Install:
 
     def commitment_source(self, region: str) -> FakeCommitments:
         self.asked.append(region)
-        return FakeCommitments(AccountCommitments(region, 5.0))
+        self.sources.append(FakeCommitments(AccountCommitments(region, 5.0)))
+        return self.sources[-1]
 
     def catalog_store(self, region: str) -> FakeCatalog:
         return self._catalogs.setdefault(region, FakeCatalog(Catalog(region=region, types=(), zones={}, prices={})))
@@ -88,8 +90,8 @@ def handle(of: Any, **event: str) -> dict[str, int]:
     [
         pytest.param([("a", EU, SHARED)], (), {"a": EU}, id="one"),
         pytest.param([("a", EU, None)], (), {}, id="none counts"),
-        pytest.param([("a", EU, WRITTEN)], (), {}, id="only what is written counts"),
-        pytest.param([("a", EU, None), ("b", EU, WRITTEN), ("c", EU, SHARED)], (), {"c": EU}, id="the third"),
+        pytest.param([("a", EU, WRITTEN)], (), {"a": EU}, id="only what is written counts"),
+        pytest.param([("a", EU, None), ("b", EU, None), ("c", EU, SHARED)], (), {"c": EU}, id="the third"),
         pytest.param([("a", EU, SHARED), ("b", EU, SHARED)], (), {"a": EU}, id="once for a Region"),
         pytest.param([("a", EU, SHARED), ("b", EU, SHARED)], ("a",), {"b": EU}, id="the first that has a store"),
         pytest.param([("a", EU, SHARED)], ("a",), {}, id="no store"),
@@ -105,6 +107,16 @@ def test_commitments_are_described_once_for_each_region_that_counts_on_them(
     assert known.stored() == stored
     assert known.asked == sorted(stored.values())
     assert known.fetched == sorted({region for _, region, _ in clusters})
+
+
+@pytest.mark.parametrize(("wanted", "others_alone"), [(SHARED, False), (WRITTEN, True)])
+def test_where_only_what_is_written_counts_aws_is_asked_for_other_instances_alone(
+    wanted: CommitmentSettings, others_alone: bool
+) -> None:
+    known = install(("a", EU, wanted))
+    handle(known)
+    (source,) = known.sources
+    assert source.others_alone == [others_alone]
 
 
 def test_an_inspection_alone_asks_for_no_commitments() -> None:

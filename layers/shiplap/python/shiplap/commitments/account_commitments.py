@@ -98,7 +98,8 @@ class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 class WrittenPlan(_Written, frozen=True, kw_only=True, omit_defaults=True):
     """A Savings Plan as shiplap.yaml states it, such as one of the payer account that this account cannot see.
 
-    `dollars_per_hour` is the part of its commitment to count on. `discount` is what its rates are below on-demand
+    `dollars_per_hour` is the part of its commitment to count on, before the account's other instances take theirs.
+    `discount` is what its rates are below on-demand
     prices, such as 28%. `family` is that of an EC2 Instance Savings Plan; without it, it is a Compute Savings Plan.
     `end`, a date, is the first day, in UTC, on which it does not count any more.
     """
@@ -138,8 +139,8 @@ class CommitmentSettings(_Written, frozen=True, kw_only=True, omit_defaults=True
     """What of the account's commitments an install counts on.
 
     `counted_by` is REGION/NAME of the one install that counts them: every install that did would count the same
-    dollars. `share` is the part, such as 80%, of what AWS shows for the account; without it AWS is not asked.
-    `written` are Savings Plans that shiplap.yaml states.
+    dollars. `share` is the part, such as 80%, of what AWS shows for the account; without it AWS is asked only for the
+    account's other instances. `written` are Savings Plans that shiplap.yaml states.
     """
 
     counted_by: str
@@ -175,4 +176,4 @@ def per_cent(text: str) -> float | None:
 
 
 OLDEST_S = 24 * 3600.0
-"""What AWS said longer ago, in seconds, is not counted on."""
+"""Nothing is counted on if AWS was asked longer ago, in seconds."""

@@ -220,13 +220,15 @@ class CommitmentLedger:
 def counted_on(settings: CommitmentSettings, known: AccountCommitments | None, now: float) -> CommitmentRoom:
     """The part of the commitments that an install counts on at `now`, epoch seconds, whoever uses it.
 
-    What has ended does not count, nor what AWS showed longer than OLDEST_S ago.
+    What has ended does not count. Nothing does while AWS showed nothing since OLDEST_S: who else uses it is not known.
     """
+    if known is None or now - known.fetched_at > OLDEST_S:
+        return CommitmentRoom()
     plans = [plan.as_plan(f"written {index}") for index, plan in enumerate(settings.written)]
     zonal: dict[tuple[str, str], int] = {}
     regional: dict[str, int] = {}
     share = per_cent(settings.share)
-    if share is not None and known is not None and now - known.fetched_at <= OLDEST_S:
+    if share is not None:
         ppm = round(share * MICROS)
         plans += [replace(plan, commitment=plan.commitment * ppm // MICROS) for plan in known.savings_plans]
         for item in known.reserved_instances:

@@ -192,8 +192,11 @@ class CatalogSource(Protocol):
 class CommitmentSource(Protocol):
     """Asks AWS for the account's Savings Plans and Reserved Instances, and for who uses them besides the install."""
 
-    def describe(self) -> AccountCommitments:
-        """Everything that applies to one Region. Raises AwsThrottled, AwsError."""
+    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
+        """Everything that applies to one Region; or `others_alone`, without plans and Reserved Instances.
+
+        Raises AwsThrottled, AwsError.
+        """
         ...
 
 

@@ -50,9 +50,11 @@ class AwsCommitments:
         self._clock = clock
 
     @readable
-    def describe(self) -> AccountCommitments:
+    def describe(self, *, others_alone: bool = False) -> AccountCommitments:
         """See `CommitmentSource.describe`."""
         now = self._clock()
+        if others_alone:
+            return AccountCommitments(self._region, now, others=self._others())
         uncounted: list[UncountedCommitment] = []
         plans = tuple(self._plans(uncounted))
         reserved = tuple(self._reserved(uncounted))

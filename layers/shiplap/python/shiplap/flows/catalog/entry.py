@@ -56,9 +56,9 @@ def _kept(failed: list[AwsError | StoreError], region: str) -> Iterator[None]:
 
 
 def _refresh_commitments(install: FunctionInstall, region: str) -> None:
-    """Describe the account's commitments in a region, if one of its clusters counts on what AWS shows."""
+    """Describe the account's commitments in a region, if one of its clusters counts on any."""
     for cluster in install.settings.clusters:
         wanted, store = cluster.commitments, install.context(cluster).commitments
-        if cluster.region == region and wanted is not None and wanted.share and store is not None:
-            refresh_commitments(install.commitment_source(region), store, install.meter)
+        if cluster.region == region and wanted is not None and store is not None:
+            refresh_commitments(wanted, install.commitment_source(region), store, install.meter)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsError, StoreError, StoreThrottled
 from shiplap.flows import cluster_metrics
 from shiplap.flows.context import FlowContext
@@ -30,14 +31,18 @@ def refresh(source: CatalogSource, store: CatalogStore, meter: Meter) -> Catalog
     return catalog
 
 
-def refresh_commitments(source: CommitmentSource, store: CommitmentStore, meter: Meter) -> None:
+def refresh_commitments(
+    wanted: CommitmentSettings, source: CommitmentSource, store: CommitmentStore, meter: Meter
+) -> None:
     """Describe the account's commitments anew; those known before stay if AWS refuses, and end when they are too old.
+
+    Where only written plans are counted on, these are the account's other instances alone.
 
     Raises:
         StoreError: they could not be stored.
     """
     try:
-        known = source.describe()
+        known = source.describe(others_alone=not wanted.share)
     except AwsError as error:
         meter.count("CommitmentsNotDescribed")
         _LOG.warning("commitments not described: %s", error, extra={"code": error.code})
@@ -49,6 +54,7 @@ def refresh_commitments(source: CommitmentSource, store: CommitmentStore, meter:
             "region": known.region,
             "savings_plans": len(known.savings_plans),
             "reserved_instances": len(known.reserved_instances),
+            "instances_of_others": sum(use.count for use in known.others),
             "left_out": {item.id: item.reason for item in known.left_out},
         },
     )

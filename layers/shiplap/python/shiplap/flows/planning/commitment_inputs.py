@@ -25,9 +25,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_commitments(settings: ClusterSettings, context: FlowContext) -> AccountCommitments | None:
-    """What AWS showed of the account's commitments. Not knowing it must not keep pods waiting."""
-    wanted = settings.commitments
-    if wanted is None or not wanted.share or context.commitments is None:
+    """The account's commitments, and who else uses them. Not knowing it must not keep pods waiting."""
+    if settings.commitments is None or context.commitments is None:
         return None
     try:
         return context.commitments.load()
