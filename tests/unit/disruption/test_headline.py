@@ -42,6 +42,13 @@ def pod(number: int) -> PodReference:
     return PodReference("web", f"pod-{number}")
 
 
+def test_a_plan_on_commitments_says_what_they_pay() -> None:
+    plan = Plan((replace(claim("a", 2, 0.14), covered=0.14), replace(claim("b", 1, 0.07), covered=0.0121)))
+    assert scheduled(plan).text == "3 pods → 2 nodes, 0.21 USD/h, flex; commitments pay 0.15 USD/h"
+    in_part = Plan((replace(claim("a", 2, 0.14), covered=0.0), claim("b", 1, 0.07)))
+    assert scheduled(in_part).text == "3 pods → 2 nodes, 0.21 USD/h, flex"
+
+
 def scheduled(plan: Plan) -> Headline:
     document = records.encode(SchedulingRecord(SNAPSHOT, plan))
     return headline(document, records.record_id(SchedulingRecord(SNAPSHOT, plan), document))

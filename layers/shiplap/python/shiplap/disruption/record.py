@@ -61,6 +61,7 @@ class _Claim(_Lenient, frozen=True):
     node_pool: str = ""
     launch: _Launch = _Launch()
     pods: tuple[msgspec.Raw, ...] = ()
+    covered: float = 0.0
     spot_risk: _SpotRisk | None = None
 
 
@@ -118,6 +119,8 @@ def _plan(plan: _Plan) -> Iterator[str]:
         pools = ", ".join(sorted({claim.node_pool for claim in plan.node_claims}))
         nodes = _counted(len(plan.node_claims), "node")
         yield f"{_counted(pods, 'pod')} → {nodes}, {hourly:.2f} USD/h, {pools}"
+    if covered := sum(claim.covered for claim in plan.node_claims):
+        yield f"commitments pay {covered:.2f} USD/h"
     weighed = [claim.spot_risk for claim in plan.node_claims if claim.spot_risk is not None]
     if left_out := sum(risk.left_out for risk in weighed):
         verb = "would be left out" if weighed[0].observed else "left out"
