@@ -15,8 +15,7 @@ from shiplap_lab.judge.raw_json import ClaimItem, CommandItem, Json, amounts, sh
 OVER = ("Done", "Undone")
 COMMAND_REASONS = ("Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "ScaledDown", "Asleep")
 
-_COMING = ("Planned", "Launching", "Launched")
-_LEAVING = ("Disrupting", "Draining", "Terminating")
+_COMING, _LEAVING = ("Planned", "Launching", "Launched"), ("Disrupting", "Draining", "Terminating")
 ENDED = ("Gone", "Failed")
 _ALWAYS_REPORTED = ("cpu", "memory", "pods", "ephemeral-storage")
 _STATED = frozenset({"cpu", "pods"})  # EC2 states the CPUs, and the kubelet is told how many pods it takes
@@ -136,16 +135,14 @@ class DecisionJudge:
         else:
             self._leaves_since.pop(key, None)
         of_pool = self._of_pool.setdefault((claim.cluster, claim.node_pool), {})
+        of_pool[claim.name] = claim
         if claim.state in ENDED:
-            of_pool.pop(claim.name, None)
-        else:
-            of_pool[claim.name] = claim
+            del of_pool[claim.name]
         for pod in claim.pods:
             of_pod = self._of_pod.setdefault((claim.cluster, pod["uid"]), {})
-            if claim.state in _COMING:
-                of_pod[claim.name] = claim
-            else:
-                of_pod.pop(claim.name, None)
+            of_pod[claim.name] = claim
+            if claim.state not in _COMING:
+                del of_pod[claim.name]
 
     def _check_nodes_of(self, cluster: str, pod: Json) -> None:
         """Count the nodes launched for a pod. A node that the pod lost, launched for it or not, may be replaced once.
@@ -235,9 +232,6 @@ def canonical(allocatable: Json | None) -> dict[str, Decimal]:
 def _allowed(pool: Json, reason: str, nodes: int) -> int:
     """How many nodes the budgets without a schedule allow to leave at once; a tenth where none is written."""
     budgets = (pool.get("disruption") or {}).get("budgets")
-    counts = [nodes]
-    for budget in [{}] if budgets is None else budgets:
-        if budget.get("schedule") or (budget.get("reasons") and reason not in budget["reasons"]):
-            continue
-        counts.append(share(budget.get("nodes", "10%"), nodes))
-    return min(counts)
+    written = [{}] if budgets is None else budgets
+    bounding = [item for item in written if not item.get("schedule") and reason in (item.get("reasons") or (reason,))]
+    return min([nodes, *(share(item.get("nodes", "10%"), nodes) for item in bounding)])

@@ -4,7 +4,7 @@ Sums are low: a machine counts at its least price so far, reserved for as long a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 
@@ -53,11 +53,13 @@ class DollarJudge:
     Attributes:
         ceilings: as they are written, by cluster; those of the account under an empty name.
         overshoots: of months that have ended: the ceiling, USD above it, and USD by which its machines got dearer.
+        commitments: USD per hour at list prices that they pay, by family; for any family under an empty name.
     """
 
     def __init__(self, now: Callable[[], float], price: PriceOf) -> None:
         self.ceilings: Mapping[str, Sequence[Json]] = {}
         self.overshoots: list[tuple[str, float, float]] = []
+        self.commitments: Mapping[str, float] = {}
         self._now, self._price, self._former, self._month = now, price, price, _month_start(now())
         self.accounts: dict[str, Account] = {}
         # By cluster and claim: its number, priority of its pods, USD per hour that it may replace, if it may be spot.
@@ -101,6 +103,14 @@ class DollarJudge:
             account.number, *_ = self._planned.get((claim.cluster, claim.name), (inf,))
             account.failure = claim.failure
             account.leaves_at = min(account.leaves_at, self._now()) if claim.state in LEAVING else inf
+
+    def counted_twice(self, claims: Iterable[ClaimItem]) -> float:
+        """USD per hour that claims count on beyond what commitments pay; those of their own family pay first."""
+        left = dict(self.commitments)
+        for claim in claims:
+            family = claim.instance_types[0].partition(".")[0] if claim.counted_on else ""
+            left[family] = left.get(family, 0.0) - claim.counted_on
+        return -left.pop("", 0.0) - sum(usd for usd in left.values() if usd < 0)
 
     def cost(self, machine: LaunchedMachine) -> float:
         """USD per hour now."""

@@ -136,7 +136,6 @@ class Judge:
         violations: in the order in which they were found.
         sleep: what sleeps in all clusters, as it is written, with `rehearsed`, `hours` and `wokenAt` if there are any.
         asleep: the windows of each node that left for sleep.
-        reserved_units: of Reserved Instances that all clusters count on together.
     """
 
     def __init__(
@@ -156,7 +155,6 @@ class Judge:
         self.now = self._now = now
         self._start, self._tell, self.dollars = now(), tell, DollarJudge(now, price)
         self._apart_s, self._sampled = clocks_apart_s, sampled
-        self.reserved_units: float = 0.0
         self._types = {name: raw_json.amounts(figures) for name, figures in machine_types.items()}
         self._limits = {key: raw_json.amounts(pool["limits"]) for key, pool in pools.items() if pool.get("limits")}
         self._pools, self._most_nodes_per_pod, self._steered = pools, most_nodes_per_pod, steered
@@ -200,10 +198,10 @@ class Judge:
         if before is None:
             self._check_choice(claim, claim.preferred_spot or {})
             self._note_plan(claim)
-            known = self._open.values() if self.reserved_units and claim.reserved_units else ()
+            known = self._open.values() if claim.counted_on else ()
             running = (item for item in known if not item.instance_id or item.instance_id in self._alive)
-            if (counted := sum(item.reserved_units for item in running)) > self.reserved_units:
-                self.found(Promise.COMMITMENTS, f"with {claim.name} {counted:g} of {self.reserved_units:g} units count")
+            if (lacks := self.dollars.counted_twice(running)) > 1e-6:
+                self.found(Promise.COMMITMENTS, f"{claim.name} counts on {claim.counted_on:.4f}, {lacks:.4f} too much")
         else:
             self._check_transition(before, claim)
             if before.state in _EMPTIED and claim.state not in _EMPTIED:
@@ -438,9 +436,8 @@ class Judge:
         held_up = {key for key, claim in self._open.items() if self._is_held_up(claim)}
         kept = held_up | {key for key, claim in self._open.items() if claim.state == "Initialized"}
         lines = [f"{claim.name} is {claim.state}" for key, claim in self._open.items() if key not in kept]
-        for key, command in self._commands.items():
-            if not any((*key[:2], name) in held_up for name in command.targets):
-                lines.append(f"command {command.name} is {command.state}")
+        free = (it for key, it in self._commands.items() if held_up.isdisjoint((*key[:2], name) for name in it.targets))
+        lines += [f"command {command.name} is {command.state}" for command in free]
         lines += [f"{name} has no claim" for name in sorted(self._alive) if self._holder.get(name) not in kept]
         return lines
 

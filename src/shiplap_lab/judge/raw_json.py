@@ -18,11 +18,10 @@ _DECIMAL = {letter: Decimal(10) ** (3 * place) for place, letter in enumerate(("
 _SCALES = _DECIMAL | {f"{letter}i": Decimal(2) ** (10 * place) for place, letter in enumerate("KMGTPE", 1)}
 _UNITS_S = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3")}
 _PART = r"(\d+\.?\d*|\.\d+)(ms|[hms])"
-_DISRUPTED = "karpenter.sh/disrupted"
-_PROTECTED = "karpenter.sh/do-not-disrupt"
+_DISRUPTED, _PROTECTED = "karpenter.sh/disrupted", "karpenter.sh/do-not-disrupt"
 _DEFAULT_GRACE_S = 30.0
-_PAID = re.compile(r"commitments pay \$([0-9.]+) of \$([0-9.]+)")
-_SMALLER = {"small": 1, "medium": 2, "large": 4}
+_PAID = re.compile(r"commitments pay \$([0-9.]+) of")
+_ROUNDED_USD = 0.00005
 
 
 class ClaimItem(msgspec.Struct, frozen=True):
@@ -55,12 +54,11 @@ class ClaimItem(msgspec.Struct, frozen=True):
     version: int = 0
 
     @property
-    def reserved_units(self) -> float:
-        """The normalised units of Reserved Instances that it counts on: the covered part of those of its type."""
+    def counted_on(self) -> float:
+        """USD per hour that commitments pay for it at least, as it says; 0 if it was launched as another type."""
         found = next(filter(None, map(_PAID.match, self.reasons)), None)
-        size = (self.instance_type or next(iter(self.instance_types), "")).partition(".")[2]
-        units = 8 * int(size.removesuffix("xlarge") or 1) if size.endswith("xlarge") else _SMALLER.get(size, 0)
-        return units * float(found[1]) / float(found[2]) if found is not None else 0.0
+        is_as_planned = self.instance_type in ("", *self.instance_types[:1])
+        return max(float(found[1]) - _ROUNDED_USD, 0.0) if found is not None and is_as_planned else 0.0
 
 
 class CommandItem(msgspec.Struct, frozen=True):

@@ -145,6 +145,14 @@ class ScenarioSleep(_Part, frozen=True):
         return SleepSettings(self.node_pools, self.most_nodes, self.windows)
 
 
+class ScenarioSavingsPlan(_Part, frozen=True):
+    """A Savings Plan whose rates are so far below on-demand prices; with a `family` an EC2 Instance Savings Plan."""
+
+    dollars_per_hour: float
+    discount_percent: float
+    family: str = ""
+
+
 class ScenarioImage(_Part, frozen=True):
     """An AMI of the played world, found through `ssm_parameters`. `architecture` x86_64 or arm64."""
 
@@ -372,7 +380,8 @@ class Scenario(_Part, frozen=True):
     `patience_minutes`; without them (0) they may until all is well. `devices` are what device plugins report on each
     node some time after it is Ready. `sleep` is that of every cluster. A campaign fails if one of the `constraints`
     hardly ever keeps a pod off a node. `ceilings` in dollars are those of the account, which all clusters share.
-    `reserved_instances` are regional Reserved Instances of the account that all clusters count on, by type.
+    `reserved_instances`, by type, are regional Reserved Instances of the account that all clusters count on, and
+    `savings_plans` its Savings Plans; where both are written, a seed has either or both.
     `live_manifests`: the manifests are objects of the clusters, as with `manifests: cluster`.
     `undisturbed`: no fault keeps functions from their work, so that each step follows at once, and all is told.
     """
@@ -407,6 +416,7 @@ class Scenario(_Part, frozen=True):
     sleep: ScenarioSleep | None = None
     ceilings: tuple[Ceiling, ...] = ()
     reserved_instances: dict[str, int] = {}
+    savings_plans: tuple[ScenarioSavingsPlan, ...] = ()
     undisturbed: bool = False
     live_manifests: bool = False
 

@@ -19,14 +19,15 @@ from shiplap.flows.claim_updates import InstanceOwners
 from shiplap.flows.context import FlowContext
 from shiplap.flows.disrupt import disruption_round
 from shiplap.flows.lifecycle import drain, lifecycle, registration
-from shiplap.flows.planning import decision_inputs, dollars
+from shiplap.flows.planning import commitment_inputs, decision_inputs, dollars
 from shiplap.flows.schedule import launch, resume, schedule
 from shiplap.flows.sweep import ledger_posting, sweep
 from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
-from shiplap.ports import BusEvent, FleetRequest
+from shiplap.ports import BusEvent, DecisionState, FleetRequest
 from shiplap.scheduling import launch_ceilings
+from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.packing import spot_choices
 from shiplap.scheduling.packing.launch_costs import LaunchCosts
 from shiplap.scheduling.supply.limits import PoolLimits
@@ -325,6 +326,20 @@ def _leaves_no_choice() -> list[Patch]:
     return [(safer_offerings, "LEAST_OFFERINGS", 1)]
 
 
+def _counts_plans_alone() -> list[Patch]:
+    """A cluster counts on Savings Plans as if it were alone; Reserved Instances it shares."""
+    known = commitment_inputs.with_commitments
+
+    def act(snapshot: Snapshot, settings: Any, shown: Any, state: DecisionState, catalog: Any) -> Snapshot:
+        alone = replace(state, commitment_use=SharedUse())
+        shared, own = (known(snapshot, settings, shown, each, catalog) for each in (state, alone))
+        if shared.commitments is None or own.commitments is None:
+            return shared
+        return replace(shared, commitments=replace(shared.commitments, savings_plans=own.commitments.savings_plans))
+
+    return [(schedule, "with_commitments", act)]
+
+
 def _tells_of_no_instance() -> list[Patch]:
     """Events of a claim leave out its instance."""
     told = claim_events.of_claim
@@ -379,6 +394,7 @@ MUTANTS: dict[str, Mutant] = {
     "reads stale state": Mutant(_stale_state),
     "charges no limits": Mutant(_charges_nothing),
     "counts commitments alone": Mutant(_counts_alone, ("commitments",)),
+    "counts plans alone": Mutant(_counts_plans_alone, ("commitments",)),
     "passes ceilings": Mutant(_passes_ceilings, ("ceilings",)),
     "reserves nothing": Mutant(_reserves_nothing, ("monthly-ceilings",)),
     "loses the ledger": Mutant(_loses_the_ledger, ("monthly-ceilings",)),

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.commitments.account_commitments import AccountCommitments, CommitmentSettings, ReservedInstances
-from shiplap.commitments.commitment_ledger import quarters_of
+from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.disruption.record import decided_again, read
 from shiplap.errors import InvalidInput
@@ -60,6 +59,7 @@ from shiplap_lab.simulation.manifest_faults import (
     ManifestWorld,
     with_live_manifests,
 )
+from shiplap_lab.simulation.owned_commitments import owned_commitments
 from shiplap_lab.simulation.region_facts import RegionFacts
 from shiplap_lab.simulation.tellings import Tellings
 from shiplap_lab.simulation.unkind_faults import UnkindFaults, UnkindWorld
@@ -182,6 +182,7 @@ class Simulation:
         self._night, self._disruption = night_of(scenario.sleep, seed), disruption or DisruptionSettings()
         play = replace(play, manifests={name: _narrowed(of, self._night) for name, of in play.manifests.items()})
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
+        self._owned = owned_commitments(scenario, seed)
         self._waves = (*scenario.waves, *waves_of_rhythms(scenario, seed, hours))
         self.loop = EventLoop(FakeClock() if scenario.begins is None else FakeClock(scenario.begins.timestamp()))
         self._start = self.loop.now()
@@ -230,8 +231,7 @@ class Simulation:
         self._idle_minutes = IdleMinutes(self.loop, self.faults, self.clusters, tuple(self.installs.values()))
         self.judge = self._seated_judge()
         self._facts, self._due_steps, self._tellings = self._hear_tellings()
-        if scenario.reserved_instances:
-            self._commit_account()
+        self._commit_account()
         self._unkind = UnkindFaults(
             UnkindWorld(
                 loop=self.loop,
@@ -271,7 +271,7 @@ class Simulation:
             ceilings=cluster.ceilings,
             account_ceilings=self._play.scenario.ceilings,
             disruption=self._disruption,
-            commitments=_COUNTED if self._play.scenario.reserved_instances else None,
+            commitments=_COUNTED if any(self._owned) else None,
         )
 
     def _with_manifest_faults(self) -> ManifestFaults:
@@ -290,15 +290,14 @@ class Simulation:
         return made
 
     def _commit_account(self) -> None:
-        """The account has the Reserved Instances of the scenario."""
-        reserved = self._play.scenario.reserved_instances
-        ends_at = self.loop.now() + 30 * 24 * 3600
-        owned = (ReservedInstances(f"ri-{name}", name, count, ends_at) for name, count in sorted(reserved.items()))
-        known = AccountCommitments(REGION, self.loop.now(), reserved_instances=tuple(owned))
+        """AWS shows the Reserved Instances and Savings Plans of the seed, if any; the judge knows what they pay."""
+        if not any(self._owned):
+            return
+        known = self._owned.shown(self.loop.now(), self.sold)
         for install in self.installs.values():
             install.commitments.shown = known
             install.commitments.save(known)
-        self.judge.reserved_units = sum(quarters_of(name) * count for name, count in reserved.items()) / 4
+        self.judge.dollars.commitments = self._owned.paid(self.sold)
 
     def _seated_judge(self) -> Judge:
         """The judge, who sees all that crosses the ports from now on."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from shiplap.commitments.account_commitments import (
+    MICROS,
     AccountCommitments,
     CommitmentSettings,
     InstanceUse,
     ReservedInstances,
+    SavingsPlan,
+    WrittenPlan,
 )
 from shiplap.commitments.commitment_use import HELD_S, ClusterUse
 from shiplap.errors import StoreError
@@ -26,12 +31,13 @@ from tests.node_claims import node_claim
 FAMILIES = (pool("any", ("m6i", "c7i"), sizes=("large",), capacity_types=("on-demand", "spot")),)
 COUNTED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="100%")
 POD = {"cpu": "1200m", "memory": "2Gi"}
+RATE = 69_120
+"""What an hour of m6i.large takes of the Savings Plan, micro-dollars."""
 
 
 def with_reserved(count: int, *, beside: Stage | None = None, others: int = 0) -> Stage:
     """A cluster, alone or beside another, of an account with Reserved Instances for m6i.large."""
-    stage = Stage(FAMILIES, spot=True, beside=beside)
-    stage.settings = replace(stage.settings, commitments=COUNTED)
+    stage = on_account(beside)
     if beside is None:
         reserved = ReservedInstances("ri", "m6i.large", count, stage.clock.now() + 1e6)
         used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
@@ -39,6 +45,24 @@ def with_reserved(count: int, *, beside: Stage | None = None, others: int = 0) -
             AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,), others=used)
         )
     return stage
+
+
+def with_plan(count: int, *, beside: Stage | None = None) -> Stage:
+    """As `with_reserved`, with the dollars of an EC2 Instance Savings Plan for so many m6i.large."""
+    stage = on_account(beside)
+    if beside is None:
+        plan = SavingsPlan("sp", count * RATE, stage.clock.now() + 1e6, "m6i", {"m6i.large": RATE})
+        stage.commitments.save(AccountCommitments("eu-west-1", stage.clock.now(), (plan,)))
+    return stage
+
+
+def on_account(beside: Stage | None) -> Stage:
+    stage = Stage(FAMILIES, spot=True, beside=beside)
+    stage.settings = replace(stage.settings, commitments=COUNTED)
+    return stage
+
+
+either = pytest.mark.parametrize("account", [with_reserved, with_plan])
 
 
 def on_commitments(*stages: Stage) -> int:
@@ -65,6 +89,20 @@ def test_instances_of_others_are_paid_for_first() -> None:
     assert on_commitments(stage) == 1
 
 
+@pytest.mark.parametrize(("others", "ours"), [(0, 2), (1, 1), (2, 0)])
+def test_a_written_plan_pays_for_what_instances_of_others_leave(others: int, ours: int) -> None:
+    stage = on_account(None)
+    plan = WrittenPlan(dollars_per_hour=2 * RATE / MICROS, discount="28%", family="m6i", end="2999-01-01")
+    written = CommitmentSettings(counted_by="eu-west-1/shiplap", written=(plan,))
+    stage.settings = replace(stage.settings, commitments=written)
+    used = (InstanceUse("m6i.large", ZONES[0], others),) if others else ()
+    stage.commitments.shown = AccountCommitments("eu-west-1", stage.clock.now(), others=used)
+    refresh_commitments(written, stage.commitments, stage.commitments, stage.meter)
+    stage.add_pods(4, **POD)
+    stage.schedule()
+    assert on_commitments(stage) == ours
+
+
 def test_without_the_setting_nothing_is_read_and_nothing_is_written() -> None:
     stage, plain = with_reserved(2), Stage(FAMILIES, spot=True)
     stage.settings = replace(stage.settings, commitments=None)
@@ -80,9 +118,10 @@ def test_without_the_setting_nothing_is_read_and_nothing_is_written() -> None:
     assert [claim.plan for claim in stage.claims()] == [claim.plan for claim in plain.claims()]
 
 
-def test_clusters_of_one_install_share_what_is_left() -> None:
-    blue = with_reserved(3)
-    green = with_reserved(3, beside=blue)
+@either
+def test_clusters_of_one_install_share_what_is_left(account: Callable[..., Stage]) -> None:
+    blue = account(3)
+    green = account(3, beside=blue)
     blue.add_pods(2, **POD)
     green.add_pods(3, **POD)
     blue.schedule()
@@ -90,9 +129,10 @@ def test_clusters_of_one_install_share_what_is_left() -> None:
     assert (on_commitments(blue), on_commitments(green)) == (2, 1)
 
 
-def test_of_two_that_plan_on_the_same_dollars_one_plans_again() -> None:
-    blue = with_reserved(2)
-    green = with_reserved(2, beside=blue)
+@either
+def test_of_two_that_plan_on_the_same_dollars_one_plans_again(account: Callable[..., Stage]) -> None:
+    blue = account(2)
+    green = account(2, beside=blue)
     blue.add_pods(2, **POD)
     green.add_pods(2, **POD)
     blue.faults.on("before", "state.note_commitment_use", green.schedule)
@@ -103,11 +143,14 @@ def test_of_two_that_plan_on_the_same_dollars_one_plans_again() -> None:
     assert (on_commitments(green), on_commitments(blue)) == (2, 0)
 
 
+@either
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("effect", ["commitments.load", "state.note_commitment_use", "state.commit", "compute.launch"])
-def test_a_death_at_any_effect_counts_no_dollar_twice_and_loses_none(when: str, effect: str) -> None:
-    blue = with_reserved(3)
-    green = with_reserved(3, beside=blue)
+def test_a_death_at_any_effect_counts_no_dollar_twice_and_loses_none(
+    when: str, effect: str, account: Callable[..., Stage]
+) -> None:
+    blue = account(3)
+    green = account(3, beside=blue)
     blue.add_pods(2, **POD)
     green.add_pods(3, **POD)
     blue.faults.on(when, effect, Crash())
