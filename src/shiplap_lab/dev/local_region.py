@@ -86,6 +86,8 @@ class LocalRegion:
             chaos=elsewhere,
             installs=elsewhere,
             sleep=elsewhere,
+            reserved_instances=elsewhere,
+            savings_plans=elsewhere,
         )
         self._tell = tell
         self._clock = RealClock()

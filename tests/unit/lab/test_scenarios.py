@@ -1,12 +1,14 @@
 """The bundled scenarios are readable, and a wrong one is refused with its file and the reason."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput
 from shiplap_lab.dev.local_region import LocalRegion
-from shiplap_lab.scenarios.scenario import load, names
+from shiplap_lab.scenarios.scenario import ScenarioSavingsPlan, load, names
 from shiplap_lab.simulation.run import Simulation
 
 
@@ -57,6 +59,17 @@ def test_a_wrong_scenario_names_file_and_reason(tmp_path: Path, text: str, reaso
     with pytest.raises(InvalidInput, match=reason) as refusal:
         load(str(tmp_path))
     assert "scenario.yaml" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("reserved_instances", {"m6i.large": 1}), ("savings_plans", (ScenarioSavingsPlan(0.1, 28.0),))],
+)
+def test_commitments_are_not_left_out_in_silence_where_they_cannot_be_played(field: str, value: Any) -> None:
+    play = load("flex-first")
+    with_commitments = replace(play, scenario=replace(play.scenario, **{field: value}))
+    with pytest.raises(InvalidInput, match=r"`shiplap dev` cannot play `(reservedInstances|savingsPlans)`"):
+        LocalRegion(with_commitments, lambda _: None)
 
 
 def test_a_player_says_which_part_of_a_scenario_it_cannot_play() -> None:
