@@ -602,6 +602,19 @@ def test_a_warning_counts_from_its_own_moment(deadline_at: float, told: int) -> 
     assert region.told == [Promise.DEADLINES] * told
 
 
+def test_a_later_warning_gives_no_more_time() -> None:
+    region = Region()
+    for minute in (16, 17):
+        detail = {"instance-id": "i-a"}
+        region.judge.event_sent({"detail-type": WARNING, "time": f"1970-01-01T00:{minute}:00Z", "detail": detail})
+    region.node(failure="SpotInterruption", state="Draining", deadline_at=1080.0)
+    known = {"instance_id": "i-a", "node_name": "node-a", "failure": "SpotInterruption", "token": "a"}
+    region.claim("a", "Draining", deadline_at=1075.0, **known)
+    assert region.told == []
+    region.claim("a", "Draining", deadline_at=1080.0, **known)
+    assert region.told == [Promise.DEADLINES]
+
+
 def test_a_recorded_decision_is_made_again() -> None:
     region = Region()
     region.judge.decision_replayed({"record": "demo/1", "recorded": "a", "again": "a"})

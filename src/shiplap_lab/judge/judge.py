@@ -182,9 +182,8 @@ class Judge:
 
     def found(self, promise: Promise, detail: str) -> None:
         """Note a violation; of promises about a run as a whole, whoever plays it does."""
-        violation = Violation(promise, detail, round(self._now() - self._start, 3))
-        self.violations.append(violation)
-        self._tell(violation)
+        self.violations.append(Violation(promise, detail, round(self._now() - self._start, 3)))
+        self._tell(self.violations[-1])
 
     def claim_written(self, install: str, stored: str | bytes) -> None:
         """An item of a claim is durable."""
@@ -249,7 +248,7 @@ class Judge:
             self.found(Promise.ONE_CLAIM, f"{claim.instance_id} belongs to {holder[2]} and to {claim.name}")
         if before is not None and before.state in _BEFORE_LAUNCH and claim.state == "Launched":
             self._check_launched(key[0], claim)
-        self._check_deadline(claim)
+        self._check_deadline(before or claim, claim)
 
     def table_restored(self, install: str, claims: Sequence[str | bytes], commands: Sequence[str | bytes]) -> None:
         """Table `state` is as it was at an earlier moment; what EC2 and the clusters have done since stays done."""
@@ -273,15 +272,13 @@ class Judge:
 
     def command_written(self, install: str, stored: str | bytes) -> None:
         """An item of a disruption command is durable."""
-        command = raw_json.COMMANDS.decode(raw_json.plain(stored))
-        self._note_command(install, command)
+        self._note_command(install, command := raw_json.COMMANDS.decode(raw_json.plain(stored)))
         self._decisions_of(install).command_written(command)
 
     def _note_command(self, install: str, command: CommandItem) -> None:
-        key = (install, command.cluster, command.name)
-        self._commands[key] = command
+        self._commands[install, command.cluster, command.name] = command
         if command.state in OVER:
-            del self._commands[key]
+            del self._commands[install, command.cluster, command.name]
 
     def fleet_requested(self, install: str, body: bytes) -> None:
         """CreateFleet is called."""
@@ -546,9 +543,11 @@ class Judge:
         objects = self._objects(claim.cluster)
         return objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""), {})
 
-    def _check_deadline(self, claim: ClaimItem) -> None:
-        """A node that spot takes back has left by the earliest moment that it was told of, not two minutes later."""
+    def _check_deadline(self, before: ClaimItem, claim: ClaimItem) -> None:
+        """A node that spot takes back has left by the moment that a warning tells; a later one gives it no more time."""
         last = max(self._warned.get(claim.instance_id, [inf])) + _SPOT_WARNING_S + _ROUNDING_S
+        if all((item.state, item.failure) == ("Draining", "SpotInterruption") for item in (before, claim)):
+            last = min(last, before.deadline_at or inf)
         if (claim.state, claim.failure) == ("Draining", "SpotInterruption") and (claim.deadline_at or inf) > last:
             self.found(Promise.DEADLINES, f"{claim.name} may stay until {claim.deadline_at}, not {last} at most")
 
