@@ -544,7 +544,7 @@ class Judge:
         return objects.nodes.get(objects.node_of_machine.get(claim.instance_id, ""), {})
 
     def _check_deadline(self, before: ClaimItem, claim: ClaimItem) -> None:
-        """A node that spot takes back has left by the moment that a warning tells; a later one gives it no more time."""
+        """A node that spot takes back leaves by the moment of a warning; a later warning gives it no more time."""
         last = max(self._warned.get(claim.instance_id, [inf])) + _SPOT_WARNING_S + _ROUNDING_S
         if all((item.state, item.failure) == ("Draining", "SpotInterruption") for item in (before, claim)):
             last = min(last, before.deadline_at or inf)
