@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.manifests.live.nodeclaim_objects import ClaimObjectChanges
 from shiplap_lab.scenarios.scenario import OBJECT_FAULT_KINDS, Fault, FaultKind, load
+from shiplap_lab.simulation import manifest_faults
 from shiplap_lab.simulation.campaign import run_seed
 from shiplap_lab.simulation.chaos import draw_faults
 from shiplap_lab.simulation.mutants import planted
@@ -112,3 +114,12 @@ def test_planted_defects_are_found(mutant: str, fault: Fault, said: str) -> None
     with planted(mutant):
         outcome = Simulation(CAMPAIGN, 1, (fault,), 0.2).play()
     assert [violation.detail for violation in outcome.violations if violation.detail.endswith(said)]
+
+
+def test_objects_that_do_not_show_the_claims_at_the_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = {"metadata": {"name": "left-out"}}
+    monkeypatch.setattr(manifest_faults, "claim_object_changes", lambda *_: ClaimObjectChanges(created=(lacking,)))
+    outcome = run_seed(load("live-manifests"), 1, faults=())
+    assert [violation.detail for violation in outcome.violations] == [
+        "NodeClaim objects do not show the claims: ['left-out']"
+    ]

@@ -404,12 +404,13 @@ class Simulation:
         threads = nullcontext() if self._threads is None else self._threads.in_place()
         with _listening(self._broke_down), _seldom_collected(), threads:
             try:
-                self._run()
+                is_at_rest = self._run()
             finally:
                 self.loop.close()
-        return self._outcome()
+        return self._outcome(is_at_rest=is_at_rest)
 
-    def _run(self) -> None:
+    def _run(self) -> bool:
+        """Let events happen until the end; whether all has come to rest."""
         self._play_steps()
         begun, extended_to = self.loop.now(), 0.0
         while not self.loop.stopped:
@@ -418,13 +419,14 @@ class Simulation:
             least = max(self._start + self._hours * 3600, self._calm_from, begun)
             self._leave_out_idle(least)
             if now >= least and self._settled_since is not None and now - self._settled_since >= QUIET_S:
-                return
+                return True
             latest = extended_to or least + self._play.scenario.settle_minutes * 60
             if now >= latest and self._settled_since is None:
                 if extended_to or now - self._disturbed_at > _LATE_COMMAND_S:
                     self._must_have_settled()
-                    return
+                    break
                 extended_to = now + _LATE_COMMAND_S
+        return False
 
     def _leave_out_idle(self, least: float) -> None:
         """Leave out idle minutes where that is wanted. `least`: when the quiet hour may begin, in epoch seconds."""
@@ -748,10 +750,10 @@ class Simulation:
             digests = [hashlib.sha256(made).hexdigest() if made else "" for made in (found.written, again)]
             self.judge.decision_replayed({"record": name, "recorded": digests[0], "again": digests[1]})
 
-    def _outcome(self) -> RunOutcome:
+    def _outcome(self, *, is_at_rest: bool) -> RunOutcome:
         if not self.judge.violations:
             self._replay()
-        if self._manifest_faults is not None and not self.loop.stopped:
+        if self._manifest_faults is not None and is_at_rest:
             self._manifest_faults.judge_objects()
         tried = bool(self.judge.asleep) or any(install.counted_sleepers for install in self.installs.values())
         if self._night.must_sleep and not tried and not self.judge.violations:
