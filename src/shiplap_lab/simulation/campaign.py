@@ -164,7 +164,7 @@ def rare_faults(play: Play, effects: Iterable[FaultEffect], seeds: int) -> tuple
     if seeds < SEEDS_OF_A_CAMPAIGN:
         return ()
     scenario = play.scenario
-    wanted = {fault.kind for fault in scenario.faults}
+    wanted: set[str] = {fault.kind for fault in scenario.faults}
     if scenario.chaos:
         wanted |= {*scenario.chaos_kinds, *scenario.constraints}
     return tuple(item.kind for item in effects if item.kind in wanted and item.seeds < MOST_RARE * seeds)
