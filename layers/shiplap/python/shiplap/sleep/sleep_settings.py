@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
-from shiplap.sleep.sleep_windows import parse_window
+from shiplap.sleep.sleep_windows import LONGEST_S, Span, merged, parse_window, spans_of
 
 Where = tuple[str | int, ...]
+
+_SOME_MONDAY = 1_704_067_200.0
+"""Windows that come back each week are looked at for three weeks from here, in epoch seconds."""
 
 
 class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
@@ -48,3 +52,23 @@ class SleepSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
             for name in window.node_pools:
                 if name not in self.node_pools:
                     yield (*where, "nodePools"), f"{name!r} is not armed: name it under `nodePools` of `sleep` too"
+        for name in self._endless():
+            yield ("windows",), f"{name} would sleep for more than 7 days on end: let it be awake for a minute"
+
+    def _endless(self) -> Iterator[str]:
+        """Whatever the windows that can be read never wake, by its name."""
+        for name in self.node_pools:
+            of_pools = (item for item in self.windows if not item.namespaces)
+            if _is_endless(item.when for item in of_pools if not item.node_pools or name in item.node_pools):
+                yield f"NodePool {name}"
+        for name in sorted({name for item in self.windows for name in item.namespaces}):
+            if _is_endless(item.when for item in self.windows if name in item.namespaces):
+                yield f"namespace {name}"
+
+
+def _is_endless(windows: Iterable[str]) -> bool:
+    spans: list[Span] = []
+    for text in windows:
+        with suppress(ValueError):  # told of by itself
+            spans += spans_of(parse_window(text), _SOME_MONDAY, _SOME_MONDAY + 3 * LONGEST_S)
+    return any(span.end - span.start > LONGEST_S for span in merged(spans))
