@@ -13,7 +13,7 @@ from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.lifecycle.endings import never_joined
 from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
-from shiplap.instances.capacity.learned_capacity import smallest_capacity
+from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -230,12 +230,13 @@ def test_what_a_device_plugin_reports_late_is_learned_before_the_node_is_complet
     stage.state.advance(claim, ClaimState.LAUNCHED, plan=plan)
     stage.join()
     assert (stage.attend().registered, stage.attend().initialized) == ((claim.name,), ())
-    assert GPU not in smallest_capacity(stage.capacity.all()[0])
+    smallest = (smallest_capacity, smallest_allocatable)
+    assert not any(GPU in read(stage.capacity.all()[0]) for read in smallest)
     (node,) = stage.cluster.nodes()
     late = {field: {GPU: str(reported)} for field in ("capacity", "allocatable")}
     stage.server.patch("nodes", node.metadata.name, {"status": late}, subresource="status")
     assert stage.attend().initialized == (claim.name,)
-    assert smallest_capacity(stage.capacity.all()[0])[GPU] == reported
+    assert [read(stage.capacity.all()[0])[GPU] for read in smallest] == [reported, reported]
     is_short = reported < 2
     assert stage.claims()[0].missed is is_short
     assert len(stage.bus.of_type(claim_events.MISSED)) == is_short
