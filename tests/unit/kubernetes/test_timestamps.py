@@ -32,6 +32,19 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         epoch(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59.999999Z"]
+)
+def test_a_moment_that_cannot_be_written_in_utc_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not within the years 1 to 9999 of UTC"):
+        epoch(text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_moment_are_written_as_they_are_read(text: str) -> None:
+    assert rfc3339(epoch(text)) == text
+
+
 def test_null_timestamps_decode() -> None:
     template = b'{"spec":{"template":{"metadata":{"creationTimestamp":null},"spec":{"containers":[]}}}}'
     assert msgspec.json.decode(template, type=DaemonSet).spec.template.metadata.creation_timestamp is None

@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from shiplap.errors import InvalidMessage
-from shiplap.kubernetes.timestamps import epoch
+from shiplap.kubernetes.timestamps import epoch, epoch_of
 
 
 class NoticeKind(StrEnum):
@@ -151,7 +151,7 @@ def _health_event(detail: msgspec.Raw) -> _Content:
 def _moment(text: str) -> float:
     """Epoch seconds of a time as AWS Health writes it (RFC 5322); 0 for one that cannot be read: then it may be now."""
     try:
-        return parsedate_to_datetime(text).timestamp()
+        return epoch_of(parsedate_to_datetime(text))
     except ValueError:
         return 0.0
 
