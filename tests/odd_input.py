@@ -1,7 +1,7 @@
-"""Input gone wrong, for Hypothesis: sound JSON with accidents, and how many examples of it are drawn.
+"""Input gone wrong: sound JSON with accidents, drawn by Hypothesis, how many examples are drawn, and kept input.
 
 A run of the tests draws a few examples, the same ones each time. `make fuzz` draws as many of each kind of input as it
-is asked for, others each time. A kind has several tests, which share its examples.
+is asked for, others each time. A kind has several tests, which share its examples. Both put all kept input, too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -20,6 +21,9 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 EXAMPLES = "FUZZ_EXAMPLES"
 """The variable of the environment that says how many examples of each kind are drawn."""
+
+CORPUS = Path(__file__).parent / "corpus"
+"""A folder of kept input for each kind: what was found, and what is worth trying each time."""
 
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -48,6 +52,14 @@ def fuzzed(share: float, *, usual: int) -> Callable[[Test], Test]:
         else settings(deadline=None, max_examples=usual, derandomize=True, database=None)
     )
     return lambda test: pytest.mark.fuzz(profile(test))
+
+
+def kept(kind: str) -> Callable[[Test], Test]:
+    """Mark a test with the parameter `kept_input`: the path of each kept input of a kind, by its name."""
+    files = sorted((CORPUS / kind).iterdir())
+    assert files, f"nothing is kept of {kind}"
+    cases = pytest.mark.parametrize("kept_input", [pytest.param(file, id=file.name) for file in files])
+    return lambda test: pytest.mark.fuzz(cases(test))
 
 
 def places(value: Any, path: Steps = ()) -> Iterator[Steps]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -23,7 +24,7 @@ from shiplap.settings import ClusterSettings
 from tests.aws_faults import raw_body
 from tests.integration.contracts.emulated_ec2 import REGION, VERSION, Region, emulated_region
 from tests.integration.contracts.test_compute_contract import NODE_CLASS, request_for
-from tests.odd_input import damaged, fuzzed
+from tests.odd_input import damaged, fuzzed, kept
 
 SETTINGS = ClusterSettings(
     name="demo",
@@ -133,18 +134,51 @@ def spoilt_document(draw: Callable[..., Any], body: bytes) -> bytes:
         if not pairs:
             break
         parent, child = pairs[draw(st.integers(0, len(pairs) - 1))]
-        accident = draw(st.sampled_from(["drop", "text", "double", "rename", "empty"]))
-        if accident == "drop":
-            parent.remove(child)
-        elif accident == "double":
-            parent.append(copy.deepcopy(child))
-        elif accident == "text":
-            child.text = draw(ODD_TEXTS)
-        elif accident == "rename":
-            child.tag = f"{child.tag}x"
-        else:
-            child.clear()
+        spoil(parent, child, draw(st.sampled_from(ACCIDENTS)), lambda: draw(ODD_TEXTS))
     return ElementTree.tostring(root)
+
+
+ACCIDENTS = ("drop", "text", "double", "rename", "empty", "nest")
+
+
+def spoil(parent: ElementTree.Element, child: ElementTree.Element, accident: str, odd_text: Callable[[], str]) -> None:
+    """One accident of an element. `nest` puts a copy of it into it, where text is expected."""
+    if accident == "drop":
+        parent.remove(child)
+    elif accident == "double":
+        parent.append(copy.deepcopy(child))
+    elif accident == "text":
+        child.text = odd_text()
+    elif accident == "rename":
+        child.tag = f"{child.tag}x"
+    elif accident == "nest":
+        child.append(copy.deepcopy(child))
+    else:
+        assert accident == "empty"
+        child.clear()
+
+
+class KeptAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer of an operation: a whole body, or the sound one with an accident of the element at a path."""
+
+    operation: str
+    body: str = ""
+    path: str = ""
+    accident: str = ""
+    text: str = ""
+
+    def document(self, sound: bytes) -> bytes:
+        """The body. `path` is of names of elements below the root; the first element there has the accident."""
+        if self.body:
+            return self.body.encode()
+        root = ElementTree.fromstring(sound)  # noqa: S314 - the emulator's own
+        steps = [f"{{*}}{name}" for name in self.path.split("/")]
+        parent = root.find("/".join(steps[:-1])) if steps[1:] else root
+        assert parent is not None, self.path
+        child = parent.find(steps[-1])
+        assert child is not None, self.path
+        spoil(parent, child, self.accident, lambda: self.text)
+        return ElementTree.tostring(root)
 
 
 def use_all(answers: Answers, questions: Iterable[Question]) -> None:
@@ -176,6 +210,14 @@ def test_a_damaged_answer_is_typed_or_an_error(answers: Answers, data: st.DataOb
     text = data.draw(damaged([answers.sound[name].decode()], "<>/&;\"'=-"))
     answers.altered = {name: text.encode()}
     use_all(answers, answers.readers[name])
+
+
+@pytest.mark.filterwarnings("ignore:tzname")
+@kept("ec2")
+def test_a_kept_answer_is_typed_or_an_error(answers: Answers, kept_input: Path) -> None:
+    kept_answer = msgspec.json.decode(kept_input.read_bytes(), type=KeptAnswer)
+    answers.altered = {kept_answer.operation: kept_answer.document(answers.sound[kept_answer.operation])}
+    use_all(answers, answers.readers[kept_answer.operation])
 
 
 def test_the_sound_ones_are_understood(answers: Answers) -> None:

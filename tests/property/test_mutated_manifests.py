@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ami_families import first_hashes, spec_hash
 from shiplap.instances.readiness.nodeclass_status import manifest_digest
 from shiplap.instances.resolve import instance_types
+from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.files.documents import read_text
 from shiplap.manifests.files.loading import ManifestReport, check_documents
 from shiplap.manifests.template_hash import pool_hash
 from shiplap.manifests.tiers import expand
 from shiplap.settings import ClusterSettings
 from tests.integration.flows.stage import catalog
-from tests.odd_input import NOT_JSON, damaged, fuzzed, spoilt
+from tests.odd_input import NOT_JSON, damaged, fuzzed, kept, spoilt
 
 POOL = """
 apiVersion: karpenter.sh/v1
@@ -152,7 +154,19 @@ def uses(report: ManifestReport) -> None:
         first_hashes(node_class)
         manifest_digest(node_class)
         kubelet_settings.read_kubelet_settings(node_class)
+        makes_types(node_class)
+
+
+def makes_types(node_class: EC2NodeClass) -> None:
+    """A formula that cannot be computed for a type is refused where types are known, with its field and a reason."""
+    try:
         instance_types(SOLD, node_class, SETTING, resolved=None, learned=(), unavailable=())
+    except InvalidInput as refused:
+        problem = refused
+    else:
+        return
+    assert problem.field.startswith("spec.kubelet.")
+    assert problem.reason.strip()
 
 
 def assert_told(report: ManifestReport | None) -> None:
@@ -183,6 +197,11 @@ def test_a_mutant_in_yaml_is_refused_or_usable(document: dict[str, Any]) -> None
 @given(damaged([POOL, CLASS, OVERLAY, BUFFER]))
 def test_a_file_with_damaged_text_is_refused_or_usable(text: str) -> None:
     assert_told(checked(text))
+
+
+@kept("manifests")
+def test_a_kept_file_is_refused_or_usable(kept_input: Path) -> None:
+    assert_told(checked(kept_input.read_text(encoding="utf-8")))
 
 
 def test_the_sound_ones_are_accepted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.conformance.given import NOW, UNSCHEDULABLE
 from tests.conformance.given import given as given_of
-from tests.odd_input import ODD, fuzzed, spoilt
+from tests.odd_input import ODD, fuzzed, kept, spoilt
 
 TIME = "2026-01-31T12:00:00Z"
 
@@ -150,7 +151,11 @@ GOOD = [raw_pod(f"good-{number}") for number in range(3)]
     spoilt([raw_pod("odd")]), spoilt([raw_pod("odd-bound", "n1")]), spoilt([raw_node("n2")]), spoilt([raw_daemon_set()])
 )
 def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any, node: Any, daemons: Any) -> None:
-    api = client(pods=[*GOOD, pending, bound], nodes=[raw_node("n1"), node], daemonsets=[daemons])
+    neighbours_are_planned((pending, bound), node, daemons)
+
+
+def neighbours_are_planned(pods: tuple[Any, ...], node: Any, daemons: Any) -> None:
+    api = client(pods=[*GOOD, *pods], nodes=[raw_node("n1"), node], daemonsets=[daemons])
     view = api.view()
     names = {pod.metadata.name for pod in view.pods}
     assert {"good-0", "good-1", "good-2"} <= names
@@ -158,7 +163,7 @@ def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any
     if all(fits_any_node(daemon) for daemon in daemons_of(view)):
         assert {"good-0", "good-1", "good-2"} <= placed(view)
     cluster_metrics.measure_pods("demo", view, NOW, FakeMeter())
-    for pod in (pending, bound):
+    for pod in pods:
         identity = pod["metadata"].get("name") if isinstance(pod.get("metadata"), dict) else None
         if isinstance(identity, str) and identity:
             told = {item.name for item in view.unreadable} | names
@@ -168,6 +173,10 @@ def test_neighbours_of_odd_objects_are_seen_and_planned(pending: Any, bound: Any
 @fuzzed(0.2, usual=150)
 @given(spoilt([raw_pod("odd", "n1")]), spoilt([raw_node("n9")]))
 def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> None:
+    watches_go_on(pod, node)
+
+
+def watches_go_on(pod: Any, node: Any) -> None:
     transport = Canned(pods=[raw_pod("a", "n1"), pod], nodes=[raw_node("n1"), node])
     transport.changes = [
         {"type": "MODIFIED", "object": pod},
@@ -189,6 +198,10 @@ def test_watches_and_snapshots_go_on_behind_odd_objects(pod: Any, node: Any) -> 
 @fuzzed(0.2, usual=150)
 @given(spoilt([raw_pod("odd")]), spoilt([raw_node("n2")]), ODD)
 def test_a_persons_look_goes_on_too(pod: Any, node: Any, node_pool: Any) -> None:
+    look_goes_on(pod, node, node_pool)
+
+
+def look_goes_on(pod: Any, node: Any, node_pool: Any) -> None:
     transport = Canned(pods=[*GOOD, pod], nodes=[raw_node("n1"), node], nodepools=[node_pool])
     found = list_cluster(transport, namespace="default", manifests=True, workloads=False)  # type: ignore[arg-type]
     assert {"good-0", "good-1", "good-2"} <= {item.metadata.name for item in found.view.pods}
@@ -197,9 +210,31 @@ def test_a_persons_look_goes_on_too(pod: Any, node: Any, node_pool: Any) -> None
 @fuzzed(0.2, usual=150)
 @given(st.binary(max_size=40) | st.builds(lambda depth: b'{"a":' * depth, st.just(100_000)))
 def test_rubbish_in_the_place_of_an_object_is_set_aside(body: bytes) -> None:
+    is_read_or_set_aside(body)
+
+
+def is_read_or_set_aside(body: bytes) -> None:
     for reader in (Reader(Pod), Reader(Node)):
         read = reader.one(body)  # type: ignore[attr-defined]
         assert read.item is not None or read.unreadable is not None
+
+
+@kept("objects")
+def test_a_kept_object_hides_no_other(kept_input: Path) -> None:
+    """One that is JSON says its kind; anything else is rubbish in its place."""
+    body = kept_input.read_bytes()
+    is_read_or_set_aside(body)
+    if kept_input.suffix != ".json":
+        return
+    odd = json.loads(body)
+    kind = odd.pop("kind")
+    pod = odd if kind == "Pod" else raw_pod("odd", "n1")
+    node = odd if kind == "Node" else raw_node("n2")
+    daemons = odd if kind == "DaemonSet" else raw_daemon_set()
+    assert any(each is odd for each in (pod, node, daemons)), kind
+    neighbours_are_planned((pod,), node, daemons)
+    watches_go_on(pod, node)
+    look_goes_on(pod, node, odd)
 
 
 def test_a_null_counts_as_absent() -> None:
