@@ -1,7 +1,8 @@
 /* The operations of a recorded run, made one after the other: each must be possible where it comes.
 
-   `operations.pml`, which a test writes, defines CLAIMS, INSTANCES, LAUNCHES and LENGTH, and the arrays `operation`,
-   `first`, `second` and `install_of`. Claims, instances and launches of all installs are numbered within the run. */
+   `operations.pml`, which a test writes, defines CLAIMS, INSTANCES, LAUNCHES, CLUSTERS and LENGTH, and the arrays
+   `operation`, `first`, `second` and `install_of`. Claims, instances, launches and clusters of all installs are numbered
+   within the run. */
 
 #define NUMBER short
 #include "operations.pml"
@@ -29,8 +30,39 @@
 #define STRAYS 20
 #define RESTORES 21
 #define HOLDS 22
+#define MOVES 23
+#define MOVED 24
+#define RESTORES_EPOCH 25
+#define LOSES 26
+#define RESTS 27
 
 int at;   /* How many operations were made. */
+
+/* The epoch of each cluster, and whether claims are committed whose transaction has not moved one yet. */
+NUMBER epoch[CLUSTERS];
+bit is_committing;
+
+/* The end of a commit by a function that has read the epoch last as `was_read`. Promise: nobody else has committed since,
+   and the next one who has read it earlier is refused. */
+inline move_epoch(cluster, was_read) {
+  assert(epoch[cluster] == (was_read));
+  epoch[cluster]++;
+  is_committing = 0
+}
+
+/* When nothing is left to do, every instance has a claim or has ended, and every claim has its instance. */
+inline must_be_settled() {
+  a = 0;
+  do
+  :: a < CLAIMS -> assert(!is_live(a) || (holds[a] > 0 && ec2[holds[a] - 1] == RUNNING)); a++
+  :: else -> break
+  od;
+  a = 0;
+  do
+  :: a < INSTANCES -> look_for_holder(a); assert(found || ec2[a] != RUNNING); a++
+  :: else -> break
+  od
+}
 
 proctype run_of_all() {
   byte state[CLAIMS];
@@ -43,8 +75,11 @@ proctype run_of_all() {
      d_step {
        a = first[at];
        b = second[at];
+       assert(!is_committing || operation[at] == COMMITS || operation[at] == MOVES);
        if
-       :: operation[at] == COMMITS -> commit(a, b)
+       :: operation[at] == COMMITS -> commit(a, b); is_committing = 1
+       :: operation[at] == MOVES -> move_epoch(a, b)
+       :: operation[at] == MOVED -> assert(epoch[a] == b)   /* As the table says. */
        :: operation[at] == LEASES -> lease(a)
        :: operation[at] == WAITS -> wait(a)
        :: operation[at] == ASSIGNS -> assign(a, b, install_of[at])
@@ -68,11 +103,15 @@ proctype run_of_all() {
        /* A restored table: the claim's state, then its instance. */
        :: operation[at] == RESTORES -> state[a] = b; holds[a] = 0
        :: operation[at] == HOLDS -> holds[a] = b + 1
+       :: operation[at] == RESTORES_EPOCH -> epoch[a] = b
+       :: operation[at] == LOSES -> lose(a)
+       :: operation[at] == RESTS -> must_be_settled()
        fi;
        at++
      }
   :: else -> break
   od;
+  assert(!is_committing);
   printf("all of %d operations\n", at)
 }
 

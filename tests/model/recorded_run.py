@@ -17,7 +17,7 @@ from shiplap_lab.judge import raw_json
 from shiplap_lab.judge.raw_json import ClaimItem
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.chaos import draw_faults
-from shiplap_lab.simulation.run import Simulation
+from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
 from tests.model.spin import FOLDER
 
@@ -60,6 +60,11 @@ OPERATIONS = (
     "stray",
     "restore",
     "holds",
+    "moves",
+    "moved",
+    "restore_epoch",
+    "lose",
+    "rests",
 )
 """In the order of their numbers in recorded.pml."""
 
@@ -84,6 +89,7 @@ _MAKERS = {
     "terminate": ("lifecycle",),
     "terminate_garbage": ("lifecycle",),
     "adopt": ("lifecycle",),
+    "moves": ("schedule", "disrupt"),
 }
 """The functions that may make an operation; any may make the others."""
 
@@ -124,6 +130,8 @@ BESIDE = frozenset(
     }
 )
 """What is written beside claims: no promise of the model is about it."""
+SIZES = ("claim", "instance", "launch", "cluster")
+"""What is numbered within a run, in the order in which `replay` is told how many there are."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -144,7 +152,9 @@ class RecordedRun:
         self._faults = simulation.faults
         self._owners = {name: number for number, name in enumerate(simulation.installs)}
         self._claims: dict[tuple[str, str, str], ClaimItem] = {}
-        self._numbers: dict[str, dict[Any, int]] = {"claim": {}, "instance": {}, "launch": {}}
+        self._numbers: dict[str, dict[Any, int]] = {"claim": {}, "instance": {}, "launch": {}, "cluster": {}}
+        self._simulation = simulation
+        self._read: dict[tuple[str, str, str], int] = {}
         self._open: tuple[str, int] = ("", 0)
         self._begun: dict[int, int] = {}
         self._answered_in: dict[int, tuple[str, int]] = {}
@@ -155,10 +165,12 @@ class RecordedRun:
         simulation.compute.on_terminate.append(self._terminated)
         for name, install in simulation.installs.items():
             install.state.on_claim.append(partial(self._written, name))
+            install.state.on_epoch.append(partial(self._epoch_read, name))
+            install.state.on_commit.append(partial(self._committed, name))
             install.state.on_restore.append(partial(self._restored, name))
 
     def size(self, kind: str) -> int:
-        """How many claims, instances or launches there are."""
+        """How many claims, instances, launches or clusters there are."""
         return len(self._numbers[kind])
 
     def _number(self, kind: str, key: Any) -> int:
@@ -217,6 +229,29 @@ class RecordedRun:
         if before is not None and before.state in _WAITING:
             self._begun[token] = self._owners[install]
 
+    def _epoch_read(self, install: str, cluster: str, epoch: int) -> None:
+        self._read[self._moment()[0], install, cluster] = epoch
+
+    def _committed(self, install: str, cluster: str, stored: int) -> None:
+        """A transaction of a commit is over: its invocation has read an epoch, and the table has one now."""
+        maker, number = self._moment()[0], self._number("cluster", (install, cluster))
+        read = self._read.get((maker, install, cluster))
+        if read is None:
+            self._unknown(f"a commit by {maker or 'nobody'}, who has not read the epoch")
+            return
+        self._add("moves", number, read, install)
+        self._add("moved", number, stored, install)
+        self._read[maker, install, cluster] = stored
+
+    def end(self) -> None:
+        """The run has come to rest: whatever has ended by itself is lost, and all must be settled."""
+        self.end_transaction()
+        alive = {instance.id for instance in self._simulation.compute.alive()}
+        for name, number in sorted(self._numbers["instance"].items()):
+            if name not in alive:
+                self._add("lose", number)
+        self._add("rests", 0)
+
     def _restored(self, install: str, claims: Sequence[str | bytes], _commands: Sequence[str | bytes]) -> None:
         self.end_transaction()
         again = {}
@@ -232,6 +267,9 @@ class RecordedRun:
             self._add("restore", number, STATES.index(claim.state), install)
             if claim.instance_id:
                 self._add("holds", number, self._number("instance", claim.instance_id), install)
+        epochs = self._simulation.installs[install].state.epochs()
+        for of, cluster in [key for key in self._numbers["cluster"] if key[0] == install]:
+            self._add("restore_epoch", self._number("cluster", (of, cluster)), epochs.get(cluster, 0), install)
 
     def _requested(self, install: str, body: bytes) -> None:
         self.end_transaction()
@@ -274,22 +312,30 @@ def operation_of(before: ClaimItem | None, after: ClaimItem) -> str:
 
 def record(scenario: str, seed: int) -> RecordedRun:
     """Play a seed and record it."""
+    recorded, outcome = played(scenario, seed)
+    assert not outcome.violations, outcome.violations
+    return recorded
+
+
+def played(scenario: str, seed: int) -> tuple[RecordedRun, RunOutcome]:
+    """The same, whatever the judge of the simulation says."""
     play = load(scenario)
     simulation = Simulation(play, seed, draw_faults(play.scenario, seed), play.scenario.hours)
     recorded = RecordedRun(simulation)
     outcome = simulation.play()
     recorded.end_transaction()
-    assert not outcome.violations, outcome.violations
-    return recorded
+    if outcome.settled_at >= 0:
+        recorded.end()
+    return recorded, outcome
 
 
-def replay(operations: Sequence[Operation], claims: int, instances: int, launches: int) -> str:
+def replay(operations: Sequence[Operation], claims: int, instances: int, launches: int, clusters: int = 1) -> str:
     """Make the operations in the model. Returns what Spin says against one, with the operation; empty if all pass."""
     with tempfile.TemporaryDirectory(prefix="spin-") as made:
         folder = Path(made)
         for name in ("effects.pml", "recorded.pml"):
             shutil.copy(FOLDER / name, folder)
-        (folder / "operations.pml").write_text(_source(operations, claims, instances, launches))
+        (folder / "operations.pml").write_text(_source(operations, claims, instances, launches, clusters))
         done = subprocess.run(
             ["spin", "-u10000000", "recorded.pml"],  # noqa: S607 - found by `need_spin`
             cwd=folder,
@@ -306,7 +352,7 @@ def replay(operations: Sequence[Operation], claims: int, instances: int, launche
     return f"{refused}: {' '.join(lines)}"
 
 
-def _source(operations: Sequence[Operation], claims: int, instances: int, launches: int) -> str:
+def _source(operations: Sequence[Operation], claims: int, instances: int, launches: int, clusters: int) -> str:
     # EC2's answers are kept by launch, its instances by number: one bound serves both.
     most = max(instances, launches, 1)
     columns = {
@@ -321,5 +367,6 @@ def _source(operations: Sequence[Operation], claims: int, instances: int, launch
     )
     return (
         f"#define CLAIMS {max(claims, 1)}\n#define INSTANCES {most}\n#define LAUNCHES {most}\n"
+        f"#define CLUSTERS {max(clusters, 1)}\n"
         f"#define LENGTH {len(operations)}\n{arrays}"
     )

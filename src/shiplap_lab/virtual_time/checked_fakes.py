@@ -12,7 +12,8 @@ from shiplap.errors import StoreError, TooManyRequests
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Pod, RawObject
 from shiplap.manifests.nodeclaim import NodeClaim
-from shiplap.ports import BusEvent, Clock, FleetRequest, FleetResult, written_claim, written_command
+from shiplap.ports import BusEvent, Clock, DecisionState, FleetRequest, FleetResult, written_claim, written_command
+from shiplap.spending.account_counters import CountChange
 from shiplap_lab.fakes.cluster import ApiServer, FakeCluster
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.signals import FakeMeter
@@ -30,6 +31,8 @@ class CheckedState(FakeState):
 
     Attributes:
         on_claim, on_command: called with each item as it is stored.
+        on_epoch: called with a cluster and its epoch whenever a function reads it.
+        on_commit: called with a cluster and its epoch after each transaction of a commit.
         on_restore: called with all items after a restore.
         written: every claim as it was last written, by cluster and name.
     """
@@ -38,10 +41,39 @@ class CheckedState(FakeState):
         super().__init__(faults)
         self.on_claim: list[Callable[[str | bytes], object]] = []
         self.on_command: list[Callable[[str | bytes], object]] = []
+        self.on_epoch: list[Callable[[str, int], object]] = []
+        self.on_commit: list[Callable[[str, int], object]] = []
         self.on_restore: list[Callable[[Sequence[str | bytes], Sequence[str | bytes]], object]] = []
         self.written: dict[tuple[str, str], NodeClaim] = {}
         self._injector, self._clock = faults, clock
         self._indexed_at: dict[str, float] = {}
+
+    def read(self, cluster: str, now: float) -> DecisionState:
+        """As the fake."""
+        found = super().read(cluster, now)
+        self._tell(self.on_epoch, cluster, found.epoch)
+        return found
+
+    def epoch(self, cluster: str) -> int:
+        """As the fake."""
+        found = super().epoch(cluster)
+        self._tell(self.on_epoch, cluster, found)
+        return found
+
+    def epochs(self) -> Mapping[str, int]:
+        """The epoch of each cluster that has one."""
+        return dict(sorted(self._epochs.items()))
+
+    def _commit_group(
+        self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand], counted: CountChange | None
+    ) -> None:
+        super()._commit_group(cluster, epoch, items, counted)
+        self._tell(self.on_commit, cluster, self._epochs.get(cluster, 0))
+
+    @staticmethod
+    def _tell(listeners: Sequence[Callable[[str, int], object]], cluster: str, epoch: int) -> None:
+        for listener in listeners:
+            listener(cluster, epoch)
 
     def claim_of_instance(self, instance_id: str) -> NodeClaim | None:
         """As the fake, unless the index has not caught up with the instance's launch."""
