@@ -88,6 +88,13 @@ def test_a_list_is_asked_for_page_by_page(
     assert (two["limit"], two["continue"]) == (limit, "next")
 
 
+def test_what_comes_behind_a_page_with_an_odd_object_is_asked_for(client: KubernetesClient, talk: Talk) -> None:
+    odd = node_object("odd") | {"spec": {"taints": "all of them"}}
+    talk.on("/api/v1/nodes", listed(odd, token="next"), listed(node_object("a")))
+    assert [node.metadata.name for node in client.nodes()] == ["odd", "a"]
+    assert talk.asked[1][1]["continue"] == "next"
+
+
 def test_the_first_pending_pods_are_one_request(client: KubernetesClient, talk: Talk) -> None:
     talk.on("/api/v1/pods", listed(pod_object("p"), token="more"))
     assert [pod.metadata.name for pod in client.pending_pods(most=1)] == ["p"]
