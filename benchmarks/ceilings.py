@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from math import pi, sin
 
 import msgspec
+from bars import exit_code
 from msgspec.structs import replace
 
 from shiplap.manifests.nodeclaim import ClaimPlan, ClaimState, LaunchedInstance, NodeClaim
@@ -210,9 +211,7 @@ def main() -> int:
     size = table_bytes(10, 5000, 20, 200)
     print(f"table state, 10 clusters, 5,000 nodes: {size / 1e6:.2f} MB (bar: 10 MB)")
     print(f"{time.process_time() - began:.1f} s of processor time")
-    missed = list(missed_bars(everything, errors, size))
-    print("\n".join([f"missed: {text}" for text in missed] or ["all bars hold"]))
-    return 1 if missed else 0
+    return exit_code(list(missed_bars(everything, errors, size)))
 
 
 if __name__ == "__main__":

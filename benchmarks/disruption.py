@@ -29,6 +29,7 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
+from bars import exit_code
 from decoding import unseen
 from karpenter_workload import verified
 from packing_bounds import resource_bound
@@ -270,9 +271,7 @@ def main() -> int:
             results.append((cluster.hourly, moves))
     Console(width=160).print(table)
     sys.stdout.write(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n")
-    missed = missed_bars(results) if results else []
-    sys.stdout.write("".join(f"missed: {text}\n" for text in missed) or "all bars of these cases hold\n")
-    return 1 if missed else 0
+    return exit_code(missed_bars(results) if results else [], "all bars of these cases hold")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from bars import exit_code
 from decoding import PodList, unseen
 from packing_bounds import unit_prices, worth_of_all
 from packing_cases import daemon_sets, real_types
@@ -168,9 +169,7 @@ def main() -> int:
         )
     Console(width=120).print(table)
     print(f"over the bound: median {statistics.median(gaps):+.2f} %, worst {max(gaps):+.2f} %; {number} batches")
-    missed = missed_bars(gaps)
-    print("\n".join([f"missed: {text}" for text in missed] or ["all bars hold"]))
-    return 1 if missed else 0
+    return exit_code(missed_bars(gaps))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import msgspec
+from bars import exit_code
 from decoding import unseen
 from karpenter_scheduler import KarpenterScheduler, build, version
 from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge
@@ -255,9 +256,7 @@ def main() -> int:
                 _print_violations(one)
     Console(width=200).print(table)
     print(summary(compared[len(cases) :]))
-    missed = missed_bars(compared[: len(cases)], compared[len(cases) :])
-    print("\n".join([f"missed: {text}" for text in missed] or ["all bars hold"]))
-    return 1 if missed else 0
+    return exit_code(missed_bars(compared[: len(cases)], compared[len(cases) :]))
 
 
 def _row(one: Compared) -> list[str]:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from bars import exit_code
 from decoding import unseen
 from karpenter_model import Model
 from packing_bounds import content_bound, resource_bound
@@ -136,9 +137,7 @@ def main() -> int:
             solved.append(solutions)
             table.add_row(*cells)
     Console(width=220).print(table)
-    missed = missed_bars(solved)
-    print("\n".join([f"missed: {text}" for text in missed] or ["all bars for prices hold"]))
-    return 1 if missed else 0
+    return exit_code(missed_bars(solved), "all bars for prices hold")
 
 
 def solve(case: Case, seconds: float, repeats: int) -> tuple[Solutions, list[str]]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from bars import exit_code
 from packing_cases import real_types
 from spot_market import FILLINGS, KINDS, MONTH_HOURS, ZONES, SpotMarket, SpotPool
 
@@ -289,9 +290,7 @@ def main() -> int:
                 )
                 print(kind, filling, seed, *row, sep=" | ", flush=True)
     print(target_text(markets))
-    missed = missed_bars(markets)
-    print("\n".join([f"missed: {text}" for text in missed] or ["the bar holds"]))
-    return 1 if missed else 0
+    return exit_code(missed_bars(markets), "the bar holds")
 
 
 if __name__ == "__main__":

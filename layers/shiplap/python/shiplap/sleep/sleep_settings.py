@@ -25,6 +25,10 @@ class WindowSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     node_pools: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
 
+    def is_of_pool(self, name: str) -> bool:
+        """Whether an armed NodePool sleeps in it."""
+        return not self.namespaces and (not self.node_pools or name in self.node_pools)
+
 
 class SleepSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
     """`node_pools` are armed: nodes of no others leave for sleep, and never more than `most_nodes` in one sleep."""
@@ -58,8 +62,7 @@ class SleepSettings(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     def _endless(self) -> Iterator[str]:
         """Whatever the windows that can be read never wake, by its name."""
         for name in self.node_pools:
-            of_pools = (item for item in self.windows if not item.namespaces)
-            if _is_endless(item.when for item in of_pools if not item.node_pools or name in item.node_pools):
+            if _is_endless(item.when for item in self.windows if item.is_of_pool(name)):
                 yield f"NodePool {name}"
         for name in sorted({name for item in self.windows for name in item.namespaces}):
             if _is_endless(item.when for item in self.windows if name in item.namespaces):

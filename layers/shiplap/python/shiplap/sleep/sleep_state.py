@@ -298,9 +298,7 @@ def _named(kind: str, name: str) -> str:
 
 
 def _names(item: WindowSettings, kind: str, name: str) -> bool:
-    if kind == NAMESPACE:
-        return name in item.namespaces
-    return not item.namespaces and (not item.node_pools or name in item.node_pools)
+    return name in item.namespaces if kind == NAMESPACE else item.is_of_pool(name)
 
 
 def _spans(item: WindowSettings, now: float) -> tuple[list[Span], str]:
