@@ -411,6 +411,18 @@ def test_a_keeper_without_pods_to_follow_looks_around_each_round() -> None:
     assert told.pauses == [10.0] * 3
 
 
+def test_no_pause_outlasts_the_deadline() -> None:
+    kept = Kept()
+    told = Told(kept, Event(), 9)
+    kept.keeper(fewest_pods=4).run(kept.clock.now() + 45, told, Event())
+    assert told.pauses == [20.0, 20.0, 5.0]
+    kept = Kept()
+    kept.faults.on("before", "cluster.bound_pages", ClusterUnreachable("no"))
+    told = Told(kept, Event(), 9)
+    kept.keeper().run(kept.clock.now() + 0.5, told, Event())
+    assert told.pauses == [0.5]
+
+
 def test_bookmarks_move_the_version_on_and_odd_objects_are_counted() -> None:
     kept = Kept()
     keeper = kept.keeper()

@@ -108,6 +108,10 @@ class SnapshotKeeper:
 
         Raises nothing: failures are logged and counted, and the round is repeated after a pause.
         """
+
+        def rest(seconds: float) -> None:
+            pause(max(0.0, min(seconds, deadline_at - self._clock.now())))
+
         failures = 0
         while not (stop.is_set() or self.retired.is_set()) and (now := self._clock.now()) < deadline_at:
             try:
@@ -116,11 +120,11 @@ class SnapshotKeeper:
                 failures = 0
                 if self._clock.now() - now < _PAUSES_S[0]:
                     # Without pods to follow, or where a server ends watches at once, it must not be a tight loop.
-                    pause(_PAUSES_S[0] if self._following or not self._saved_at else round_s)
+                    rest(_PAUSES_S[0] if self._following or not self._saved_at else round_s)
             except (ClusterError, StoreError) as error:
                 self.problems["SnapshotsNotKept"] += 1
                 _LOG.warning("snapshot is not kept: %s", error, extra={"cluster": self._cluster})
-                pause(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+                rest(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
                 failures += 1
 
     def round(self, timeout_s: float, stop: Event | None = None) -> None:
