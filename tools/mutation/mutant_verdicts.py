@@ -17,6 +17,9 @@ from tools.mutation.mutant_runs import Outcome, Verdict
 MOST_EQUIVALENT = 0.03
 """Of a sample, the share of mutants that may be left out because they change nothing."""
 
+LEAST_FOUND, LEAST_FOUND_IN_EACH = 0.95, 0.9
+"""Of a sample, the share of mutants that tests are to find: of all, and of each part of the product."""
+
 STRATA: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "flows": (400, ("shiplap/flows/",)),
     "adapters": (200, ("shiplap/aws/", "shiplap/cluster/")),
@@ -140,6 +143,12 @@ class Share(msgspec.Struct, frozen=True):
         """The share that was found; 0 of none."""
         return self.found / self.counted if self.counted else 0.0
 
+    @property
+    def fraction_of_all(self) -> float:
+        """The share that was found if no equivalent mutant is left out; 0 of none."""
+        judged = self.found + self.survived + self.equivalent
+        return self.found / judged if judged else 0.0
+
 
 def share_of(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict], equivalents: Iterable[str] = ()) -> Share:
     """The figures of those mutants that have a verdict. An equivalent one that was found after all is a found one."""
@@ -151,3 +160,25 @@ def share_of(mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict], equival
             is_equivalent = verdict.outcome is Outcome.SURVIVED and mutant.key in known
             counts["equivalent" if is_equivalent else verdict.outcome] += 1
     return Share(**{name: counts[name] for name in Share.__struct_fields__})
+
+
+def shares_of_parts(
+    mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict], equivalents: Iterable[str]
+) -> dict[str, Share]:
+    """The figures of each part of the product that mutants were drawn of, by its name, and of "all" at the end."""
+    known, parts = (
+        list(equivalents),
+        {name: [item for item in mutants if stratum_of(item.path) == name] for name in STRATA},
+    )
+    shares = {name: share_of(found, verdicts, known) for name, found in parts.items() if found}
+    return shares | {"all": share_of(mutants, verdicts, known)}
+
+
+def missed_bars(shares: Mapping[str, Share]) -> list[str]:
+    """Where too few were found, equivalent mutants counted as missed; in words."""
+    bars = {name: LEAST_FOUND if name == "all" else LEAST_FOUND_IN_EACH for name in shares}
+    return [
+        f"{name}: {share.fraction_of_all:.1%} found instead of {bars[name]:.0%}"
+        for name, share in shares.items()
+        if share.fraction_of_all < bars[name]
+    ]

@@ -50,9 +50,11 @@ from tools.mutation.mutant_verdicts import (
     STRATA,
     Share,
     VerdictStore,
+    missed_bars,
     read_equivalents,
     sample,
     share_of,
+    shares_of_parts,
     stratum_of,
 )
 from tools.mutation.simulated_seeds import NOT_PLAYED, record_seeds, recorded_seeds
@@ -225,18 +227,32 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def print_shares(drawn: Sequence[Mutant], verdicts: Mapping[str, Verdict], equivalents: Sequence[str]) -> None:
-    """A row for each part of the product, and for all of it."""
-    _say(f"\n{'':20} {'found':>6} {'survived':>9} {'equivalent':>11} {'timeout':>8} {'broken':>7} {'share':>8}")
-    rows = [(name, [item for item in drawn if stratum_of(item.path) == name]) for name in STRATA]
-    for name, mutants in (*rows, ("all", drawn)):
-        share: Share = share_of(mutants, verdicts, equivalents)
+def print_shares(shares: Mapping[str, Share]) -> None:
+    """A row for each part of the product, and for all of it. "of all" leaves out no equivalent mutant."""
+    titles = f"{'found':>6} {'survived':>9} {'equivalent':>11} {'timeout':>8} {'broken':>7} {'share':>8} {'of all':>8}"
+    _say(f"\n{'':20} {titles}")
+    for name, share in shares.items():
         figures = f"{share.found:6} {share.survived:9} {share.equivalent:11} {share.timeout:8} {share.broken:7}"
-        _say(f"{name:20} {figures} {share.fraction:8.1%}")
+        _say(f"{name:20} {figures} {share.fraction:8.1%} {share.fraction_of_all:8.1%}")
+
+
+def print_simulations_share(drawn: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> None:
+    """What so many seeds of each scenario find of the flow mutants, without any test."""
+    flows = [item for item in drawn if stratum_of(item.path) == "flows"]
+    simulated = _simulated(flows, store, seeds, jobs)
+    share = share_of(flows, simulated)
+    not_played = sum(verdict.test == NOT_PLAYED for verdict in simulated.values())
+    for item in flows:
+        _say(f"  {simulated[item.key].outcome:9} {item}  {simulated[item.key].test}".rstrip())
+    _say(
+        f"\nthe simulation alone, {seeds} seeds each: "
+        f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}; {not_played} in lines that no seed "
+        f"runs, {share.timeout} timeouts"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code is 0 whatever was found: survivors are work, not an error."""
+    """The exit code is 1 if too few mutants of a sample were found; a survivor by itself is work, not an error."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutation.mutate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     for name, (size, _) in STRATA.items():
@@ -276,7 +292,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _say("\nsurvivors:" if survivors else "\nnone survived")
     for item in sorted(survivors, key=lambda item: (item.path, item.line)):
         _say(f"  {item.key}  {item}  {verdicts[item.key].test}".rstrip())
-    print_shares(drawn, verdicts, list(equivalents))
+    shares = shares_of_parts(drawn, verdicts, equivalents)
+    print_shares(shares)
     if chosen.then_simulation:
         simulated = _simulated(survivors, store, chosen.then_simulation, chosen.jobs)
         found = {item.key: simulated[item.key] for item in survivors if simulated[item.key].outcome is Outcome.FOUND}
@@ -284,20 +301,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if item.key in found:
                 _say(f"  {item.key}  {item}  {found[item.key].test}")
         _say(f"\nwith {chosen.then_simulation} seeds of each scenario for those that survived the tests:")
-        print_shares(drawn, {**verdicts, **found}, list(equivalents))
+        print_shares(shares_of_parts(drawn, {**verdicts, **found}, equivalents))
     if chosen.simulation:
-        flows = [item for item in drawn if stratum_of(item.path) == "flows"]
-        simulated = _simulated(flows, store, chosen.simulation, chosen.jobs)
-        share = share_of(flows, simulated)
-        not_played = sum(verdict.test == NOT_PLAYED for verdict in simulated.values())
-        for item in flows:
-            _say(f"  {simulated[item.key].outcome:9} {item}  {simulated[item.key].test}".rstrip())
-        _say(
-            f"\nthe simulation alone, {chosen.simulation} seeds each: "
-            f"{share.found} of {share.counted} flow mutants, {share.fraction:.1%}; {not_played} in lines that no seed "
-            f"runs, {share.timeout} timeouts"
-        )
-    return 0
+        print_simulations_share(drawn, store, chosen.simulation, chosen.jobs)
+    missed = [] if chosen.only else missed_bars(shares)
+    for line in missed:
+        _say(f"missed: {line}")
+    return 1 if missed else 0
 
 
 def _simulated(mutants: Sequence[Mutant], store: VerdictStore, seeds: int, jobs: int) -> dict[str, Verdict]:

@@ -20,7 +20,16 @@ from tools.mutation.covering_tests import (
     within_s,
 )
 from tools.mutation.mutant_runs import Outcome, Verdict
-from tools.mutation.mutant_verdicts import STRATA, VerdictStore, read_equivalents, sample, share_of, stratum_of
+from tools.mutation.mutant_verdicts import (
+    STRATA,
+    VerdictStore,
+    missed_bars,
+    read_equivalents,
+    sample,
+    share_of,
+    shares_of_parts,
+    stratum_of,
+)
 
 ROOT = Path(__file__).parents[3]
 FOUND, SURVIVED = Verdict(Outcome.FOUND, "t"), Verdict(Outcome.SURVIVED)
@@ -71,6 +80,21 @@ def test_timeouts_broken_mutants_and_those_without_a_verdict_are_not_counted() -
     verdicts = {"a": FOUND, "b": Verdict(Outcome.TIMEOUT), "c": Verdict(Outcome.BROKEN)}
     share = share_of([mutant(key) for key in "abcd"], verdicts)
     assert (share.counted, share.timeout, share.broken, share.fraction) == (1, 1, 1, 1.0)
+
+
+def test_too_few_are_found_if_equivalent_mutants_count_as_missed_ones() -> None:
+    paths = {"flows": "shiplap/flows/x.py", "adapters": "shiplap/aws/x.py"}
+    mutants = [mutant(f"{name}{number:02}", path) for name, path in paths.items() for number in range(20)]
+    missed = {"flows00": SURVIVED, "adapters00": SURVIVED, "adapters01": SURVIVED}
+    shares = shares_of_parts(mutants, {item.key: FOUND for item in mutants} | missed, ["flows00", "adapters00"])
+    assert list(shares) == ["flows", "adapters", "all"], "of disruption none were drawn"
+    assert (shares["all"].fraction, shares["all"].fraction_of_all) == (37 / 39, 37 / 40)
+    assert missed_bars(shares) == ["all: 92.5% found instead of 95%"]
+    assert missed_bars(shares_of_parts(mutants[20:], missed, [])) == [
+        "adapters: 0.0% found instead of 90%",
+        "all: 0.0% found instead of 95%",
+    ]
+    assert missed_bars(shares_of_parts(mutants[1:20], {item.key: FOUND for item in mutants}, [])) == []
 
 
 def test_an_equivalent_mutant_needs_a_proof(tmp_path: Path) -> None:
