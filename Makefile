@@ -61,7 +61,7 @@ $(CATALOG): .venv/.ready tools/build_catalog.py layers/shiplap/python/shiplap/in
 demo: setup ## The whole system on this machine: pods pending in, nodes out, live
 	@$(BIN)/shiplap dev --scenario flex-first
 
-SCENARIO ?= flex-first
+deploy-local: SCENARIO ?= flex-first
 
 deploy-local: setup ## The stack as synthesised, deployed on a local emulator; SCENARIO=flex-first plays against it
 	@$(BIN)/shiplap dev --once --scenario $(SCENARIO)
@@ -119,7 +119,7 @@ bench-karpenter: setup ## Prices of plans beside Karpenter's own scheduler, comp
 	@$(BIN)/python benchmarks/karpenter_comparison.py --instances $(INSTANCES) --seed $(SEED) $(if $(LARGE),--large) || [ $$? = 3 ]
 
 SEEDS ?= 20000
-SCENARIO ?= mixed
+simulate-long: SCENARIO ?= mixed
 
 # With STORE=dynamodb-local: 50 fresh seeds with the real adapter there and on the fake, which must have the same trace;
 # with SHARE=0.04, faults are injected into this share of its requests, and only the promises count.
