@@ -159,9 +159,10 @@ model: setup ## The protocol's model in Promela, searched by Spin: its states, a
 
 # It goes on where it ended; its logs and summary are in build/kills.
 KILLS ?= 200
+LOAD ?= 8
 
-kills: setup ## Kill each function of `shiplap dev` KILLS times while pods come and go, and explain each standstill
-	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS)
+kills: setup ## Kill each function of `shiplap dev` KILLS times beside LOAD=8 busy processes, and explain each standstill
+	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS) --load $(LOAD)
 
 docs: setup ## Write docs/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard
 	@$(BIN)/python tools/command_reference.py

@@ -7,9 +7,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from shiplap_lab.dev.kills import Gap, Kill, Ledger, explained, function_processes, said_between, summary
+import msgspec
+import pytest
+
+from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
+from shiplap_lab.dev import kills
+from shiplap_lab.dev.kills import (
+    FUNCTIONS,
+    Gap,
+    Kill,
+    Ledger,
+    Session,
+    busy_processes,
+    explained,
+    function_processes,
+    said_between,
+    summary,
+)
 from shiplap_lab.dev.local_region import QueueDepth
+from shiplap_lab.scenarios.scenario import InterruptionKind, load
 
 
 def test_processes_of_functions_are_found_by_the_name_in_their_environment() -> None:
@@ -50,6 +69,8 @@ def test_a_gap_is_explained_by_a_function_that_ended_no_invocation_well() -> Non
     assert explained(began, began + 130, [died, other, late]).startswith("no lifecycle ended well for 125 s, 1 failed")
     assert explained(began, began + 130, [died, early, late]) == ""
     assert explained(began, began + 130, [other]) == ""
+    warning = "2026-01-01 10:01:00 WARNING ESM: Lambda shiplap-interrupt failed processing SQS batch"
+    assert explained(began, began + 130, [warning]) == "", "no pod waits for what follows a spot warning"
 
 
 def test_the_summary_counts_kills_and_names_gaps_without_a_reason() -> None:
@@ -58,3 +79,122 @@ def test_the_summary_counts_kills_and_names_gaps_without_a_reason() -> None:
     assert "watch: killed 1 times" in said
     assert "1 gaps of 120 s or more, 1 without a reason" in said
     assert "a: 130 s, 3 pods waited, killed watch: no reason found" in said
+
+
+CLUSTER = load("flex-first").scenario.clusters[0].name
+
+
+class PlayedRegion:
+    """A Region in which pods wait until `placed_at`, and which passes time."""
+
+    emulator_process = 1
+
+    def __init__(self, folder: Path, *, placed_at: float = float("inf")) -> None:
+        self.emulator_log = folder / "log"
+        self.emulator_log.write_text("")
+        self.functions = {name: f"shiplap-{name}" for name in FUNCTIONS}
+        self.time, self.placed_at = 1000.0, placed_at
+        self.watched: list[float] = []
+        self.pods: list[Pod] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def rest(self, seconds: float) -> None:
+        self.time += seconds
+
+    def observe(self) -> RegionObservation:
+        node = "node" if self.time >= self.placed_at else ""
+        pods = tuple(msgspec.structs.replace(pod, spec=PodSpec(node_name=node)) for pod in self.pods)
+        return RegionObservation((ClusterObservation(CLUSTER, pods),))
+
+    def queue_depths(self) -> tuple[QueueDepth, ...]:
+        return (QueueDepth("provisioning", len(self.pods), 0),)
+
+    def let_time_pass(self) -> None:
+        pass
+
+    def apply(self, cluster: str, item: dict[str, Any]) -> None:
+        assert cluster == CLUSTER
+        self.pods.append(Pod(metadata=ObjectMeta(name=item["metadata"]["name"])))
+
+    def remove(self, cluster: str, pod: Pod) -> None:
+        assert cluster == CLUSTER
+        self.pods = [item for item in self.pods if item.metadata.name != pod.metadata.name]
+
+    def interrupt(self, instance_id: str, kind: InterruptionKind) -> None:
+        raise AssertionError(f"no claim was launched: {instance_id} {kind}")
+
+    def watch(self, cluster: str) -> None:
+        assert cluster == CLUSTER
+        self.watched.append(self.time)
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """The processes of functions that a session finds."""
+    found: dict[str, list[int]] = {}
+    monkeypatch.setattr(kills, "function_processes", lambda *_: found)
+    return found
+
+
+def session(region: PlayedRegion, ledger: Ledger, *, wanted: int = 1) -> Session:
+    return Session(load("flex-first"), region, ledger, "s", wanted, busy_others=8, now=region.now, rest=region.rest)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_standstill_that_lasts_to_the_end_of_a_session_is_recorded(tmp_path: Path) -> None:
+    region, ledger = PlayedRegion(tmp_path), Ledger(tmp_path / "kills")
+    session(region, ledger).run(region.time + 125)
+
+    (gap,) = ledger.gaps()
+    assert (gap.ended_at - gap.began_at, gap.waiting, gap.reason) == (124.0, 24, "")
+    assert gap.depths == (QueueDepth("provisioning", 24, 0),)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_standstill_ends_when_a_pod_no_longer_waits_and_a_short_one_is_none(tmp_path: Path) -> None:
+    region, ledger = PlayedRegion(tmp_path, placed_at=1130.0), Ledger(tmp_path / "kills")
+    session(region, ledger).run(region.time + 200)
+    short, none = PlayedRegion(tmp_path, placed_at=1110.0), Ledger(tmp_path / "none")
+    session(short, none).run(short.time + 200)
+
+    assert [gap.ended_at for gap in ledger.gaps()] == [1130.0]
+    assert none.gaps() == ()
+
+
+@pytest.mark.usefixtures("running")
+def test_nobody_watches_for_a_minute_until_a_watch_is_begun(tmp_path: Path) -> None:
+    region = PlayedRegion(tmp_path)
+    session(region, Ledger(tmp_path / "kills")).run(region.time + 130)
+
+    assert region.watched == [1060.0, 1120.0]
+
+
+def test_functions_are_killed_until_each_was_often_enough_the_rarest_first(
+    tmp_path: Path, running: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def kill(process: int, _signal: int) -> None:
+        if process == 99:
+            raise ProcessLookupError
+        killed.append(process)
+
+    monkeypatch.setattr(os, "kill", kill)
+    running |= {name: [number] for number, name in enumerate(FUNCTIONS)} | {"watch": [99]}
+    region, ledger = PlayedRegion(tmp_path, placed_at=0.0), Ledger(tmp_path / "kills")
+    session(region, ledger).run(region.time + 300)
+
+    assert killed == [1, 2, 3, 4, 5], "each once; the process of watch had ended by itself"
+    assert [kill.function for kill in ledger.kills()] == list(FUNCTIONS[1:])
+    assert {kill.busy_others for kill in ledger.kills()} == {8}
+    assert "at least 8 processes kept the processors busy" in summary(ledger.kills(), ())
+
+
+def test_processes_keep_the_processors_busy_and_end() -> None:
+    with busy_processes(2):
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+        assert sum(b"while True" in command for command in commands) == 2
+    assert all(not Path(f"/proc/{child}").exists() for child in children if b"while True" in b"".join(commands))

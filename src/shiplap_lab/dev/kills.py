@@ -3,7 +3,9 @@
 `python -m shiplap_lab.dev.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
 processes in which MiniStack runs the functions, one function after the other. It writes one line for each kill and each
 standstill into its folder, keeps the logs of every session and the states of the queues, and goes on where an earlier
-run has ended.
+run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight.
+
+MiniStack and the process that plays the cluster are not killed: AWS and the cluster are in their memory.
 """
 
 from __future__ import annotations
@@ -12,28 +14,30 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from shiplap.kubernetes.objects import Pod
-from shiplap_lab.checks.observation import ClusterObservation
+from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_session import ended_by_signals
 from shiplap_lab.dev.local_region import LocalRegion, QueueDepth
 from shiplap_lab.emulated_aws.cdk import ROOT
-from shiplap_lab.scenarios.scenario import Play, PodGroup, load
+from shiplap_lab.scenarios.scenario import InterruptionKind, Play, PodGroup, load
 from shiplap_lab.scenarios.workload import pod_object
 
 FUNCTIONS = ("watch", "schedule", "lifecycle", "disrupt", "catalog", "interrupt")
-_FED = ("schedule", "lifecycle", "interrupt")
-"""Those that are fed by queues: MiniStack says of each of their invocations how it ended."""
+_WAITED_FOR = ("schedule", "lifecycle")
+"""Those whose invocations pods wait for. They are fed by queues: MiniStack says of each invocation how it ended."""
 
 GAP_S = 120.0
 """A standstill of so many seconds with pods that wait is explained."""
@@ -58,13 +62,17 @@ _KILLS, _GAPS = "kills.jsonl", "gaps.jsonl"
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """A process of a function that was killed; `at` in epoch seconds, `busy_s` its CPU seconds until then."""
+    """A process of a function that was killed.
+
+    `at` in epoch seconds, `busy_s` its CPU seconds until then, `busy_others` how many processes kept the machine busy.
+    """
 
     session: str
     function: str
     process: int
     at: float
     busy_s: float
+    busy_others: int = 0
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -159,35 +167,90 @@ def _cpu_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Session:
-    """One played Region whose functions are killed."""
+class KilledRegion(Protocol):
+    """What a session needs of a played Region."""
 
-    def __init__(self, play: Play, region: LocalRegion, ledger: Ledger, name: str, wanted: int) -> None:
+    @property
+    def emulator_process(self) -> int: ...
+    @property
+    def emulator_log(self) -> Path: ...
+    @property
+    def functions(self) -> dict[str, str]: ...
+    def observe(self) -> RegionObservation: ...
+    def queue_depths(self) -> tuple[QueueDepth, ...]: ...
+    def let_time_pass(self) -> None: ...
+    def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
+    def remove(self, cluster: str, pod: Pod) -> None: ...
+    def interrupt(self, instance_id: str, kind: InterruptionKind) -> None: ...
+    def watch(self, cluster: str) -> None: ...
+
+
+@contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """So many processes that do nothing but keep the processors busy."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+class Session:
+    """One played Region whose functions are killed.
+
+    Args:
+        play: the scenario, whose first cluster is played.
+        region: where it is played.
+        ledger: gets kills and gaps.
+        name: the session's in the ledger.
+        wanted: how often each function is to be killed.
+        busy_others: how many processes keep the machine busy meanwhile.
+        now: tells the time, in epoch seconds.
+        rest: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        play: Play,
+        region: KilledRegion,
+        ledger: Ledger,
+        name: str,
+        wanted: int,
+        *,
+        busy_others: int = 0,
+        now: Callable[[], float] = time.time,
+        rest: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._region, self._ledger, self._name, self._wanted = region, ledger, name, wanted
+        self._busy_others, self._now, self._rest = busy_others, now, rest
         self._cluster = play.scenario.clusters[0].name
         self._wave = 0
-        self._progress_at = time.time()
+        self._progress_at = now()
         self._seen: object = None
         self._killed: list[Kill] = []
-        self._watched_at = time.time()
+        self._watched_at = now()
 
     def run(self, ends_at: float) -> None:
         """Until every function was killed often enough, or until a moment in epoch seconds."""
-        kill_at, wave_at = time.time() + _KILL_EVERY_S, 0.0
-        while time.time() < ends_at and (due := self._due()):
-            if time.time() >= wave_at:
-                wave_at = time.time() + _WAVE_EVERY_S
+        kill_at, wave_at = self._now() + _KILL_EVERY_S, 0.0
+        while self._now() < ends_at and (due := self._due()):
+            if self._now() >= wave_at:
+                wave_at = self._now() + _WAVE_EVERY_S
                 self._next_wave()
             self._watch()
             has_moved = self._progress_at > kill_at - _KILL_EVERY_S
-            if time.time() >= kill_at + (0.0 if has_moved else _PATIENCE_S) and self._kill(due):
-                kill_at = time.time() + _KILL_EVERY_S
+            if self._now() >= kill_at + (0.0 if has_moved else _PATIENCE_S) and self._kill(due):
+                kill_at = self._now() + _KILL_EVERY_S
             self._region.let_time_pass()
-            time.sleep(_LOOK_S)
+            self._rest(_LOOK_S)
             self._look()
+        if waiting := _waiting(self._world()):
+            self._end_gap(self._now(), waiting)  # a standstill that lasts to the end is one, too
 
     def _watch(self) -> None:
-        now = time.time()
+        now = self._now()
         if "watch" in self._running():
             self._watched_at = now
         elif now >= self._watched_at + _WATCH_AGAIN_S:
@@ -203,8 +266,11 @@ class Session:
         running = self._running()
         for function in due:
             for process in running.get(function, [])[:1]:
-                kill = Kill(self._name, function, process, time.time(), _cpu_s(process))
-                os.kill(process, signal.SIGKILL)
+                kill = Kill(self._name, function, process, self._now(), _cpu_s(process), self._busy_others)
+                try:
+                    os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:  # it has ended by itself
+                    continue
                 self._killed.append(kill)
                 self._ledger.add(kill)
                 return True
@@ -230,8 +296,8 @@ class Session:
         return next(item for item in self._region.observe().clusters if item.name == self._cluster)
 
     def _look(self) -> None:
-        world, now = self._world(), time.time()
-        waiting = [pod for pod in world.workload if not pod.spec.node_name]
+        world, now = self._world(), self._now()
+        waiting = _waiting(world)
         seen = (
             tuple((claim.name, claim.state) for claim in world.claims),
             tuple(sorted(node.metadata.name for node in world.nodes)),
@@ -252,6 +318,10 @@ class Session:
         log = said_between(self._region.emulator_log, began, now)
         reason = explained(began, now, log)
         self._ledger.add(Gap(self._name, began, now, len(waiting), reason, depths, kills, running, tuple(log[-40:])))
+
+
+def _waiting(world: ClusterObservation) -> list[Pod]:
+    return [pod for pod in world.workload if not pod.spec.node_name]
 
 
 def _has_progressed(before: Any, after: Any) -> bool:
@@ -278,7 +348,7 @@ def explained(began: float, ended: float, log: Sequence[str]) -> str:
     timeout.
     """
     reasons = []
-    for function in _FED:
+    for function in _WAITED_FOR:
         well = [at for at, line in _dated(log) if f"shiplap-{function} processed" in line]
         badly = [at for at, line in _dated(log) if f"shiplap-{function}" in line and _FAILED.search(line)]
         moments = [began, *(at for at in well if began <= at <= ended), ended]
@@ -308,6 +378,10 @@ def summary(kills: Sequence[Kill], gaps: Sequence[Gap]) -> str:
     """Counts, and every gap with its reason."""
     counts = Counter(kill.function for kill in kills)
     lines = [f"{name}: killed {counts[name]} times" for name in FUNCTIONS]
+    if kills:
+        lines.append(
+            f"at least {min(kill.busy_others for kill in kills)} processes kept the processors busy at each kill"
+        )
     lines.append(f"{len(gaps)} gaps of {GAP_S:.0f} s or more, {sum(not gap.reason for gap in gaps)} without a reason")
     lines += [
         f"  {gap.session}: {gap.ended_at - gap.began_at:.0f} s, {gap.waiting} pods waited, "
@@ -322,6 +396,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(prog="kills")
     parser.add_argument("--scenario", default="flex-first")
     parser.add_argument("--kills", type=int, default=200, help="of each function")
+    parser.add_argument("--load", type=int, default=8, help="processes that keep the processors busy meanwhile")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which it stops; another run goes on")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
     given = parser.parse_args(arguments)
@@ -329,8 +404,8 @@ def main(arguments: Sequence[str]) -> int:
     ends_at = time.time() + given.minutes * 60
     while time.time() < ends_at and _left(ledger, given.kills):
         name = time.strftime("%H%M%S")
-        with ended_by_signals(), LocalRegion(play, _tell) as region:
-            session = Session(play, region, ledger, name, given.kills)
+        with ended_by_signals(), LocalRegion(play, _tell) as region, busy_processes(given.load):
+            session = Session(play, region, ledger, name, given.kills, busy_others=given.load)
             try:
                 session.run(min(ends_at, time.time() + _SESSION_S))
             finally:
