@@ -15,7 +15,7 @@ from shiplap.sleep.sleep_windows import DAYS, parse_window, spans_of
 from shiplap.sleep.sleeping_pods import SleepingPods
 from shiplap_lab.judge import sleep_rules
 from shiplap_lab.judge.promises import Promise
-from shiplap_lab.scenarios.scenario import load
+from shiplap_lab.scenarios.scenario import Fault, load
 from shiplap_lab.simulation.chaos import Night, draw_faults, night_of
 from shiplap_lab.simulation.mutants import planted
 from shiplap_lab.simulation.run import Simulation
@@ -74,6 +74,13 @@ def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
     assert 0 < sum(item.woken_at_s < inf for item in nights) < 25
     assert all(item.must_sleep == (item.rehearsed and item.woken_at_s == inf) for item in nights)
     assert night_of(None, 1) == Night()
+
+
+def test_no_node_has_to_leave_in_a_night_in_which_the_api_server_is_away_for_long() -> None:
+    sleep = load("nights").scenario.sleep
+    assert night_of(sleep, 14).must_sleep
+    assert night_of(sleep, 14, [Fault("api-down", 44, 20), Fault("lose", 44, 62)]).must_sleep
+    assert not night_of(sleep, 14, [Fault("api-down", 44, 62)]).must_sleep
 
 
 def test_the_judge_knows_when_nodes_may_leave() -> None:

@@ -126,7 +126,8 @@ class ScenarioSleep(_Part, frozen=True):
 
     In a share `rehearsed` of all seeds the functions have seen the windows of the week before. In a share `narrowed`
     NodePools have these annotations `hours`. In a share `woken` somebody wakes all clusters, up to half an hour after
-    the minute `woken_from`. Where nobody does after a rehearsal, a node has to be about to leave if `must_sleep`.
+    the minute `woken_from`. Where nobody does after a rehearsal, a node has to be about to leave if `must_sleep`,
+    unless an API server is away for long.
     """
 
     node_pools: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import ceil, inf, pi, sin
 from random import Random
 
@@ -88,14 +88,19 @@ class Night(msgspec.Struct, frozen=True):
     must_sleep: bool = False
 
 
-def night_of(sleep: ScenarioSleep | None, seed: int) -> Night:
-    """What this seed draws."""
+_MOST_DOWN_MINUTES = 20.0
+"""An API server that is longer away can leave no time to sleep: nodes do not leave for the rest of a window."""
+
+
+def night_of(sleep: ScenarioSleep | None, seed: int, faults: Iterable[Fault] = ()) -> Night:
+    """What this seed draws, and whether its faults leave time to sleep."""
     if sleep is None:
         return Night()
     chance = Random(f"{seed}:night")  # noqa: S311 - repeatable chance
     rehearsed, narrowed, woken = (chance.random() < share for share in (sleep.rehearsed, sleep.narrowed, sleep.woken))
     woken_at_s = round(60 * (sleep.woken_from + chance.uniform(0, 30)))
-    must_sleep = sleep.must_sleep and rehearsed and not woken
+    has_time = not any(fault.kind == "api-down" and fault.minutes > _MOST_DOWN_MINUTES for fault in faults)
+    must_sleep = sleep.must_sleep and rehearsed and not woken and has_time
     return Night(rehearsed, sleep.hours if narrowed else {}, woken_at_s if woken else inf, must_sleep)
 
 

@@ -179,7 +179,7 @@ class Simulation:
         """
         scenario = play.scenario
         refuse_unplayable(play)
-        self._night, self._disruption = night_of(scenario.sleep, seed), disruption or DisruptionSettings()
+        self._night, self._disruption = night_of(scenario.sleep, seed, faults), disruption or DisruptionSettings()
         play = replace(play, manifests={name: _narrowed(of, self._night) for name, of in play.manifests.items()})
         self._play, self._seed, self._planned, self._hours = play, seed, tuple(faults), hours
         self._owned = owned_commitments(scenario, seed)
