@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 
@@ -15,7 +12,6 @@ from shiplap.scheduling.search.pod_kinds import ReducedProblem, reduce_problems
 from tests.property.bin_packing_problems import one_each, problems, without_rules
 
 pytest.importorskip("highspy", reason="HiGHS, which prices node contents for the benchmark, is not installed")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from packing_bounds import content_bound, resource_bound
 

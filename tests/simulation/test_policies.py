@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
+from karpenter_consolidation import SETTINGS, KarpenterModel
 from msgspec.structs import replace
+from policies import DEFAULT, KARPENTER, Figures, missed, play_policy, policies
 
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.scenarios.scenario import load
 from tests.conformance import disruptions
 from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, Verdict, disrupted, large, pod, pool, small
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from karpenter_consolidation import SETTINGS, KarpenterModel
-from policies import DEFAULT, KARPENTER, Figures, missed, play_policy, policies
 
 
 def test_a_day_costs_no_more_than_by_karpenters_rules_with_no_more_moves_and_no_more_time_pending() -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from shiplap.scheduling.model.scheduling_plan import Plan
 
 pytest.importorskip("highspy", reason="HiGHS, which computes the benchmarks' bounds, is not installed")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import disruption
 import gpu_batches

@@ -7,16 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-import pytest
-
-from tests import go_modules
-from tests.e2e.programs import ProgramsMissing
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import karpenter_comparison
 import karpenter_scheduler
+import msgspec
+import pytest
 from karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary, theirs
 from karpenter_scheduler import KarpenterScheduler
 from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge, launch
@@ -24,6 +18,8 @@ from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, dra
 
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.scheduling import planner
+from tests import go_modules
+from tests.e2e.programs import ProgramsMissing
 
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
 KIND, ARCH = "karpenter.sh/capacity-type", "kubernetes.io/arch"
