@@ -76,6 +76,29 @@ def test_seeds_draw_rehearsals_annotations_and_wakes() -> None:
     assert night_of(None, 1) == Night()
 
 
+WINDOWS_END_S = {True: 135 * 60, False: 150 * 60}
+"""When the last window of `nights` ends, in seconds after the beginning, by whether an annotation narrows it."""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5, 10, 11])
+def test_pods_that_slept_have_nodes_soon_after_a_wake_and_when_the_windows_end(seed: int) -> None:
+    play = load("nights")
+    night = night_of(play.scenario.sleep, seed)
+    run = Simulation(play, seed, (), play.scenario.hours)
+    begun, waiting = run.loop.now(), dict[float, int]()
+    run.observers.append(lambda: waiting.update({run.loop.now() - begun: len(run.pending())}))
+    outcome = run.play()
+
+    assert night.rehearsed
+    assert outcome.violations == ()
+    ends_s = WINDOWS_END_S[bool(night.hours)]
+    assert max(number for at, number in waiting.items() if 38 * 60 < at < min(night.woken_at_s, ends_s)) >= 8, "asleep"
+    awake = min(night.woken_at_s + 180, ends_s)
+    last_wave_settled = 82 * 60
+    assert all(not number for at, number in waiting.items() if at >= max(awake, last_wave_settled))
+    assert all(not number for at, number in waiting.items() if awake <= at < 70 * 60)
+
+
 def test_no_node_has_to_leave_in_a_night_in_which_the_api_server_is_away_for_long() -> None:
     sleep = load("nights").scenario.sleep
     assert night_of(sleep, 14).must_sleep
