@@ -98,6 +98,23 @@ def test_the_first_window_after_every_change_is_a_rehearsal() -> None:
     assert asleep(sleep_state(of, narrowed, JoinHistory(), first, EVENING + 86_400 + 5400)) == []
 
 
+@pytest.mark.parametrize("before", [[pool()], [pool(), pool("late", replicas=2)]], ids=["unknown", "static"])
+def test_a_node_pool_that_can_sleep_only_now_is_rehearsed_first(before: list[NodePool]) -> None:
+    of = settings(pools=("dev", "late"))
+    notes = with_rehearsals(of, before, SleepNotes(), EVENING - 86_400)
+    assert asleep(sleep_state(of, before, JoinHistory(), notes, NIGHT)) == ["dev"]
+    now = [pool(), pool("late")]
+    assert asleep(sleep_state(of, now, JoinHistory(), notes, NIGHT)) == []
+    again = with_rehearsals(of, now, notes, EVENING)
+    assert asleep(sleep_state(of, now, JoinHistory(), again, NIGHT + 86_400)) == ["dev", "late"]
+
+
+def test_a_node_pool_that_does_not_sleep_changes_no_rehearsal() -> None:
+    notes = rehearsed(settings(), pool())
+    for others in ([pool("other")], [pool("other", sleep=NIGHTS)], [pool("static", replicas=1)]):
+        assert asleep(sleep_state(settings(), [*others, pool()], JoinHistory(), notes, NIGHT)) == ["dev"]
+
+
 def test_a_rehearsal_that_was_noted_late_does_not_count() -> None:
     of, pools = settings(), [pool()]
 

@@ -93,13 +93,18 @@ class SleepState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def sleep_digest(settings: SleepSettings, pools: Iterable[NodePool]) -> str:
-    """Changes with everything that says what sleeps when; then every window is rehearsed anew."""
+    """Changes with all that says what sleeps when, and with the NodePools that can: then windows are rehearsed anew."""
     written = {
-        pool.metadata.name: pool.metadata.annotations[SLEEP]
+        pool.metadata.name: pool.metadata.annotations.get(SLEEP)
         for pool in pools
-        if SLEEP in pool.metadata.annotations and pool.metadata.name in settings.node_pools
+        if pool.metadata.name in settings.node_pools and _can_sleep(pool)
     }
     return hashlib.sha256(msgspec.json.encode((settings, written), order="deterministic")).hexdigest()[:16]
+
+
+def _can_sleep(pool: NodePool) -> bool:
+    """A static NodePool keeps its nodes."""
+    return pool.spec.replicas is None
 
 
 def annotation_problem(pool: NodePool) -> str:
@@ -259,9 +264,9 @@ class _Spans:
     def _may_be_armed(self, name: str, pool: NodePool | None) -> bool:
         if pool is None:
             self.doubts.append(f"NodePool {name} is not known: nothing of it sleeps")
-        elif pool.spec.replicas is not None:
+        elif not _can_sleep(pool):
             self.doubts.append(f"NodePool {name} is static: it stays awake")
-        return pool is not None and pool.spec.replicas is None
+        return pool is not None and _can_sleep(pool)
 
     def _narrowed_to(self, name: str, annotations: Mapping[str, str]) -> list[Span] | None:
         """The time that the annotation of a NodePool leaves for sleep; None without one, and none at all in doubt."""
