@@ -14,19 +14,17 @@ import msgspec
 from launched_nodes import ScheduledBatch
 from random_batches import Batch, as_written, catalogues
 
-from tests.e2e.programs import BuildFailed, ProgramsMissing, go_program, is_unreachable
+from tests.e2e.programs import run_go, stated
 
 MODULE = Path(__file__).resolve().parent / "karpenter"
 CACHE = MODULE.parents[1] / "build" / "karpenter-scheduler"
 _SOURCES = ("go.mod", "go.sum", "main.go")
-_TOOLCHAIN = re.compile(r"^go (\d+\.\d+\.\d+)$", re.MULTILINE)
 _VERSION = re.compile(r"^\s*sigs\.k8s\.io/karpenter (v\S+)$", re.MULTILINE)
-_BUILD_TIMEOUT_S = 1800.0
 
 
 def version() -> str:
     """The release of Karpenter, such as v1.15.0."""
-    return _stated(_VERSION)
+    return stated(MODULE, _VERSION)
 
 
 def build() -> Path:
@@ -44,39 +42,9 @@ def build() -> Path:
         return program
     unfinished = program.with_name(f"scheduler.{os.getpid()}")
     unfinished.parent.mkdir(parents=True, exist_ok=True)
-    _compile(go_program(), unfinished)
+    run_go(["build", "-trimpath", "-ldflags", "-s -w", "-o", str(unfinished), "."], MODULE)
     unfinished.rename(program)
     return program
-
-
-def _compile(go: str, program: Path) -> None:
-    settings = {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-buildvcs=false -mod=readonly",
-        "GOWORK": "off",
-        "GOTOOLCHAIN": f"go{_stated(_TOOLCHAIN)}+auto",
-    }
-    done = subprocess.run(  # noqa: S603 - our own command
-        [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), "."],
-        cwd=MODULE,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr[-2000:]
-        if is_unreachable(said):
-            raise ProgramsMissing(f"Karpenter's modules cannot be downloaded:\n{said}")
-        raise BuildFailed(f"`go build` failed:\n{said}")
-
-
-def _stated(pattern: re.Pattern[str]) -> str:
-    found = pattern.search((MODULE / "go.mod").read_text())
-    if found is None:
-        raise BuildFailed(f"{MODULE.name}/go.mod lacks {pattern.pattern}")
-    return found[1]
 
 
 def batch_line(batch: Batch) -> bytes:

@@ -39,6 +39,8 @@ _UNREACHABLE = re.compile(
     r"dial tcp|no such host|i/o timeout|connection refused|connection reset|TLS handshake|network is unreachable"
     r"|module lookup disabled|(403|407|502|503|504) [A-Z]"
 )
+_GO = re.compile(r"^go (\S+)$", re.MULTILINE)
+_GO_SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
 _BUILD_TIMEOUT_S = 3600.0
 _PACKAGES, _TOLD_EACH = 1800, 200
 _PACKAGE = re.compile(r"[\w.~-]+(/[\w.~-]+)*")
@@ -127,18 +129,17 @@ def _compile(go: str, module: Path, packages: Sequence[str], folder: Path) -> No
     names = ", ".join(package.rpartition("/")[2] for package in packages)
     sys.stderr.write(f"compiling {names}: about {_PACKAGES} Go packages, up to nine minutes on two cores\n")
     flags = ["-v", "-trimpath", "-ldflags", _linker_flags(os.environ), "-o", f"{folder}{os.sep}"]
-    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly", "GOWORK": "off"}
-    code, said = _run([go, "build", *flags, *packages], module, settings)
+    code, said = _run([go, "build", *flags, *packages], module)
     if code:
         if is_unreachable(said):
             raise ProgramsMissing(f"the modules of a control plane cannot be downloaded:\n{said}")
         raise BuildFailed(f"`go build` failed:\n{said}")
 
 
-def _run(command: Sequence[str], folder: Path, settings: Mapping[str, str]) -> tuple[int, str]:
+def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """Run a build, telling how many packages it has compiled; its exit code and the last that it said otherwise."""
     with subprocess.Popen(  # noqa: S603 - our own command
-        command, cwd=folder, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=os.environ | _GO_SETTINGS, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         limit = Timer(_BUILD_TIMEOUT_S, process.kill)
         limit.start()
@@ -154,6 +155,39 @@ def _run(command: Sequence[str], folder: Path, settings: Mapping[str, str]) -> t
         code = process.wait()
         limit.cancel()
     return code, "".join(said)[-2000:]
+
+
+def run_go(arguments: Sequence[str], module: Path, *, folder: Path | None = None) -> str:
+    """What Go prints in a folder, the module's unless given, with the toolchain that the module's go.mod names.
+
+    Raises:
+        ProgramsMissing: there is no Go, or the modules cannot be downloaded.
+        BuildFailed: Go ends with an error, or the module names no version of Go.
+    """
+    settings = {**_GO_SETTINGS, "GOTOOLCHAIN": f"go{stated(module, _GO)}+auto"}
+    done = subprocess.run(  # noqa: S603 - our own command
+        [go_program(), *arguments],
+        cwd=folder or module,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr[-2000:]
+        if is_unreachable(said):
+            raise ProgramsMissing(f"the Go modules of {module.name} cannot be downloaded:\n{said}")
+        raise BuildFailed(f"`go {arguments[0]}` failed in {module.name}:\n{said}")
+    return done.stdout
+
+
+def stated(module: Path, pattern: re.Pattern[str]) -> str:
+    """The first group of a pattern in the go.mod of a module. Raises BuildFailed if it is not there."""
+    found = pattern.search((module / "go.mod").read_text())
+    if found is None:
+        raise BuildFailed(f"{module.name}/go.mod lacks {pattern.pattern}")
+    return found[1]
 
 
 def is_unreachable(said: str) -> bool:

@@ -143,3 +143,30 @@ def test_a_long_build_tells_how_far_it_is(
     assert "  200 packages\n  400 packages\n" in said
     assert "# k8s.io/x: broken" in said
     assert "k8s.io/api/v7" not in said
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Go module, and a Go that says how it was called, or fails with the words of the file `says` in its folder."""
+    go = tmp_path / "go"
+    go.write_text('#!/bin/sh\n[ -e says ] && cat says >&2 && exit 1\necho "$GOTOOLCHAIN $*"\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    folder = tmp_path / "module"
+    folder.mkdir()
+    (folder / "go.mod").write_text("module example\n\ngo 1.26.9\n")
+    return folder
+
+
+def test_go_runs_with_the_toolchain_that_the_module_names(module: Path, tmp_path: Path) -> None:
+    assert programs.run_go(["build", "."], module) == "go1.26.9+auto build .\n"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "says").write_text("main.go:3: undefined: x")
+    with pytest.raises(programs.BuildFailed, match="undefined: x"):
+        programs.run_go(["build", "."], module, folder=tmp_path / "other")
+    (module / "says").write_text("dial tcp: no such host")
+    with pytest.raises(programs.ProgramsMissing, match="the Go modules of module cannot be downloaded"):
+        programs.run_go(["build", "."], module)
+    (module / "go.mod").write_text("module example\n")
+    with pytest.raises(programs.BuildFailed, match=r"module/go\.mod lacks"):
+        programs.run_go(["build", "."], module)

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from hashlib import blake2s
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +20,6 @@ from tests.e2e.control_plane import ControlPlane, wait_until
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "build" / "karpenter"
 _SOURCES = ("go.mod", "go.sum", "main.go")
-_TOOLCHAIN = re.compile(r"^go (\d+\.\d+\.\d+)$", re.MULTILINE)
-_BUILD_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 90.0
 
 
@@ -45,42 +42,14 @@ def build() -> Path:
         ProgramsMissing: there is no Go, or the modules cannot be downloaded.
         BuildFailed: it cannot be built.
     """
-    try:
+    with suppress(programs.ProgramsMissing):
         return find()
-    except programs.ProgramsMissing:
-        go = programs.go_program()
     program = CACHE / _key() / "karpenter"
     unfinished = program.with_name(f"karpenter.{os.getpid()}")
     unfinished.parent.mkdir(parents=True, exist_ok=True)
-    _compile(go, unfinished)
+    programs.run_go(["build", "-trimpath", "-ldflags", "-s -w", "-o", str(unfinished), "."], HERE)
     unfinished.rename(program)
     return program
-
-
-def _compile(go: str, program: Path) -> None:
-    stated = _TOOLCHAIN.search((HERE / "go.mod").read_text())
-    if stated is None:
-        raise programs.BuildFailed("tests/e2e/beside/go.mod names no version of Go")
-    settings = {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-buildvcs=false -mod=readonly",
-        "GOWORK": "off",
-        "GOTOOLCHAIN": f"go{stated[1]}+auto",
-    }
-    done = subprocess.run(  # noqa: S603 - our own command
-        [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), "."],
-        cwd=HERE,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr[-2000:]
-        if programs.is_unreachable(said):
-            raise programs.ProgramsMissing(f"Karpenter's modules cannot be downloaded:\n{said}")
-        raise programs.BuildFailed(f"`go build` failed:\n{said}")
 
 
 def _key() -> str:

@@ -10,20 +10,18 @@ import json
 import os
 import re
 import shutil
-import subprocess
+from contextlib import suppress
 from hashlib import blake2s
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.programs import BuildFailed, ProgramsMissing, go_program, is_unreachable
+from tests.e2e.programs import BuildFailed, ProgramsMissing, run_go, stated
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "build" / "upstream"
 SUITES = ("regression", "performance")
 
-_BUILD_TIMEOUT_S = 1800.0
 _KARPENTER = re.compile(r"^require sigs\.k8s\.io/karpenter (v\S+)$", re.MULTILINE)
-_GO = re.compile(r"^go (\S+)$", re.MULTILINE)
 
 
 class Replacement(NamedTuple):
@@ -69,19 +67,18 @@ def build() -> Path:
         ProgramsMissing: there is no Go, or the modules cannot be downloaded.
         BuildFailed: they cannot be built, or a file of upstream's is not as `WITHOUT_A_POD` expects it.
     """
-    try:
+    with suppress(ProgramsMissing):
         return find()
-    except ProgramsMissing:
-        go = go_program()
     folder = CACHE / _key()
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         source = unfinished / "source"
-        shutil.copytree(_download(go), source, copy_function=shutil.copyfile)
+        shutil.copytree(_download(), source, copy_function=shutil.copyfile)
         for replacement in WITHOUT_A_POD:
             replace(source / replacement.file, replacement)
         packages = [f"./test/suites/{suite}" for suite in SUITES]
-        _run(go, ["test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", f"{unfinished}{os.sep}", *packages], source)
+        flags = ["-trimpath", "-ldflags", "-s -w", "-o", f"{unfinished}{os.sep}"]
+        run_go(["test", "-c", *flags, *packages], HERE, folder=source)
         shutil.rmtree(source)
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
@@ -92,7 +89,7 @@ def build() -> Path:
 
 def version() -> str:
     """The release of Karpenter whose suites these are, such as v1.15.0."""
-    return _stated(_KARPENTER)
+    return stated(HERE, _KARPENTER)
 
 
 def replace(path: Path, replacement: Replacement) -> None:
@@ -107,42 +104,10 @@ def replace(path: Path, replacement: Replacement) -> None:
     path.write_text(text.replace(replacement.old, replacement.new))
 
 
-def _download(go: str) -> Path:
+def _download() -> Path:
     """Where Go keeps upstream's module, checked against go.sum."""
-    said = _run(go, ["mod", "download", "-json", f"sigs.k8s.io/karpenter@{version()}"], HERE)
+    said = run_go(["mod", "download", "-json", f"sigs.k8s.io/karpenter@{version()}"], HERE)
     return Path(json.loads(said)["Dir"])
-
-
-def _run(go: str, arguments: list[str], folder: Path) -> str:
-    toolchain = f"go{_stated(_GO)}+auto"
-    settings = {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-buildvcs=false -mod=readonly",
-        "GOWORK": "off",
-        "GOTOOLCHAIN": toolchain,
-    }
-    done = subprocess.run(  # noqa: S603 - our own command
-        [go, *arguments],
-        cwd=folder,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr[-2000:]
-        if is_unreachable(said):
-            raise ProgramsMissing(f"Karpenter's module cannot be downloaded:\n{said}")
-        raise BuildFailed(f"`go {arguments[0]}` failed:\n{said}")
-    return done.stdout
-
-
-def _stated(pattern: re.Pattern[str]) -> str:
-    found = pattern.search((HERE / "go.mod").read_text())
-    if found is None:
-        raise BuildFailed(f"{HERE / 'go.mod'} lacks {pattern.pattern}")
-    return found[1]
 
 
 def _key() -> str:
