@@ -32,7 +32,7 @@ from shiplap_cli.render.html_simulation import moments
 from shiplap_cli.render.html_status import status_report
 from shiplap_cli.render.page import page
 from shiplap_cli.render.status_page import CatalogDocument, ClusterStatusDocument, StatusDocument
-from shiplap_cli.render.totals import Launches, LeftOut, NodeTotal, PlanDifference, PlanSide, Totals
+from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference, PlanSide, Totals
 from shiplap_lab.simulation.recording import Frame, Sample, Timeline, TimelineEvent
 from tests.browser import Browser, running
 from tests.pictures import HOSTILE, cluster
@@ -98,7 +98,7 @@ def install() -> str:
 
 
 def compared() -> str:
-    old, new = ({"web": Launches(3, 1.5)}, {"web": Launches(2, 1.1), "batch-with-a-long-name": Launches(1, 0.3)})
+    old, new = ({"web": NodeTotal(3, 1.5)}, {"web": NodeTotal(2, 1.1), "batch-with-a-long-name": NodeTotal(1, 0.3)})
     totals_then = Totals(NodeTotal(4, 2.0), NodeTotal(7, 3.5))
     sides = [
         PlanSide(name, 3, 1.5, True, 40, 8, 3, 0, by, by, totals_then) for name, by in (("old/", old), ("new/", new))

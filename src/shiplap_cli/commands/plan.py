@@ -40,7 +40,15 @@ from shiplap_cli.render.decision_documents import caveat_lines, caveat_texts, ca
 from shiplap_cli.render.html import PageNotes, diff_report, plan_report
 from shiplap_cli.render.pages import plan_page
 from shiplap_cli.render.sleep_lines import sleep_document, sleep_lines
-from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference, PlanSide, Totals, totals_of, without_pool_nodes
+from shiplap_cli.render.totals import (
+    LeftOut,
+    NodeTotal,
+    PlanDifference,
+    PlanSide,
+    Totals,
+    totals_of,
+    without_pool_nodes,
+)
 
 
 @takes_sources
@@ -218,12 +226,12 @@ def _side(path: str, made: Plan, totals: Totals, money: Money) -> PlanSide:
     )
 
 
-def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, Launches]:
+def _launches(priced: Iterable[tuple[str, Price]]) -> dict[str, NodeTotal]:
     by_name: dict[str, list[Price]] = {}
     for name, price in priced:
         by_name.setdefault(name, []).append(price)
     sums = {name: total_price(prices) for name, prices in sorted(by_name.items())}
-    return {name: Launches(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
+    return {name: NodeTotal(len(by_name[name]), found.hourly, found.estimated) for name, found in sums.items()}
 
 
 def _difference_page(difference: PlanDifference, inputs: LoadedInputs) -> RenderableType:
@@ -254,10 +262,10 @@ def _difference_page(difference: PlanDifference, inputs: LoadedInputs) -> Render
     return Group(*parts, *caveat_lines(inputs))
 
 
-def _launch_table(title: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> Table:
+def _launch_table(title: str, old: Mapping[str, NodeTotal], new: Mapping[str, NodeTotal]) -> Table:
     columns = ("nodes old", "new", "change", "$/h old", "new", "change")
     table = Table(title, *(Column(name, justify="right") for name in columns), box=None, pad_edge=False)
-    none = Launches(0, 0.0)
+    none = NodeTotal(0, 0.0)
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, none), new.get(name, none)
         table.add_row(

@@ -40,7 +40,7 @@ from shiplap.scheduling.supply.limits import NODES
 from shiplap_cli.money import Money, dollars
 from shiplap_cli.output import grouped, summary
 from shiplap_cli.render.page import page
-from shiplap_cli.render.totals import Launches, LeftOut, PlanDifference
+from shiplap_cli.render.totals import LeftOut, NodeTotal, PlanDifference
 from shiplap_lab.simulation.packing_bounds import hourly_bound, offers_of
 
 _MOST_ROWS = 200
@@ -332,8 +332,8 @@ def _numbers(compared: PlanDifference) -> str:
     return f"<h2>What changes</h2>{table}{moved}"
 
 
-def _launch_comparison(title: str, what: str, old: Mapping[str, Launches], new: Mapping[str, Launches]) -> str:
-    none = Launches(0, 0.0)
+def _launch_comparison(title: str, what: str, old: Mapping[str, NodeTotal], new: Mapping[str, NodeTotal]) -> str:
+    none = NodeTotal(0, 0.0)
     rows = []
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, none), new.get(name, none)

@@ -102,19 +102,6 @@ def _goes_with_node(pod: Pod) -> bool:
     return any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
 
 
-class Launches(Printed, frozen=True):
-    """The launches of one side in a pool or of an instance type; `estimated` when any price is guessed."""
-
-    nodes: int
-    hourly: float
-    estimated: bool = False
-
-    @property
-    def price(self) -> Price:
-        """The sum, marked if it is an estimate."""
-        return Price(self.hourly, self.estimated)
-
-
 class PlanSide(Printed, frozen=True):
     """One set of manifests: what its plan comes to; `estimated` when any price of what it launches is guessed."""
 
@@ -126,8 +113,8 @@ class PlanSide(Printed, frozen=True):
     pods_on_existing: int
     unschedulable: int
     ignored: int
-    pools: dict[str, Launches]
-    instance_types: dict[str, Launches]
+    pools: dict[str, NodeTotal]
+    instance_types: dict[str, NodeTotal]
     totals: Totals
 
     @property
