@@ -12,9 +12,8 @@ from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.dynamodb.tables import EXPIRY
 from shiplap.commitments.commitment_use import ClusterUse, SharedUse
 from shiplap.disruption.progress import CommandState, DisruptionCommand
-from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, check_new_claims
+from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import (
-    COMMIT_GROUP,
     Clock,
     DecisionState,
     Move,
@@ -99,23 +98,6 @@ class CheckedTable(CheckedState):
     def epoch(self, cluster: str) -> int:
         with self._effect("state.epoch"):
             return self._table.epoch(cluster)
-
-    def commit(
-        self,
-        cluster: str,
-        epoch: int,
-        claims: Sequence[NodeClaim],
-        commands: Sequence[DisruptionCommand] = (),
-        counted: CountChange | None = None,
-    ) -> int:
-        check_new_claims(cluster, claims)
-        items: list[NodeClaim | DisruptionCommand] = [*commands, *claims]
-        while items:
-            most = COMMIT_GROUP - (0 if counted is None else 2)
-            with self._effect("state.commit"):
-                self._commit_group(cluster, epoch, items[:most], counted)
-            items, counted, epoch = items[most:], None, epoch + 1
-        return epoch
 
     def _commit_group(
         self, cluster: str, epoch: int, items: Sequence[NodeClaim | DisruptionCommand], counted: CountChange | None
