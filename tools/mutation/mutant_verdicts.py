@@ -180,5 +180,5 @@ def missed_bars(shares: Mapping[str, Share]) -> list[str]:
     return [
         f"{name}: {share.fraction_of_all:.1%} found instead of {bars[name]:.0%}"
         for name, share in shares.items()
-        if share.fraction_of_all < bars[name]
+        if share.counted and share.fraction_of_all < bars[name]
     ]

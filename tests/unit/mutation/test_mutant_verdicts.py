@@ -95,6 +95,7 @@ def test_too_few_are_found_if_equivalent_mutants_count_as_missed_ones() -> None:
         "all: 0.0% found instead of 95%",
     ]
     assert missed_bars(shares_of_parts(mutants[1:20], {item.key: FOUND for item in mutants}, [])) == []
+    assert missed_bars(shares_of_parts([], {}, [])) == [], "of none nothing is missed"
 
 
 def test_an_equivalent_mutant_needs_a_proof(tmp_path: Path) -> None:
