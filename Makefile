@@ -78,7 +78,7 @@ e2e: kube karpenter ## The tests that need a real Kubernetes control plane, buil
 
 # Without what takes many minutes.
 e2e-short: kube
-	@$(BIN)/pytest -m "e2e and not long" tests/e2e tests/integration/contracts tests/simulation
+	@$(BIN)/pytest -m "e2e and not long" tests/simulation tests/integration/contracts tests/e2e
 
 e2e-versions: setup ## The shorter of them on every version of Kubernetes in tests/e2e/versions; each takes 9 minutes to build
 	@for folder in tests/e2e/versions/*/; do \
