@@ -2,7 +2,7 @@
 
 One short life of a cluster is played: pods come, their nodes join, spot takes nodes back, pods go, nodes are replaced
 and emptied. The points at which each function could die are recorded, so an effect that is new is covered by itself.
-Then the same life is played on from each of them, and must come to its end by sweeps, timers and redelivery alone.
+Then the same life is played with each of these deaths, and must come to its end by sweeps, timers and redelivery alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from shiplap_lab.scenarios.scenario import Fault, Play, PodGroup, Wave, load
 from shiplap_lab.simulation.run import RunOutcome, Simulation
 from shiplap_lab.virtual_time.fault_injector import Invocation
-from tests.forked_runs import forked_outcomes
 
 SEED = 4
 HOURS = 0.3
@@ -56,13 +55,9 @@ def life() -> Play:
     return replace(play, scenario=scenario, manifests={"demo": replace(play.manifests["demo"], node_pools=pools)})
 
 
-def simulated(faults: tuple[Fault, ...] = ()) -> Simulation:
-    return Simulation(life(), SEED, (*LIFE, *faults), HOURS, skips_quiet=True)
-
-
 def played(*faults: Fault) -> RunOutcome:
-    """`played(death.fault)` plays the life of one death from the start."""
-    return simulated(faults).play()
+    """`played(death.fault)` plays the life of one death."""
+    return Simulation(life(), SEED, (*LIFE, *faults), HOURS, skips_quiet=True).play()
 
 
 @cache
@@ -120,16 +115,6 @@ def _effects(outcome: RunOutcome) -> list[dict[str, object]]:
     return [event for event in events if "invocation" not in event]
 
 
-def test_a_life_that_is_played_on_in_a_child_is_the_one_that_is_played_from_the_start() -> None:
-    faults = [found[len(found) // 2].fault for found in deaths().values()]
-    forked = forked_outcomes(simulated, faults)
-    assert len({outcome.trace for outcome in forked.values()}) == len(faults)
-    for fault in faults:
-        whole = played(fault)
-        assert any('"died"' in line for line in whole.lines)
-        assert forked[fault] == replace(whole, lines=(), steps=forked[fault].steps)  # forks are steps of the parent
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_whatever_dies_wherever_every_promise_is_kept(function: str, part: int) -> None:
@@ -140,9 +125,8 @@ def test_whatever_dies_wherever_every_promise_is_kept(function: str, part: int) 
 
 
 def _broken(known: tuple[Death, ...]) -> Iterator[tuple[str, object]]:
-    outcomes = forked_outcomes(simulated, [death.fault for death in known])
     for death in known:
-        outcome = outcomes[death.fault]
+        outcome = played(death.fault)
         died = outcome.effects.get("crash", 0) == 1
         if outcome.violations or outcome.settled_at < 0 or not died:
             yield death.path[-1], (death.fault, outcome.violations, died)

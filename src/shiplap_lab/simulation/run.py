@@ -601,12 +601,6 @@ class Simulation:
 
     # Faults
 
-    def strike(self, fault: Fault) -> None:
-        """A fault begins now, as if it had been planned."""
-        self._planned = (*self._planned, fault)
-        self._calm_from = self._end_of_trouble()
-        self._begin(len(self._planned) - 1, fault)
-
     def _begin(self, number: int, fault: Fault) -> None:
         self.trace.record("fault", kind=fault.kind, target=fault.target, amount=fault.amount, minutes=fault.minutes)
         if fault.kind == "crash":
