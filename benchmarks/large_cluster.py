@@ -29,6 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bars import exit_code
+
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "layers" / "shiplap" / "python"
 sys.path[:0] = [str(LIBRARY), str(ROOT)]
@@ -264,8 +266,7 @@ def main() -> int:
             taken = _show(name, runs)
             if taken > BARS.get(name, 1e9) or max(run["mib"] for run in runs) > MEMORY_BAR_GIB * 1024:
                 missed.append(name)
-    print(f"\nbars missed: {', '.join(missed) or 'none'}")
-    return int(bool(missed))
+    return exit_code(missed)
 
 
 def _without_snapshot(played: World, function: str) -> dict[str, Any]:

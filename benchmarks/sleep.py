@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from math import ceil
 
+from bars import exit_code
 from msgspec.structs import replace
 
 from shiplap.manifests.custom_resources import Budget
@@ -128,8 +129,7 @@ def main() -> int:
     print(f"with sleep     {asleep.dollars:8.2f} USD")
     missed = [name for name, off in _offsets(awake, asleep) if abs(off) > BAR]
     missed += ["pods Ready"] if _tells_late(asleep.ready_s) else []
-    print(f"bars missed: {', '.join(missed) or 'none'}")
-    return int(bool(missed))
+    return exit_code(missed)
 
 
 def _offsets(awake: Week, asleep: Week) -> Iterator[tuple[str, float]]:
