@@ -162,6 +162,10 @@ def daemon_set(name: str = "daemon", *, cpu: str = "", memory: str = "", **field
     )
 
 
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+"""Conditions that every kubelet reports beside Ready, False while all is well."""
+
+
 def node(
     name: str = "node",
     *,
@@ -194,7 +198,10 @@ def node(
             "status": {
                 "capacity": dict(capacity) if capacity is not None else amounts,
                 "allocatable": {key: amount for key, amount in amounts.items() if amount},
-                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                "conditions": [
+                    *({"type": kind, "status": "False"} for kind in _PRESSURES),
+                    {"type": "Ready", "status": "True" if ready else "False"},
+                ],
             },
         },
         Node,

@@ -13,10 +13,16 @@ from shiplap.disruption.decision_memory import confirmed
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod
-from shiplap.manifests.custom_resources import NodePool
+from shiplap.kubernetes.objects import ObjectMeta, Pod
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, NodePool
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.manifests.template_hash import POOL_HASH, POOL_HASH_VERSION, marks_of
+from shiplap.manifests.template_hash import (
+    NODE_CLASS_HASH,
+    NODE_CLASS_HASH_VERSION,
+    POOL_HASH,
+    POOL_HASH_VERSION,
+    marks_of,
+)
 from shiplap.scheduling.model.snapshot import SchedulingSettings
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import (
@@ -224,6 +230,18 @@ def test_193_a_node_whose_pods_have_just_changed_stays() -> None:
     )
     assert verdict.removed == set()
     assert "consolidateAfter" in verdict.blocked("a")
+
+
+def test_193_a_node_whose_pods_have_rested_long_enough_goes() -> None:
+    verdict = disrupted(
+        large("a"),
+        large("b"),
+        pods=[pod("p1", "a"), pod("p2", "b")],
+        pools=[pool("default", ON_DEMAND, after="60s")],
+        types=[LARGE],
+        histories=[NodeHistory("a", last_pod_event_at=NOW - 60), NodeHistory("b", last_pod_event_at=NOW - 60)],
+    )
+    assert len(verdict.removed) == 1
 
 
 def test_193_its_neighbour_goes_when_it_has_another_home() -> None:
@@ -505,6 +523,20 @@ def test_a_node_of_another_ami_than_its_type_gets_now_has_drifted() -> None:
     assert disrupted(large("a", ami="ami-new"), **case).removed == set()
     assert disrupted(large("a", ami=""), **case).removed == set()
     assert "AMIDrift" in disrupted(large("a", ami="ami-old"), **case).command.detail
+
+
+def test_the_hash_of_another_node_class_is_no_drift() -> None:
+    classes = [
+        EC2NodeClass(ObjectMeta(name=name, annotations=_hash(name)), EC2NodeClassSpec())
+        for name in ("another", "default")
+    ]
+    case: dict[str, Any] = {"pools": [pool(after="Never")], "types": BOTH, "node_classes": classes}
+    assert disrupted(large("a", claim_annotations=_hash("default")), **case).removed == set()
+    assert "NodeClassDrift" in disrupted(large("a", claim_annotations=_hash("another")), **case).command.detail
+
+
+def _hash(value: str) -> dict[str, str]:
+    return {NODE_CLASS_HASH: value, NODE_CLASS_HASH_VERSION: "v7"}
 
 
 def test_219_a_type_that_is_gone_drifts_once_the_claim_is_an_hour_old() -> None:

@@ -589,7 +589,8 @@ def test_a_node_whose_command_was_given_up_rests_and_the_others_go_on(*, drifts:
     verdict = disrupted(*nodes, **case, histories=histories)
     assert verdict.removed == {"b"}
     assert "given up 60 s ago" in verdict.blocked("a")
-    assert "a" in disrupted(*nodes, **case, histories=histories, now=NOW + 841).removed
+    assert "a" in disrupted(*nodes, **case, histories=histories, now=NOW + 840).removed
+    assert "a" not in disrupted(*nodes, **case, histories=histories, now=NOW + 839).removed
     assert disrupted(large("a"), pools=case["pools"], types=BOTH, histories=histories).removed == {"a"}  # it is empty
 
 

@@ -183,13 +183,13 @@ def test_a_rehearsal_names_nodes_and_takes_none() -> None:
 
 
 def test_no_more_nodes_leave_than_are_left_and_the_dearest_first() -> None:
-    nodes = (small("a"), large("b"), small("c"))
+    nodes = (small("a"), small("b"), large("c"))
     pods = [owned(name, name) for name in "abc"]
 
     verdict = disrupted(*nodes, pods=pods, pools=[KEEPS], types=BOTH, sleep=state(left=2))
 
-    assert verdict.removed == {"a", "b"}
-    assert "most nodes that shiplap.yaml allows" in verdict.blocked("c")
+    assert verdict.removed == {"a", "c"}
+    assert "most nodes that shiplap.yaml allows" in verdict.blocked("b")
 
 
 def test_budgets_of_the_pool_hold_and_others_of_it_are_not_replaced_meanwhile() -> None:
@@ -217,6 +217,18 @@ def test_pod_disruption_budgets_are_not_used_up_beyond_what_they_allow() -> None
 
     assert verdict.removed == {"a"}
     assert verdict.blocked("b") == "does not sleep: pdb default/web lets 1 more pods go, and 2 of the node's sleep"
+
+
+@pytest.mark.parametrize(("policy", "leaves"), [("AlwaysAllow", True), ("IfHealthyBudget", False)])
+def test_an_unready_pod_keeps_its_node_unless_the_budget_always_lets_it_go(*, policy: str, leaves: bool) -> None:
+    web = pdb("web", 0, app="web")
+    budget = replace(web, spec=replace(web.spec, unhealthy_pod_eviction_policy=policy))
+    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+    item = owned("p", "a", metadata={"labels": {"app": "web"}}, status=unready)
+
+    verdict = disrupted(small("a"), pods=[item], pools=[KEEPS], types=BOTH, budgets=[budget], sleep=state())
+
+    assert verdict.removed == ({"a"} if leaves else set())
 
 
 def test_pods_of_nodes_on_their_way_out_count_against_their_budget() -> None:

@@ -30,6 +30,11 @@ def test_a_node_seen_first_counts_as_changed_now() -> None:
     assert look((), 500.0, pod("p", node="a")).last_pod_event_at == 500.0
 
 
+@pytest.mark.parametrize(("state", "since"), [(ClaimState.INITIALIZED, 300.0), (ClaimState.DISRUPTING, 500.0)])
+def test_a_node_seen_first_is_initialised_since_its_claim_says_so(state: ClaimState, since: float) -> None:
+    assert look((), 500.0, node=standing("a", state=state, made={"changed_at": 300.0})).initialized_at == since
+
+
 def test_pods_that_stay_change_nothing() -> None:
     first = look((), 500.0, pod("p", node="a"), pod("q", node="a"))
     assert look((first,), 900.0, pod("q", node="a"), pod("p", node="a")) == first

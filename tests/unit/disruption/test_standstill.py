@@ -125,6 +125,10 @@ def test_a_clock_that_was_set_back_is_not_trusted() -> None:
 def test_nodes_of_static_pools_change_with_every_second() -> None:
     snapshot = cluster(replicas=2).disruption_snapshot()
     assert unchanged_until(snapshot) <= snapshot.scheduling.now
+    manifests = snapshot.scheduling.manifests
+    beside = replace(manifests, node_pools=(*manifests.node_pools, pool("other")))
+    mixed = replace(snapshot, scheduling=replace(snapshot.scheduling, manifests=beside))
+    assert unchanged_until(mixed) <= mixed.scheduling.now
 
 
 def history(**fields: float) -> Callable[[LivingCluster], DisruptionSnapshot]:
