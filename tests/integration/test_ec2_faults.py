@@ -195,6 +195,21 @@ def test_an_answer_that_is_lost_leaves_one_instance_however_often_it_is_asked_fo
     assert ground.running() == [running]
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InsufficientInstanceCapacity", "capacity"),
+        ("InsufficientFreeAddressesInSubnet", "subnet"),
+        ("VcpuLimitExceeded", "quota"),
+    ],
+)
+def test_a_fleet_that_is_refused_as_a_whole_leaves_other_offerings(ground: Ground, code: str, kind: str) -> None:
+    ground.faults.refuse("CreateFleet", code)
+    result = ground.compute.launch(ground.request())
+    assert result.instances == ()
+    assert {(item.code, item.kind) for item in result.failures} == {(code, kind)}
+
+
 def test_what_the_manifest_asks_for_and_ec2_refuses_is_the_node_classs_fault(ground: Ground) -> None:
     ground.faults.refuse("CreateFleet", "InvalidParameterValue")
     with pytest.raises(NodeClassNotReady):

@@ -31,6 +31,8 @@ from shiplap.flows.messages import MANIFESTS_CHANGED, UNSCHEDULABLE
 from shiplap.flows.schedule import entry as schedule_entry
 from shiplap.flows.watch import entry as watch_entry
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import CapacityBuffer, CapacityBufferSpec
 from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.signals import FakeDeadLetters
@@ -337,6 +339,21 @@ def test_watch_ends_some_seconds_before_its_function_does(
     monkeypatch.setattr(Context, "get_remaining_time_in_millis", lambda _: left_s * 1000)
     assert module.handle({"clusters": [CLUSTER]}, Context()) == {"told": 7}
     assert watched == [([CLUSTER], lasts_s)]
+
+
+@pytest.mark.parametrize("has_buffers", [False, True])
+def test_watch_follows_buffers_and_manifests_where_there_are_any(
+    load: Load, monkeypatch: pytest.MonkeyPatch, *, has_buffers: bool
+) -> None:
+    stage = Stage()
+    buffers = (CapacityBuffer(ObjectMeta(name="warm"), CapacityBufferSpec()),) if has_buffers else ()
+    manifests = msgspec.structs.replace(stage.settings.manifests, capacity_buffers=buffers)
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    module, _ = load("watch", stage)
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(watch_entry, "watch_all", lambda _, **options: told.update(options))
+    module.handle({"clusters": [CLUSTER]}, Context())
+    assert (told["live"], told["buffered"]) == ([], [CLUSTER] if has_buffers else [])
 
 
 @pytest.mark.parametrize("event", [{"cluster": "red"}, {"clusters": ["red"]}])

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import AwsError, AwsThrottled
+from shiplap.flows import claim_events
 from shiplap.flows.planning.planned_launches import alike, launches, with_token
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Taint
@@ -58,6 +59,19 @@ def test_instances_are_named_after_the_launch_and_the_rest_by_sweeps() -> None:
     assert calls(stage, "compute.name") == named
 
 
+@pytest.mark.parametrize("tags", [{}, {"Name": "ours"}])
+def test_a_name_that_the_node_class_gives_stays(monkeypatch: pytest.MonkeyPatch, tags: dict[str, str]) -> None:
+    stage, kept = crowd(2), list[bool]()
+    monkeypatch.setattr(stage.compute, "name", lambda _, *, keeps_name: kept.append(keeps_name))
+    manifests = stage.settings.manifests
+    (node_class,) = manifests.node_classes
+    tagged = msgspec.structs.replace(node_class, spec=msgspec.structs.replace(node_class.spec, tags=tags))
+    manifests = msgspec.structs.replace(manifests, node_classes=(tagged,))
+    stage.settings = msgspec.structs.replace(stage.settings, manifests=manifests)
+    stage.schedule()
+    assert kept == [bool(tags)] * 2
+
+
 @pytest.mark.parametrize(("pods", "requests"), [(1, 0), (2, 2)])
 def test_an_instance_that_is_launched_alone_has_its_name_from_the_launch(pods: int, requests: int) -> None:
     stage = crowd(pods)
@@ -85,6 +99,8 @@ def test_a_partial_fleet_is_counted_exactly_and_the_rest_planned_again_at_once()
         stage.compute.capacity["c7i-flex.2xlarge", zone, "on-demand"] = 2
     report = stage.schedule()
     assert (len(report.launched), len(report.failed), report.unfinished) == (9, 3, "")
+    told = [event.detail["claim"] for event in stage.bus.of_type(claim_events.FAILED)]
+    assert sorted(told) == sorted(claim.name for claim in stage.claims() if claim.state is ClaimState.FAILED)
     kinds = [instance.instance_type for instance in stage.compute.alive()]
     assert kinds.count("c7i-flex.2xlarge") == 6
     assert len(kinds) == 9
