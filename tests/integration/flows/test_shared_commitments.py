@@ -25,6 +25,7 @@ from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, NodeSpec, ObjectMeta
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap_lab.fakes.faults import Crash
+from tests.integration.flows.disrupted import oversized
 from tests.integration.flows.stage import ZONES, Stage, pool
 from tests.node_claims import node_claim
 
@@ -247,3 +248,16 @@ def test_a_claim_on_commitments_is_launched_as_nothing_else() -> None:
     assert wanted[labels.CAPACITY_TYPE] == ("on-demand",)
     assert claim.plan.instance_types == ("m6i.large",)
     assert msgspec.json.encode(claim.plan.labels).count(b"on-demand") == 1
+
+
+def test_a_replacement_notes_what_it_will_use_before_it_is_written() -> None:
+    stage = oversized()
+    reserved = ReservedInstances("ri", "m6i.large", 1, stage.clock.now() + 1e6)
+    stage.commitments.save(AccountCommitments("eu-west-1", stage.clock.now(), reserved_instances=(reserved,)))
+    stage.settings = replace(stage.settings, commitments=COUNTED)
+    stage.disrupt()
+    stage.clock.advance(60)
+    stage.faults.clear()
+    stage.disrupt()
+    points = list(stage.faults.points)
+    assert points.index("before state.note_commitment_use") < points.index("before state.commit")
