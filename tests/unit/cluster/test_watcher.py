@@ -627,3 +627,32 @@ def test_a_watch_is_established_once_however_often_it_lists() -> None:
     )
     assert list(changes) == []
     assert known == [1]
+
+
+def test_a_watch_is_not_established_before_every_kind_has_been_listed() -> None:
+    clock, known, begun, listed = FakeClock(), list[bool](), Event(), Event()
+
+    class LastIsSlow(Forgetful):
+        def list_for_watch(self, kind: str) -> object:
+            if kind == KINDS[-1]:
+                begun.wait(0.1)  # too early, if it comes
+                listed.set()
+            return super().list_for_watch(kind)
+
+    def established() -> None:
+        known.append(listed.is_set())
+        begun.set()
+
+    def pause(_: float) -> None:
+        if begun.wait(0.01):
+            clock.advance(1.0)
+
+    changes = change_batches(
+        LastIsSlow(FakeCluster(ApiServer(clock))),  # type: ignore[arg-type]
+        clock=clock,
+        deadline_at=clock.now() + 10.0,
+        pause=pause,
+        established=established,
+    )
+    assert list(changes) == []
+    assert known == [True]
