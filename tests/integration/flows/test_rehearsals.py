@@ -15,6 +15,8 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ALLOWED_FOR_S, REFUSED_FOR_S, DryRuns, NodeClassStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, Manifests, NodePool
+from shiplap.sleep.sleep_settings import SleepSettings, WindowSettings
+from shiplap.sleep.sleep_state import SleepNotes, sleep_digest
 from shiplap_lab.fakes.stores import FakeDryRuns, FakeStatus
 from tests.integration.flows.stage import Stage, catalog, pool
 from tests.integration.flows.test_inspection import of_class
@@ -71,6 +73,18 @@ def test_each_class_that_is_used_is_tried_once_and_nothing_is_launched() -> None
     assert ground.stage.compute.launches == []
     assert ground.stage.claims() == ()
     assert ground.inspected().ready.status == "True"
+
+
+def test_classes_of_node_pools_that_sleep_are_tried_as_well() -> None:
+    ground = Ground()
+    sleep = SleepSettings(("a", "b"), 5, (WindowSettings("daily 20:00-06:00 UTC"),))
+    stage = ground.stage
+    stage.settings = msgspec.structs.replace(stage.settings, sleep=sleep)
+    digest = sleep_digest(sleep, stage.settings.manifests.node_pools)
+    stage.sleep.save(stage.name, SleepNotes(digest, {"0": 1}), stage.clock.now())
+    stage.add_pods(1)
+    assert ground.sweep() == ["first", "second"]
+    assert stage.claims() == (), "it is night"
 
 
 def test_what_is_forbidden_makes_the_class_not_ready_until_it_is_allowed() -> None:
