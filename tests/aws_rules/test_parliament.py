@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.aws_rules.cloud_assembly import Template
-from tests.aws_rules.policies import statements
+from tests.aws_rules.iam_statements import statements
 
 PYTHON = Path(__file__).parents[2] / "build" / "parliament" / "bin" / "python"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.aws_rules.cloud_assembly import Template
-from tests.aws_rules.policies import statements
+from tests.aws_rules.iam_statements import statements
 from tests.aws_rules.service_authorization import acts_on_anything, statement_problems
 
 ANYWHERE = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.aws_rules.cloud_assembly import Template
-from tests.aws_rules.policies import permission, statements
+from tests.aws_rules.iam_statements import permission, statements
 from tests.aws_rules.source_arns import made_arns, source_problems
 
 

@@ -31,7 +31,7 @@ from tests.property.test_leftovers import worlds
 from tests.property.test_topology_plans import clusters
 
 ZONE, TYPE = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
-GOLDEN_SNAPSHOT = "6c5587d000beb1f0"
+GOLDEN_SNAPSHOT = "dc0e41a6b5b1b83b"
 GOLDEN_PLAN = "4520d6aa7bb9c044"
 SETTINGS = settings(
     derandomize=True,
