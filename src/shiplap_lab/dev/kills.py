@@ -186,11 +186,11 @@ class KilledRegion(Protocol):
 
 
 @contextmanager
-def busy_processes(number: int) -> Iterator[None]:
+def busy_processes(number: int) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
     """So many processes that do nothing but keep the processors busy."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
-        yield
+        yield busy
     finally:
         for process in busy:
             process.kill()
