@@ -9,6 +9,7 @@ import pytest
 
 from shiplap.errors import AwsError, AwsThrottled
 from shiplap.flows import claim_events
+from shiplap.flows.messages import Timer
 from shiplap.flows.planning.planned_launches import alike, launches, with_token
 from shiplap.instances.catalog.resolved_nodeclass import Ami
 from shiplap.kubernetes.objects import Taint
@@ -78,6 +79,14 @@ def test_an_instance_that_is_launched_alone_has_its_name_from_the_launch(pods: i
     stage.schedule()
     assert calls(stage, "compute.name") == requests
     assert all(instance.claim for instance in stage.compute.alive())
+
+
+def test_nodes_are_listed_once_for_all_claims_that_have_none_yet() -> None:
+    stage = crowd(3)
+    stage.schedule()
+    stage.faults.clear()
+    stage.attend(*(Timer(stage.name, claim.name, "join") for claim in stage.claims()))
+    assert calls(stage, "cluster.nodes") == 1
 
 
 def test_names_that_ec2_refuses_cost_nothing_but_names() -> None:

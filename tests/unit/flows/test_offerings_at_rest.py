@@ -92,6 +92,12 @@ def test_what_rests_is_no_way_out() -> None:
     assert allowed([failed("m")], many, resting=[failed("n")]) == [50]
 
 
+def test_what_is_not_available_is_no_way_out() -> None:
+    gone = Offering("b", "on-demand", 1.0, available=False)
+    types = {"m": structs.replace(fake_type("m"), offerings=(Offering("a", "on-demand", 1.0), gone))}
+    assert allowed([failed("m")], (claims(90, "m"), types)) == [50]
+
+
 def test_of_a_class_whose_instances_ended_there_is_one_claim_at_a_time() -> None:
     scope = node_class_scope("demo", CLASS)
     suspect = [failed(scope, ANY, ANY)]
