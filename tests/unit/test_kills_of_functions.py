@@ -70,6 +70,9 @@ def test_a_gap_is_explained_by_a_function_that_ended_no_invocation_well() -> Non
     assert explained(began, began + 130, [died, other, late]).startswith("no lifecycle ended well for 125 s, 1 failed")
     assert explained(began, began + 130, [died, early, late]) == ""
     assert explained(began, began + 130, [other]) == ""
+    first = "2026-01-01 10:00:10 INFO ESM: Lambda shiplap-lifecycle processed 1 SQS messages"
+    before = "2026-01-01 10:00:05 WARNING ESM: Lambda shiplap-lifecycle failed processing SQS batch"
+    assert explained(began, began + 130, [before, first]) == "", "it failed before it ended well for the last time"
     warning = "2026-01-01 10:01:00 WARNING ESM: Lambda shiplap-interrupt failed processing SQS batch"
     assert explained(began, began + 130, [warning]) == "", "no pod waits for what follows a spot warning"
 
@@ -140,7 +143,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
 
 def session(region: PlayedRegion, ledger: Ledger, *, wanted: int = 1) -> Session:
-    return Session(load("flex-first"), region, ledger, "s", wanted, busy_others=8, now=region.now, rest=region.rest)
+    return Session(load("flex-first"), region, ledger, "s", wanted, now=region.now, rest=region.rest)
 
 
 @pytest.mark.usefixtures("running")
@@ -151,6 +154,24 @@ def test_a_standstill_that_lasts_to_the_end_of_a_session_is_recorded(tmp_path: P
     (gap,) = ledger.gaps()
     assert (gap.ended_at - gap.began_at, gap.waiting, gap.reason) == (124.0, 24, "")
     assert gap.depths == (QueueDepth("provisioning", 24, 0),)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_standstill_is_recorded_when_somebody_ends_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region, ledger = PlayedRegion(tmp_path), Ledger(tmp_path / "kills")
+    rest = region.rest
+
+    def interrupted(seconds: float) -> None:
+        rest(seconds)
+        if region.time > 1125:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(region, "rest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session(region, ledger).run(region.time + 600)
+    assert [gap.waiting for gap in ledger.gaps()] == [24]
 
 
 @pytest.mark.usefixtures("running")
@@ -183,14 +204,15 @@ def test_functions_are_killed_until_each_was_often_enough_the_rarest_first(
         killed.append(process)
 
     monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.5, 0.0, 0.0))
     running |= {name: [number] for number, name in enumerate(FUNCTIONS)} | {"watch": [99]}
     region, ledger = PlayedRegion(tmp_path, placed_at=0.0), Ledger(tmp_path / "kills")
     session(region, ledger).run(region.time + 300)
 
     assert killed == [1, 2, 3, 4, 5], "each once; the process of watch had ended by itself"
     assert [kill.function for kill in ledger.kills()] == list(FUNCTIONS[1:])
-    assert {kill.busy_others for kill in ledger.kills()} == {8}
-    assert "at least 8 processes kept the processors busy" in summary(ledger.kills(), ())
+    assert {kill.load for kill in ledger.kills()} == {9.5}
+    assert "load of the minute before a kill: at least 9.5, 9.5 in the middle" in summary(ledger.kills(), ())
 
 
 def test_processes_keep_the_processors_busy_and_end() -> None:

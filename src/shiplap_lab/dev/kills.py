@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 import msgspec
@@ -64,7 +65,7 @@ _KILLS, _GAPS = "kills.jsonl", "gaps.jsonl"
 class Kill(msgspec.Struct, frozen=True):
     """A process of a function that was killed.
 
-    `at` in epoch seconds, `busy_s` its CPU seconds until then, `busy_others` how many processes kept the machine busy.
+    `at` in epoch seconds, `busy_s` its CPU seconds until then, `load` the machine's load average of the minute before.
     """
 
     session: str
@@ -72,7 +73,7 @@ class Kill(msgspec.Struct, frozen=True):
     process: int
     at: float
     busy_s: float
-    busy_others: int = 0
+    load: float = 0.0
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -206,7 +207,6 @@ class Session:
         ledger: gets kills and gaps.
         name: the session's in the ledger.
         wanted: how often each function is to be killed.
-        busy_others: how many processes keep the machine busy meanwhile.
         now: tells the time, in epoch seconds.
         rest: waits for so many seconds.
     """
@@ -219,12 +219,11 @@ class Session:
         name: str,
         wanted: int,
         *,
-        busy_others: int = 0,
         now: Callable[[], float] = time.time,
         rest: Callable[[float], object] = time.sleep,
     ) -> None:
         self._region, self._ledger, self._name, self._wanted = region, ledger, name, wanted
-        self._busy_others, self._now, self._rest = busy_others, now, rest
+        self._now, self._rest = now, rest
         self._cluster = play.scenario.clusters[0].name
         self._wave = 0
         self._progress_at = now()
@@ -233,7 +232,17 @@ class Session:
         self._watched_at = now()
 
     def run(self, ends_at: float) -> None:
-        """Until every function was killed often enough, or until a moment in epoch seconds."""
+        """Until every function was killed often enough, or until a moment in epoch seconds.
+
+        A standstill that lasts to the end is recorded, too, however the session ends.
+        """
+        try:
+            self._kill_again_and_again(ends_at)
+        finally:
+            if waiting := _waiting(self._world()):
+                self._end_gap(self._now(), waiting)
+
+    def _kill_again_and_again(self, ends_at: float) -> None:
         kill_at, wave_at = self._now() + _KILL_EVERY_S, 0.0
         while self._now() < ends_at and (due := self._due()):
             if self._now() >= wave_at:
@@ -246,8 +255,6 @@ class Session:
             self._region.let_time_pass()
             self._rest(_LOOK_S)
             self._look()
-        if waiting := _waiting(self._world()):
-            self._end_gap(self._now(), waiting)  # a standstill that lasts to the end is one, too
 
     def _watch(self) -> None:
         now = self._now()
@@ -266,7 +273,7 @@ class Session:
         running = self._running()
         for function in due:
             for process in running.get(function, [])[:1]:
-                kill = Kill(self._name, function, process, self._now(), _cpu_s(process), self._busy_others)
+                kill = Kill(self._name, function, process, self._now(), _cpu_s(process), os.getloadavg()[0])
                 try:
                     os.kill(process, signal.SIGKILL)
                 except ProcessLookupError:  # it has ended by itself
@@ -343,8 +350,8 @@ def said_between(log: Path, began: float, ended: float) -> list[str]:
 def explained(began: float, ended: float, log: Sequence[str]) -> str:
     """What the log says that a gap was due to; empty when it does not tell.
 
-    A gap is explained if some function ended no invocation well for most of it, because all that began were killed or
-    took too long: what that function does next could not happen, and its messages come back after their visibility
+    A gap is explained if some function ended no invocation well for most of it, because all that began then were killed
+    or took too long: what that function does next could not happen, and its messages come back after their visibility
     timeout.
     """
     reasons = []
@@ -352,11 +359,10 @@ def explained(began: float, ended: float, log: Sequence[str]) -> str:
         well = [at for at, line in _dated(log) if f"shiplap-{function} processed" in line]
         badly = [at for at, line in _dated(log) if f"shiplap-{function}" in line and _FAILED.search(line)]
         moments = [began, *(at for at in well if began <= at <= ended), ended]
-        longest = max(later - at for at, later in pairwise(moments))
-        if badly and longest >= GAP_S - _VISIT_S:
-            reasons.append(
-                f"no {function} ended well for {longest:.0f} s, {len(badly)} failed, were killed or timed out"
-            )
+        longest, since = max((later - at, at) for at, later in pairwise(moments))
+        failed = sum(since <= at <= since + longest for at in badly)
+        if failed and longest >= GAP_S - _VISIT_S:
+            reasons.append(f"no {function} ended well for {longest:.0f} s, {failed} failed, were killed or timed out")
     return "; ".join(reasons)
 
 
@@ -379,9 +385,8 @@ def summary(kills: Sequence[Kill], gaps: Sequence[Gap]) -> str:
     counts = Counter(kill.function for kill in kills)
     lines = [f"{name}: killed {counts[name]} times" for name in FUNCTIONS]
     if kills:
-        lines.append(
-            f"at least {min(kill.busy_others for kill in kills)} processes kept the processors busy at each kill"
-        )
+        loads = [kill.load for kill in kills]
+        lines.append(f"load of the minute before a kill: at least {min(loads):.1f}, {median(loads):.1f} in the middle")
     lines.append(f"{len(gaps)} gaps of {GAP_S:.0f} s or more, {sum(not gap.reason for gap in gaps)} without a reason")
     lines += [
         f"  {gap.session}: {gap.ended_at - gap.began_at:.0f} s, {gap.waiting} pods waited, "
@@ -405,7 +410,7 @@ def main(arguments: Sequence[str]) -> int:
     while time.time() < ends_at and _left(ledger, given.kills):
         name = time.strftime("%H%M%S")
         with ended_by_signals(), LocalRegion(play, _tell) as region, busy_processes(given.load):
-            session = Session(play, region, ledger, name, given.kills, busy_others=given.load)
+            session = Session(play, region, ledger, name, given.kills)
             try:
                 session.run(min(ends_at, time.time() + _SESSION_S))
             finally:
