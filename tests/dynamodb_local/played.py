@@ -44,7 +44,7 @@ class PlayedSeed(NamedTuple):
 
 def play_on_table(local: DynamoDbLocal, play: Play, seed: int, *, share: float = 0.0) -> PlayedSeed:
     """One run of a scenario with one install; a `share` of calls meet a fault."""
-    with local.client() as client, _unpaused(), patch.object(state_table, "SHARDS", _SHARDS):
+    with local.client() as client, unpaused(), patch.object(state_table, "SHARDS", _SHARDS):
         create_table(client, TABLE, tables.STATE)
         made: list[CheckedTable] = []
 
@@ -63,7 +63,7 @@ def play_on_table(local: DynamoDbLocal, play: Play, seed: int, *, share: float =
 
 
 @contextmanager
-def _unpaused() -> Iterator[None]:
+def unpaused() -> Iterator[None]:
     """botocore repeats calls at once: its pauses are real time, of which a run has none."""
     with patch.object(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None)):
         yield

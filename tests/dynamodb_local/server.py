@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import botocore.session
-from botocore.config import Config
 
+from shiplap.aws.session import config
 from shiplap_lab.emulated_aws.processes import Process
 
 POM = Path(__file__).resolve().parent / "pom.xml"
@@ -88,7 +88,7 @@ class DynamoDbLocal:
             endpoint_url=f"http://127.0.0.1:{port}",
             aws_access_key_id="local",
             aws_secret_access_key="local",
-            config=Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=30),
+            config=config(),
         )
         return self
 

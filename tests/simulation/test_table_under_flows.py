@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import ConnectionClosedError
 from msgspec.structs import replace
 
+from shiplap.aws.session import config
 from shiplap_lab.scenarios.scenario import load
 from shiplap_lab.simulation.campaign import run_seed
-from tests.dynamodb_local.played import play_on_table
+from tests.dynamodb_local.faulty_transport import Sender
+from tests.dynamodb_local.played import play_on_table, unpaused
 from tests.dynamodb_local.server import DynamoDbLocal, DynamoDbMissing
 
 SCENARIO = "unheard"
@@ -34,6 +38,31 @@ def test_a_seed_has_the_same_trace_as_on_the_fake(local: DynamoDbLocal, seed: in
     assert played.outcome.violations == ()
     assert played.outcome.lines == run_seed(play, seed).lines
     assert not played.effects
+
+
+class _RefusingTwice:
+    """Sends requests, but for the first two."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender, self.sent = sender, 0
+
+    def send(self, request: AWSPreparedRequest) -> AWSResponse:
+        self.sent += 1
+        if self.sent > 2:
+            return self._sender.send(request)
+        raise ConnectionClosedError(endpoint_url=request.url)
+
+
+def test_botocore_repeats_below_the_adapter_as_in_production(local: DynamoDbLocal) -> None:
+    with local.client() as client, unpaused():
+        sender = client._endpoint.http_session
+        client._endpoint.http_session = refusing = _RefusingTwice(sender)
+        try:
+            assert client.list_tables()["TableNames"] == []
+        finally:
+            client._endpoint.http_session = sender
+        assert refusing.sent == 3
+        assert client.meta.config.retries == config().retries
 
 
 @pytest.mark.e2e
