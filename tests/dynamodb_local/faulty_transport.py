@@ -70,6 +70,7 @@ class FaultyTransport:
         self._share, self._rewrite, self._written = share, rewrite, written
         self._random = Random(f"{seed}:transport")  # noqa: S311 - repeatable chance
         self._streak: tuple[str, str, int] = ("", "", 0)
+        self._tokens: set[str] = set()
 
     def attach(self, client: Any) -> None:
         """Send this client's requests from now on."""
@@ -153,8 +154,11 @@ class FaultyTransport:
         request.body = json.dumps(body).encode()
         request.headers["Content-Length"] = str(len(request.body))
         response = self.sender.send(request)
-        if response.status_code == HTTPStatus.OK:
+        token = body.get("ClientRequestToken", "")
+        # A transaction that is repeated with its token is answered as before, and writes nothing.
+        if response.status_code == HTTPStatus.OK and token not in self._tokens:
             self._written(items)
+            self._tokens |= {token} - {""}
         return response
 
 

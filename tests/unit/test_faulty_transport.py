@@ -123,6 +123,15 @@ def test_a_connection_breaks_before_the_write_or_after(kind: str, carried_out: i
     assert len(durable) == carried_out
 
 
+def test_a_transaction_that_is_repeated_with_its_token_is_written_once() -> None:
+    """DynamoDB answers the second request as the first, and writes nothing."""
+    told: list[Any] = []
+    client, _ = client_of(Server(), 0, share=0.0, written=told.append)
+    for token in ("first", "first", "second"):
+        client.transact_write_items(TransactItems=PUTS[:1], ClientRequestToken=token)
+    assert told == [[PUTS[0]["Put"]["Item"]]] * 2
+
+
 def test_the_same_seed_does_the_same() -> None:
     def effects(seed: int) -> list[str]:
         found = []
