@@ -154,11 +154,12 @@ class FaultyTransport:
         request.body = json.dumps(body).encode()
         request.headers["Content-Length"] = str(len(request.body))
         response = self.sender.send(request)
-        token = body.get("ClientRequestToken", "")
+        token = body.get("ClientRequestToken")
         # A transaction that is repeated with its token is answered as before, and writes nothing.
         if response.status_code == HTTPStatus.OK and token not in self._tokens:
             self._written(items)
-            self._tokens |= {token} - {""}
+            if token is not None:
+                self._tokens.add(token)
         return response
 
 

@@ -166,10 +166,8 @@ def shares_of_parts(
     mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict], equivalents: Iterable[str]
 ) -> dict[str, Share]:
     """The figures of each part of the product that mutants were drawn of, by its name, and of "all" at the end."""
-    known, parts = (
-        list(equivalents),
-        {name: [item for item in mutants if stratum_of(item.path) == name] for name in STRATA},
-    )
+    known = list(equivalents)
+    parts = {name: [item for item in mutants if stratum_of(item.path) == name] for name in STRATA}
     shares = {name: share_of(found, verdicts, known) for name, found in parts.items() if found}
     return shares | {"all": share_of(mutants, verdicts, known)}
 
