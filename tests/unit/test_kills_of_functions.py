@@ -99,6 +99,7 @@ class PlayedRegion:
         self.functions = {name: f"shiplap-{name}" for name in FUNCTIONS}
         self.time, self.placed_at = 1000.0, placed_at
         self.watched: list[float] = []
+        self.read: list[float] = []
         self.pods: list[Pod] = []
 
     def now(self) -> float:
@@ -132,6 +133,9 @@ class PlayedRegion:
     def watch(self, cluster: str) -> None:
         assert cluster == CLUSTER
         self.watched.append(self.time)
+
+    def read_catalog(self) -> None:
+        self.read.append(self.time)
 
 
 @pytest.fixture
@@ -191,6 +195,34 @@ def test_nobody_watches_for_a_minute_until_a_watch_is_begun(tmp_path: Path) -> N
     session(region, Ledger(tmp_path / "kills")).run(region.time + 130)
 
     assert region.watched == [1060.0, 1120.0]
+
+
+@pytest.mark.usefixtures("running")
+def test_prices_are_read_again_at_every_third_wave(tmp_path: Path) -> None:
+    region = PlayedRegion(tmp_path)
+    session(region, Ledger(tmp_path / "kills")).run(region.time + 130)
+
+    assert region.read == [1040.0, 1100.0]
+
+
+def test_sessions_side_by_side_are_waited_for_and_one_that_fails_is_told() -> None:
+    ends_with = [[sys.executable, "-c", f"raise SystemExit({code})"] for code in (0, 0, 1)]
+
+    assert not kills._side_by_side(ends_with[:2])
+    assert kills._side_by_side(ends_with)
+
+
+def test_sessions_side_by_side_share_the_ledger_and_nothing_keeps_the_processors_busy_but_they(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[list[str]] = []
+    monkeypatch.setattr(kills, "_side_by_side", began.extend)
+    folder = str(tmp_path / "kills")
+
+    assert kills.main(["--sessions", "3", "--load", "0", "--kills", "5", "--folder", folder]) == 0
+    assert len(began) == 3
+    assert {tuple(command[-4:]) for command in began} == {("--sessions", "1", "--load", "0")}
+    assert all(folder in command for command in began)
 
 
 def test_functions_are_killed_until_each_was_often_enough_the_rarest_first(

@@ -3,7 +3,8 @@
 `python -m shiplap_lab.dev.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
 processes in which MiniStack runs the functions, one function after the other. It writes one line for each kill and each
 standstill into its folder, keeps the logs of every session and the states of the queues, and goes on where an earlier
-run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight.
+run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight;
+instead of them, further sessions beside the first do that as well, and kill more in the same time.
 
 MiniStack and the process that plays the cluster are not killed: AWS and the cluster are in their memory.
 """
@@ -45,6 +46,7 @@ GAP_S = 120.0
 
 _KILL_EVERY_S = 8.0
 _WAVE_EVERY_S = 20.0
+_WAVES_TO_INTERRUPTION, _WAVES_TO_CATALOG = 2, 3
 _LOOK_S = 2.0
 _MOST_PODS = 24
 _SESSION_S = 1500.0
@@ -184,6 +186,7 @@ class KilledRegion(Protocol):
     def remove(self, cluster: str, pod: Pod) -> None: ...
     def interrupt(self, instance_id: str, kind: InterruptionKind) -> None: ...
     def watch(self, cluster: str) -> None: ...
+    def read_catalog(self) -> None: ...
 
 
 @contextmanager
@@ -287,7 +290,7 @@ class Session:
         return function_processes(self._region.emulator_process, self._region.functions)
 
     def _next_wave(self) -> None:
-        """Half of the pods that run end, and new ones come."""
+        """Half of the pods that run end, and new ones come; after some, an instance is interrupted, prices read."""
         world = self._world()
         running = sorted((pod for pod in world.workload if pod.spec.node_name), key=lambda pod: pod.key)
         for pod in running[::2]:
@@ -296,8 +299,10 @@ class Session:
             group = PodGroup(name=f"wave{self._wave}", cpu="900m", memory="1300Mi")
             self._region.apply(self._cluster, pod_object(group, f"{group.name}-{index}"))
         self._wave += 1
-        if self._wave % 5 == 0 and (claims := world.launched):
+        if self._wave % _WAVES_TO_INTERRUPTION == 0 and (claims := world.launched):
             self._region.interrupt(claims[-1].instance_id, "spot")
+        if self._wave % _WAVES_TO_CATALOG == 0:
+            self._region.read_catalog()
 
     def _world(self) -> ClusterObservation:
         return next(item for item in self._region.observe().clusters if item.name == self._cluster)
@@ -397,26 +402,49 @@ def summary(kills: Sequence[Kill], gaps: Sequence[Gap]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Kill until each function was killed so many times; exit code 1 while a gap has no reason."""
+    """Kill until each function was killed so many times; exit code 1 while a gap has no reason, or a session failed."""
     parser = ArgumentParser(prog="kills")
     parser.add_argument("--scenario", default="flex-first")
     parser.add_argument("--kills", type=int, default=200, help="of each function")
+    parser.add_argument("--sessions", type=int, default=1, help="so many at once, each with a Region of its own")
     parser.add_argument("--load", type=int, default=8, help="processes that keep the processors busy meanwhile")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which it stops; another run goes on")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
     given = parser.parse_args(arguments)
-    ledger, play = Ledger(given.folder), load(given.scenario)
-    ends_at = time.time() + given.minutes * 60
-    while time.time() < ends_at and _left(ledger, given.kills):
-        name = time.strftime("%H%M%S")
-        with ended_by_signals(), LocalRegion(play, _tell) as region, busy_processes(given.load):
-            session = Session(play, region, ledger, name, given.kills)
+    ledger, ends_at = Ledger(given.folder), time.time() + given.minutes * 60
+    has_failed = False
+    with ended_by_signals(), busy_processes(given.load):
+        if given.sessions > 1:
+            alone = (*arguments, "--sessions", "1", "--load", "0")
+            has_failed = _side_by_side([[sys.executable, "-m", "shiplap_lab.dev.kills", *alone]] * given.sessions)
+        else:
+            _play_sessions(load(given.scenario), ledger, given.kills, ends_at)
+    sys.stdout.write(summary(ledger.kills(), ledger.gaps()) + "\n")
+    return 1 if has_failed or any(not gap.reason for gap in ledger.gaps()) else 0
+
+
+def _side_by_side(commands: Iterable[Sequence[str]]) -> bool:
+    """Run programs at the same time until all have ended, and say whether one of them failed."""
+    programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]  # noqa: S603 - our own
+    try:
+        codes = [program.wait() for program in programs]
+        return any(codes)
+    finally:
+        for program in programs:
+            program.terminate()
+            program.wait()
+
+
+def _play_sessions(play: Play, ledger: Ledger, wanted: int, ends_at: float) -> None:
+    """One after the other, each in a new Region."""
+    while time.time() < ends_at and _left(ledger, wanted):
+        name = f"{time.strftime('%H%M%S')}-{os.getpid()}"
+        with LocalRegion(play, _tell) as region:
+            session = Session(play, region, ledger, name, wanted)
             try:
                 session.run(min(ends_at, time.time() + _SESSION_S))
             finally:
                 shutil.copy(region.emulator_log, ledger.folder / f"{name}.log")
-        sys.stdout.write(summary(ledger.kills(), ledger.gaps()) + "\n")
-    return 1 if any(not gap.reason for gap in ledger.gaps()) else 0
 
 
 def _tell(line: str) -> None:

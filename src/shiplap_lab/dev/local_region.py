@@ -200,6 +200,10 @@ class LocalRegion:
         """Begin a watch, as the schedule does every few minutes on AWS. One that dies is repeated twice."""
         _invoke(self._functions, self._deployed.functions["watch"], {"cluster": cluster}, wait=False)
 
+    def read_catalog(self) -> None:
+        """Let types, prices and offerings be read again, as the schedule does every hour on AWS."""
+        _invoke(self._functions, self._deployed.functions["catalog"], {}, wait=False)
+
     def widget(self) -> str:
         """The markup of the dashboard's widget, as its function draws it. Raises ShiplapError."""
         answer = _invoke(self._functions, self._deployed.functions["widget"], {})
