@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev import kills
@@ -100,6 +101,7 @@ class PlayedRegion:
         self.time, self.placed_at = 1000.0, placed_at
         self.watched: list[float] = []
         self.read: list[float] = []
+        self.gone: set[str] = set()
         self.pods: list[Pod] = []
 
     def now(self) -> float:
@@ -126,6 +128,8 @@ class PlayedRegion:
     def remove(self, cluster: str, pod: Pod) -> None:
         assert cluster == CLUSTER
         self.pods = [item for item in self.pods if item.metadata.name != pod.metadata.name]
+        if pod.metadata.name in self.gone:
+            raise ObjectNotFound(f'pods "{pod.metadata.name}" not found', status=404)
 
     def interrupt(self, instance_id: str, kind: InterruptionKind) -> None:
         raise AssertionError(f"no claim was launched: {instance_id} {kind}")
@@ -203,6 +207,17 @@ def test_prices_are_read_again_at_every_third_wave(tmp_path: Path) -> None:
     session(region, Ledger(tmp_path / "kills")).run(region.time + 130)
 
     assert region.read == [1040.0, 1100.0]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_session_goes_on_when_a_pod_that_it_removes_is_gone(tmp_path: Path) -> None:
+    region = PlayedRegion(tmp_path, placed_at=0.0)
+    region.gone = {"wave0-0"}
+    session(region, Ledger(tmp_path / "kills")).run(region.time + 50)
+
+    names = {pod.metadata.name for pod in region.pods}
+    assert "wave0-0" not in names
+    assert any(name.startswith("wave2") for name in names)
 
 
 def test_sessions_side_by_side_are_waited_for_and_one_that_fails_is_told() -> None:

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shiplap.errors import ObjectNotFound
 from shiplap.kubernetes.objects import Pod
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
 from shiplap_lab.dev.dev_session import ended_by_signals
@@ -294,7 +295,7 @@ class Session:
         world = self._world()
         running = sorted((pod for pod in world.workload if pod.spec.node_name), key=lambda pod: pod.key)
         for pod in running[::2]:
-            self._region.remove(self._cluster, pod)
+            self._remove(pod)
         for index in range(max(0, min(6, _MOST_PODS - len(world.workload)))):
             group = PodGroup(name=f"wave{self._wave}", cpu="900m", memory="1300Mi")
             self._region.apply(self._cluster, pod_object(group, f"{group.name}-{index}"))
@@ -303,6 +304,12 @@ class Session:
             self._region.interrupt(claims[-1].instance_id, "spot")
         if self._wave % _WAVES_TO_CATALOG == 0:
             self._region.read_catalog()
+
+    def _remove(self, pod: Pod) -> None:
+        try:
+            self._region.remove(self._cluster, pod)
+        except ObjectNotFound:
+            return  # it was evicted since we looked
 
     def _world(self) -> ClusterObservation:
         return next(item for item in self._region.observe().clusters if item.name == self._cluster)
@@ -432,6 +439,7 @@ def _side_by_side(commands: Iterable[Sequence[str]]) -> bool:
     finally:
         for program in programs:
             program.terminate()
+        for program in programs:
             program.wait()
 
 
