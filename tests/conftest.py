@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.commands import Shiplap
+from tests.own_logger import own_logger
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("shiplap", deadline=None)
@@ -39,6 +42,21 @@ def _no_width_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
         os.unsetenv(name)
+
+
+@pytest.fixture(name="own_logger")
+def _own_logger() -> Iterator[None]:
+    with own_logger():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_stays_as_it_is() -> Iterator[None]:
+    """A test that leaves a level or a handler behind changes what those after it read in logs."""
+    logger = logging.getLogger("shiplap")
+    before = (logger.level, tuple(logger.handlers))
+    yield
+    assert (logger.level, tuple(logger.handlers)) == before, "use the fixture own_logger"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,17 +29,3 @@ def unpaused(monkeypatch: pytest.MonkeyPatch) -> None:
         return enter(access, **given | {"sleep": lambda seconds: None})
 
     monkeypatch.setattr(context_access, "enter_context", enter_unpaused)
-
-
-@pytest.fixture
-def own_logger() -> Iterator[None]:
-    """A new logger `shiplap`: Powertools leaves marks on it, which the next install would take for its own."""
-    logger = logging.getLogger("shiplap")
-    before = logger.__dict__ | {"handlers": logger.handlers[:]}
-    for mark in logger.__dict__.keys() - logging.Logger("").__dict__.keys():
-        delattr(logger, mark)
-    logger.handlers = []
-    yield
-    logger.__dict__.clear()
-    logger.__dict__.update(before)
-    logger.setLevel(logger.level)

@@ -7,7 +7,6 @@ moto answers for AWS, with the project's own EC2, and a simulated cluster for Ku
 from __future__ import annotations
 
 import importlib.util
-import logging
 import threading
 import time
 from collections import defaultdict
@@ -28,6 +27,7 @@ from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import create_table
+from tests.own_logger import own_logger
 from tests.permissions.authorizations import ACCOUNT, Lookup, Params, authorizations
 from tests.permissions.evaluator import Request
 
@@ -174,7 +174,7 @@ def aws_of(url: str, region: str, answers: Mapping[tuple[str, str], Any]) -> Ite
     }
     with ExitStack() as undo:
         undo.enter_context(patch.dict("os.environ", environment))
-        undo.enter_context(_logging_as_it_was())
+        undo.enter_context(own_logger())
         _forget_clients()
         undo.callback(_forget_clients)
         for (service, operation), answer in answers.items():
@@ -184,23 +184,6 @@ def aws_of(url: str, region: str, answers: Mapping[tuple[str, str], Any]) -> Ite
                 lambda answer=answer, **_: (SimpleNamespace(status_code=200), answer),
             )
         yield
-
-
-@contextmanager
-def _logging_as_it_was() -> Iterator[None]:
-    """Powertools leaves marks on the logger, and takes those of an install before it for its own."""
-    logger = logging.getLogger("shiplap")
-    before = logger.__dict__ | {"handlers": logger.handlers[:]}
-    for mark in ("init", "powertools_handler"):
-        logger.__dict__.pop(mark, None)
-    logger.handlers = []
-    logger.setLevel(logging.NOTSET)
-    try:
-        yield
-    finally:
-        logger.__dict__.clear()
-        logger.__dict__.update(before)
-        logger.setLevel(logger.level)
 
 
 def _forget_clients() -> None:

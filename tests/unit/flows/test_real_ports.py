@@ -21,6 +21,8 @@ from shiplap.spot_risk.safer_offerings import SpotRiskSettings
 from shiplap_lab.fakes.stores import FakeSnapshots
 from tests.integration.flows.stage import CLUSTER, Stage
 
+pytestmark = pytest.mark.usefixtures("own_logger")
+
 NAMES = ResourceNames("state", "capacity", "bucket", "bus", "https://sqs/lifecycle", "https://sqs/dead", "platform")
 CLUSTERS = (
     ClusterSettings(name="blue", region="eu-west-1", endpoint="https://blue.example", token="t"),
