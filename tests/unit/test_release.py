@@ -34,7 +34,8 @@ def test_two_builds_are_the_same_byte_for_byte(built: list[Path], tmp_path: Path
 def test_the_sdist_builds_the_same_wheel(built: list[Path], tmp_path: Path) -> None:
     wheel, sdist, *_ = built
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Later patch releases of Python 3.11 and all of 3.12 know filters, and 3.12 warns where none is named.
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # noqa: S202 - our own
     (source,) = tmp_path.iterdir()
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)  # noqa: S603 - our own

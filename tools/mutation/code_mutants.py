@@ -290,7 +290,7 @@ def _is_tuning(name: str) -> bool:
     return name.isupper() and (name.endswith("_S") or name.startswith("_"))
 
 
-_LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.TypeAlias, ast.Assert)
+_LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr, ast.Assert)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
