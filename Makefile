@@ -66,8 +66,10 @@ deploy-local: SCENARIO ?= flex-first
 deploy-local: setup ## The stack as synthesised, deployed on a local emulator; SCENARIO=flex-first plays against it
 	@$(BIN)/shiplap dev --once --scenario $(SCENARIO)
 
-test: setup ## All tests
-	@$(BIN)/pytest -n auto --dist worksteal
+TESTS ?= tests
+
+test: setup ## All tests, or those of some folders: TESTS="tests/unit tests/conformance"
+	@$(BIN)/pytest -n auto --dist worksteal $(TESTS)
 
 # A minor version of tests/e2e/versions; empty means the newest.
 K8S ?=
