@@ -17,7 +17,7 @@ from tests.own_logger import own_logger
 settings.register_profile("shiplap", deadline=None)
 settings.load_profile("shiplap")
 
-_OBJECTS_UNTIL_COLLECTED = 1_000_000
+_OBJECTS_UNTIL_COLLECTED = 100_000
 
 
 def pytest_sessionstart() -> None:

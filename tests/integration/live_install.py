@@ -39,6 +39,7 @@ from tests.integration.contracts.in_process_aws import REGION, aws_in_process, c
 from tests.integration.test_live_commands import pod
 from tests.integration.test_plan_with_aws import node_class
 from tests.node_claims import changes, node_claim
+from tests.own_logger import own_logger
 from tests.unit.cli.test_plan_command import POOL
 
 FUNCTIONS = (
@@ -133,7 +134,7 @@ def live_install(
     api = ApiServer(FakeClock())
     for name in ("a", "b", "c"):
         api.create("pods", pod(name))
-    with aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
+    with own_logger(), aws_in_process(), KubeHttpServer(api, access={"functions": FUNCTIONS, "me": READ_ONLY}) as http:
         found = LiveInstall(http, folder, capsys)
         monkeypatch.setattr(find_install, "_outputs", lambda stack: OUTPUTS if stack == "Shiplap" else None)
         monkeypatch.setattr(installed, "settings_of", lambda _: Settings((found.settings,)))
