@@ -495,6 +495,27 @@ def test_a_claim_sees_the_types_of_its_class_as_its_pool_does(stage: Stage) -> N
         assert {name: item.offerings[0].price for name, item in types.items()} == prices
 
 
+def test_types_of_a_launch_list_have_prices_in_zones_that_are_not_selected_any_more(stage: Stage) -> None:
+    """An instance of an earlier attempt may be there. Its pool's overlay counts there, too."""
+    bought = read_supply(stage.settings, stage.context)
+    known = priced_snapshot(stage.settings, read(stage), bought, stage.context).snapshot
+    listed, other = (replace(item, offerings=item.offerings[:1]) for item in known.catalogs[0].instance_types[:2])
+    overlay = msgspec.convert(
+        {"metadata": {"name": "fixed"}, "spec": {"requirements": [], "price": "7.5"}}, NodeOverlay
+    )
+    snapshot = replace(
+        known,
+        catalogs=(NodeClassCatalog("default", (listed, other)),),
+        manifests=replace(known.manifests, node_overlays=(overlay,)),
+    )
+    claim = node_claim(name="c", node_pool="flex", node_class="default", instance_types=(listed.name, "unknown"))
+    types = PricedSnapshot(snapshot).types_in_all_zones(claim, bought.catalog)
+    zones = {name: {offering.zone for offering in item.offerings} for name, item in types.items()}
+    (selected,) = zones[other.name]
+    assert zones == {listed.name: set(ZONES), other.name: {selected}}
+    assert {offering.price for item in types.values() for offering in item.offerings} == {7.5}
+
+
 SOLD = {
     "default": (
         InstanceType("m", (), {}, {}, (), ami="ami-1", kubelet_hash="h"),
