@@ -678,6 +678,31 @@ def test_a_node_whose_claim_is_behind_it_is_no_candidate(state: ClaimState) -> N
     assert verdict.blocked("a") == "is not initialized"
 
 
+@pytest.mark.parametrize(("behind", "removed"), [(True, {"old"}), (False, set())])
+def test_a_claim_that_has_not_heard_of_its_node_counts_once_towards_limits(behind: bool, removed: set[str]) -> None:
+    """Without the large node the limit has room for two small ones: one that is there, and one more."""
+    stays = {"karpenter.sh/do-not-disrupt": "true"}
+    joined = small("new", labels={"karpenter.sh/nodeclaim": "launched"} if behind else {}, annotations=stays)
+    launched = node_claim(
+        cluster="test",
+        name="launched",
+        node_pool="default",
+        node_class="default",
+        state=ClaimState.LAUNCHED,
+        instance_types=("small",),
+        created_at=NOW - 60,
+    )
+    verdict = disrupted(
+        large("old"),
+        Standing(joined.node, None if behind else joined.claim),
+        pools=[pool("default", ON_DEMAND, limits={"cpu": "10"})],
+        types=BOTH,
+        pods=[pod("small", "old"), pod("full", "new", cpu="3800m")],
+        coming=[launched],
+    )
+    assert verdict.removed == removed
+
+
 # Which nodes are looked at
 
 
