@@ -164,7 +164,7 @@ KILLS ?= 200
 LOAD ?= 8
 SESSIONS ?= 1
 
-kills: setup ## Kill each function of `shiplap dev` KILLS times beside LOAD=8 busy processes or in SESSIONS=6 at once, and explain each standstill
+kills: setup ## Kill each function of `shiplap dev` KILLS times beside LOAD=8 busy processes, in SESSIONS=1 at once, and explain each standstill
 	@$(BIN)/python -m shiplap_lab.dev.kills --kills $(KILLS) --load $(LOAD) --sessions $(SESSIONS)
 
 docs: setup ## Write docs/commands.md from the commands' own help, the tables of fields, and the Grafana dashboard

@@ -3,8 +3,8 @@
 `python -m shiplap_lab.dev.kills` plays the first cluster of a scenario, keeps pods coming and going, and kills the
 processes in which MiniStack runs the functions, one function after the other. It writes one line for each kill and each
 standstill into its folder, keeps the logs of every session and the states of the queues, and goes on where an earlier
-run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight;
-instead of them, further sessions beside the first do that as well, and kill more in the same time.
+run has ended. Other processes keep the processors busy meanwhile, so that functions are slow and die in mid-flight.
+Several sessions at once kill more in the same time.
 
 MiniStack and the process that plays the cluster are not killed: AWS and the cluster are in their memory.
 """
