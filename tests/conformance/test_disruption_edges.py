@@ -683,15 +683,7 @@ def test_a_claim_that_has_not_heard_of_its_node_counts_once_towards_limits(behin
     """Without the large node the limit has room for two small ones: one that is there, and one more."""
     stays = {"karpenter.sh/do-not-disrupt": "true"}
     joined = small("new", labels={"karpenter.sh/nodeclaim": "launched"} if behind else {}, annotations=stays)
-    launched = node_claim(
-        cluster="test",
-        name="launched",
-        node_pool="default",
-        node_class="default",
-        state=ClaimState.LAUNCHED,
-        instance_types=("small",),
-        created_at=NOW - 60,
-    )
+    launched = node_claim(name="launched", state=ClaimState.LAUNCHED, instance_types=("small",), created_at=NOW - 60)
     verdict = disrupted(
         large("old"),
         Standing(joined.node, None if behind else joined.claim),

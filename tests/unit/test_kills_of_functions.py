@@ -266,3 +266,15 @@ def test_processes_keep_the_processors_busy_and_end() -> None:
     with busy_processes(2) as busy:
         assert [process.poll() for process in busy] == [None, None]
     assert [process.poll() for process in busy] == [-signal.SIGKILL] * 2
+
+
+def test_the_summary_comes_when_somebody_ends_the_sessions_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kills, "_play_sessions", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kills.main(["--load", "0", "--folder", str(tmp_path / "kills")])
+    assert "watch: killed 0 times" in capsys.readouterr().out

@@ -21,7 +21,7 @@ import time
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -191,15 +191,23 @@ class KilledRegion(Protocol):
 
 
 @contextmanager
-def busy_processes(number: int) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
-    """So many processes that do nothing but keep the processors busy."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+def _running(
+    commands: Iterable[Sequence[str]], ended_by: signal.Signals
+) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
+    """Programs that run at the same time, until the block ends or they do."""
+    programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]  # noqa: S603 - our own
     try:
-        yield busy
+        yield programs
     finally:
-        for process in busy:
-            process.kill()
-            process.wait()
+        for program in programs:
+            program.send_signal(ended_by)
+        for program in programs:
+            program.wait()
+
+
+def busy_processes(number: int) -> AbstractContextManager[Sequence[subprocess.Popen[bytes]]]:
+    """So many processes that do nothing but keep the processors busy."""
+    return _running([[sys.executable, "-c", "while True: pass"]] * number, signal.SIGKILL)
 
 
 class Session:
@@ -420,27 +428,23 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     ledger, ends_at = Ledger(given.folder), time.time() + given.minutes * 60
     has_failed = False
-    with ended_by_signals(), busy_processes(given.load):
-        if given.sessions > 1:
-            alone = (*arguments, "--sessions", "1", "--load", "0")
-            has_failed = _side_by_side([[sys.executable, "-m", "shiplap_lab.dev.kills", *alone]] * given.sessions)
-        else:
-            _play_sessions(load(given.scenario), ledger, given.kills, ends_at)
-    sys.stdout.write(summary(ledger.kills(), ledger.gaps()) + "\n")
+    try:
+        with ended_by_signals(), busy_processes(given.load):
+            if given.sessions > 1:
+                alone = (*arguments, "--sessions", "1", "--load", "0")
+                has_failed = _side_by_side([[sys.executable, "-m", "shiplap_lab.dev.kills", *alone]] * given.sessions)
+            else:
+                _play_sessions(load(given.scenario), ledger, given.kills, ends_at)
+    finally:
+        sys.stdout.write(summary(ledger.kills(), ledger.gaps()) + "\n")
     return 1 if has_failed or any(not gap.reason for gap in ledger.gaps()) else 0
 
 
 def _side_by_side(commands: Iterable[Sequence[str]]) -> bool:
     """Run programs at the same time until all have ended, and say whether one of them failed."""
-    programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]  # noqa: S603 - our own
-    try:
+    with _running(commands, signal.SIGTERM) as programs:
         codes = [program.wait() for program in programs]
-        return any(codes)
-    finally:
-        for program in programs:
-            program.terminate()
-        for program in programs:
-            program.wait()
+    return any(codes)
 
 
 def _play_sessions(play: Play, ledger: Ledger, wanted: int, ends_at: float) -> None:
