@@ -16,7 +16,7 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
     RequirementSpec,
 )
-from shiplap.manifests.tiers import expand
+from shiplap.manifests.tiers import allows, expand
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=200)
 KNOWN = {"a": ["c7", "c7-flex", "m7", "m7-flex"], "b": ["x", "xy", "y"]}
@@ -56,3 +56,9 @@ def test_a_plain_list_is_one_tier_with_the_union(values: list[str]) -> None:
     (tier,) = tiers_of(RequirementSpec("a", "In", tuple(values)))
     for known in KNOWN["a"]:
         assert tier.requirements["a"].has(known) == any(fnmatchcase(known, value) for value in values)
+
+
+@LAWS
+@given(st.text("ab*", min_size=1, max_size=8), st.text("ab", max_size=8))
+def test_a_star_stands_for_any_text(glob: str, value: str) -> None:
+    assert allows(RequirementSpec("a", "In", (glob,)), value) == fnmatchcase(value, glob)

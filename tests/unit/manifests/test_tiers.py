@@ -14,7 +14,7 @@ from shiplap.manifests.custom_resources import (
     NodePoolTemplate,
     RequirementSpec,
 )
-from shiplap.manifests.tiers import Tier, expand, problem_of
+from shiplap.manifests.tiers import Tier, allows, expand, problem_of
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 ZONE = "topology.kubernetes.io/zone"
@@ -154,3 +154,12 @@ def test_min_values_of_the_last_tier_need_the_label() -> None:
 )
 def test_where_globs_may_stand(requirement: RequirementSpec, refused: bool) -> None:
     assert (problem_of(requirement) is not None) == refused
+
+
+@pytest.mark.parametrize("stars", ["*" * 20 + "q", "*a" * 30 + "b", "a*" * 30 + "*b*c", "*" * 62])
+def test_a_glob_of_many_stars_is_matched_in_no_time(stars: str) -> None:
+    """A pattern that goes back would try more ways to part the value than there is time for."""
+    spec = in_(FAMILY, stars)
+    assert allows(spec, "a" * 63) == (stars == "*" * 62)
+    (tier,) = expand(pool(spec), lambda _: ["a" * 63, "m5"])
+    assert (values(tier, FAMILY) == ["a" * 63, "m5"]) == (stars == "*" * 62)

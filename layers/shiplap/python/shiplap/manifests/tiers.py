@@ -128,4 +128,11 @@ def _matching(value: str, known: list[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _pattern(glob: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, glob.split("*"))))
+    """The pattern of a glob. Each text between two stars is matched where it first occurs, and never again: a glob of
+    many stars takes time that grows with the length of the value, not with the number of ways to part it.
+    """
+    first, *rest = map(re.escape, glob.split("*"))
+    if not rest:
+        return re.compile(first)
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1] if part)
+    return re.compile(f"{first}{between}.*{rest[-1]}", re.DOTALL)
