@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
+from shiplap.cluster.list_pages import list_pages
 from shiplap.cluster.transport import Transport
 from shiplap.errors import (
     ClusterDenied,
@@ -317,10 +318,10 @@ class _Lister:
 
     def _pages(self, kind: ListedResource, path: str) -> tuple[Any, ...]:
         reader = _reader(kind)
-        query: dict[str, str | int] = {"limit": _PAGE, "resourceVersion": "0"}
+        query = {"resourceVersion": "0"}
         if kind.selector:
             query["fieldSelector"] = kind.selector
-        pages = list(list_pages(self._transport, reader, path, query))
+        pages = list(list_pages(self._transport, page_reader(reader, path), path, query, most_objects=_PAGE))
         self._unreadable.update(each for page in pages for each in page.unreadable)
         return tuple(item for page in pages for item in page.items)
 
@@ -334,19 +335,16 @@ class _Lister:
             )
 
 
-def list_pages(
-    transport: Transport, reader: Reader[Any], path: str, query: Mapping[str, str | int]
-) -> Iterator[Page[Any]]:
-    """The pages of a list. Raises ClusterError."""
-    while True:
+def page_reader(reader: Reader[Any], path: str) -> Callable[[bytes], Page[Any]]:
+    """Reads a page of the list of this path; raises ClusterError for what no API server sends."""
+
+    def read(body: bytes) -> Page[Any]:
         try:
-            page = reader.page(transport.get(path, dict(query)))
+            return reader.page(body)
         except msgspec.DecodeError as error:
             raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
-        yield page
-        if not page.token:
-            return
-        query = {key: value for key, value in query.items() if key != "resourceVersion"} | {"continue": page.token}
+
+    return read
 
 
 @cache

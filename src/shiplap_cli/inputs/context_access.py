@@ -21,6 +21,8 @@ from shiplap.errors import InvalidInput
 from shiplap.kubernetes.timestamps import epoch
 
 _GROUP = "client.authentication.k8s.io/"
+_MOST_ANSWER_BYTES = 256 * 2**20
+"""A person's machine can hold it: 5,000 pods have 75 MiB, and a list from the watch cache is one page."""
 _LONGEST_S = 120
 """A plugin that has not answered for so long, in seconds, will not: logging in by hand takes less."""
 
@@ -44,7 +46,7 @@ def enter_context(
     elif access.exec is not None:
         plugin = ExecCredential(access, access.exec, clock=clock, environment=environment)
         client, token = plugin.client() or client, plugin
-    return context_transport(access, token, client=client, sleep=sleep)
+    return context_transport(access, token, client=client, sleep=sleep, most_bytes=_MOST_ANSWER_BYTES)
 
 
 class FileToken:

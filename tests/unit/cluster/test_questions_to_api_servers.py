@@ -27,6 +27,8 @@ class Talk:
     def on(self, path: str, *answers: Any) -> None:
         self.answers[path] = list(answers)
 
+    most_bytes = 2**20
+
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> bytes:
         self.asked.append((path, dict(query or {})))
         if path not in self.answers:
@@ -369,3 +371,12 @@ def test_an_answer_that_is_none_of_an_api_server_is_an_error(client: KubernetesC
     talk.on("/api/v1/nodes", answer)
     with pytest.raises(ClusterError, match="not what an API server sends"):
         client.nodes()
+
+
+def test_a_name_is_one_segment_of_a_path(client: KubernetesClient, talk: Talk) -> None:
+    """Names come from messages and objects; none leads to another resource, such as a node's proxy."""
+    with pytest.raises(ObjectNotFound):
+        client.node("x/proxy?a=b")
+    assert talk.asked == [("/api/v1/nodes/x%2Fproxy%3Fa%3Db", {})]
+    client.evict(typed_pod("a/../b"))
+    assert talk.sent[-1][1] == "/api/v1/namespaces/default/pods/a%2F..%2Fb/eviction"

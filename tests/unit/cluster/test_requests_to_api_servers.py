@@ -12,8 +12,10 @@ import urllib3
 from urllib3.exceptions import ProtocolError
 
 from shiplap.cluster import transport as transports
-from shiplap.cluster.transport import StaticToken, Transport, error_of, left_s, time_limit
+from shiplap.cluster.bounded_connections import left_s, time_limit
+from shiplap.cluster.transport import StaticToken, Transport, error_of
 from shiplap.errors import (
+    AnswerTooLarge,
     ClusterDenied,
     ClusterError,
     ClusterUnreachable,
@@ -29,20 +31,13 @@ class Answer:
 
     def __init__(self, status: int = 200, *pieces: bytes | Exception) -> None:
         self.status, self.pieces = status, pieces
-        self.drained = self.closed = False
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(piece for piece in self.pieces if isinstance(piece, bytes))
+        self.closed = False
 
     def stream(self, *_: int, **__: bool) -> Iterator[bytes]:
         for piece in self.pieces:
             if isinstance(piece, Exception):
                 raise piece
             yield piece
-
-    def drain_conn(self) -> None:
-        self.drained = True
 
     def close(self) -> None:
         self.closed = True
@@ -202,27 +197,17 @@ def test_when_no_time_is_left_nothing_is_sent() -> None:
     assert pool.asked == []
 
 
-def test_an_answer_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Answer(200, b"a", b"b", b"c")
-    talks, _, _ = talk(answer, back_off_s=())
-    left = iter([5.0, 5.0, 0.0])
-    monkeypatch.setattr(transports, "left_s", lambda: next(left))
-    with pytest.raises(ClusterUnreachable, match="rest of the answer"):
-        talks.get("/api")
-    assert answer.closed
-
-
 def test_an_answer_that_breaks_off_is_an_error() -> None:
     talks, _, _ = talk(Answer(200, b"a", ProtocolError("gone")), back_off_s=())
     with pytest.raises(ClusterUnreachable, match="broke off"):
         talks.get("/api")
 
 
-def test_a_refused_token_is_replaced_once_and_the_first_answer_read_to_its_end() -> None:
+def test_a_refused_token_is_replaced_once_and_the_first_answer_is_not_read() -> None:
     first, tokens = Answer(401, b"no"), Tokens()
     talks, pool, _ = talk(first, Answer(200, b"yes"), token=tokens)
     assert talks.get("/api") == b"yes"
-    assert first.drained
+    assert first.closed
     assert [asked["headers"]["Authorization"] for asked in pool.asked] == ["Bearer token-0", "Bearer token-1"]
     talks, pool, _ = talk(Answer(401), Answer(401), token=Tokens())
     with pytest.raises(ClusterDenied):
@@ -328,3 +313,37 @@ def test_a_watch_that_is_refused_is_not_repeated() -> None:
     with pytest.raises(ResourceVersionGone):
         list(talks.lines("/api", {}, 5.0))
     assert len(pool.asked) == 1
+
+
+def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+    answer = Answer(200, *[b"x" * 400] * 3)
+    talks, pool, pauses = talk(answer, most_bytes=1000)
+    with pytest.raises(AnswerTooLarge, match=r"c.example.* more than 1000 bytes"):
+        talks.get("/api")
+    assert answer.closed
+    assert (len(pool.asked), pauses) == (1, [])  # it would be as large again
+    talks, _, _ = talk(Answer(200, *[b"x" * 400] * 3), most_bytes=1200)
+    assert len(talks.get("/api")) == 1200
+
+
+def test_an_endless_error_is_an_error_by_its_status() -> None:
+    answer = Answer(404, *[b"x" * 2**18] * 5)
+    talks, _, _ = talk(answer)
+    with pytest.raises(ObjectNotFound, match="status 404"):
+        talks.get("/api")
+    assert answer.closed
+
+
+def test_a_line_of_a_watch_that_does_not_end_is_given_up() -> None:
+    answer = Answer(200, b'{"a":1}\n{"b"', *[b"x" * 400] * 3, b"\n{}\n")
+    talks, _, _ = talk(answer, most_bytes=1000)
+    lines = talks.lines("/api", {}, 5.0)
+    assert next(lines) == b'{"a":1}'
+    with pytest.raises(AnswerTooLarge, match="a line has more than 1000 bytes"):
+        next(lines)
+    assert answer.closed
+
+
+def test_many_short_lines_are_no_long_one() -> None:
+    talks, _, _ = talk(Answer(200, *[b"x" * 300 + b"\n" + b"y" * 300 + b"\n"] * 9), most_bytes=1000)
+    assert [len(line) for line in talks.lines("/api", {}, 5.0)] == [300] * 18

@@ -10,11 +10,13 @@ from threading import Thread
 import pytest
 import urllib3
 
+from shiplap.cluster import bounded_connections
 from shiplap.cluster import transport as transport_module
+from shiplap.cluster.bounded_connections import time_limit
 from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access
 from shiplap.cluster.transport import StaticToken, Transport
-from shiplap.errors import ClusterUnreachable
+from shiplap.errors import AnswerTooLarge, ClusterUnreachable
 
 DOCUMENT = b'{"items": [' + b", ".join(b'{"number": %d}' % number for number in range(50_000)) + b"]}"
 
@@ -23,6 +25,9 @@ class _ApiServer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if "half" in self.path:
+            self._stop_half_way()
+            return
         body = gzip.compress(DOCUMENT) if "gzip" in self.path else DOCUMENT
         self.send_response(200)
         if "gzip" in self.path:
@@ -38,6 +43,14 @@ class _ApiServer(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+    def _stop_half_way(self) -> None:
+        """Send a part of the headers, or half a body, and wait until the client gives up."""
+        status = {"/half-error": b"500 Not Well", "/half-refusal": b"401 Unauthorized"}.get(self.path, b"200 OK")
+        head = b"HTTP/1.1 %s\r\nContent-Length: 600\r\n" % status
+        self.wfile.write(head if self.path == "/half-headers" else head + b"\r\n" + b"x" * 300)
+        self.connection.recv(1)
+        self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
         """Nothing is logged."""
@@ -88,3 +101,34 @@ def test_a_read_is_repeated_for_seconds_and_a_write_never() -> None:
         with pytest.raises(ClusterUnreachable):
             transport.send("POST", "/api", {})
     assert len(pauses) == 3
+
+
+class _Ticking:
+    """A clock on which each look at it takes ten seconds."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self._now += 10.0
+        return self._now
+
+
+@pytest.mark.parametrize("path", ["/half-headers", "/half-body", "/half-error", "/half-refusal"])
+def test_an_answer_that_does_not_end_is_given_up_when_the_time_is(
+    address: str, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The clock is at 40 s when the first bytes come and at 50 when more are waited for; the limit ends at 45."""
+    monkeypatch.setattr(bounded_connections, "time", _Ticking())
+    with urllib3.connection_from_url(address) as pool:
+        transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append, back_off_s=())
+        with time_limit(35.0), pytest.raises(ClusterUnreachable) as told:
+            transport.get(path)
+    assert (told.value.status, "500" in str(told.value)) == ((500, True) if path == "/half-error" else (0, False))
+
+
+def test_what_unpacks_to_more_than_is_read_is_not_unpacked_to_its_end(address: str) -> None:
+    with urllib3.connection_from_url(address) as pool:
+        transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append, most_bytes=2**19)
+        with pytest.raises(AnswerTooLarge):
+            transport.get("/gzip")

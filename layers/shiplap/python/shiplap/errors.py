@@ -5,6 +5,8 @@ ShiplapError
 │   ├── InvalidManifests         manifests with one problem or several
 │   └── InvalidMessage           a queue message or an event that cannot be read
 ├── UnknownCluster               an event names a cluster that is not configured
+├── ClustersNotServed            the turn of a cluster failed or did not come
+├── HintsFailed                  single messages of a cluster failed, its other messages were handled
 ├── ClusterError                 the Kubernetes API answered with a refusal
 │   ├── ClusterUnreachable       no answer, or a 5xx: worth another try later
 │   ├── ClusterDenied            401 or 403: RBAC or the access entry must be corrected
@@ -12,6 +14,7 @@ ShiplapError
 │   ├── ObjectNotFound           404
 │   ├── ObjectConflict           409: somebody else changed the object first
 │   ├── TooManyRequests          429: throttled, or an eviction that a PDB forbids
+│   ├── AnswerTooLarge           the answer has more bytes than are read: ask for less at once
 │   └── ResourceVersionGone      410: the watch must start again from a fresh list
 ├── StoreError                   the state could not be read or written
 │   ├── EpochMoved               another decision was committed first: plan again
@@ -102,6 +105,18 @@ class ClustersNotServed(ShiplapError):
         super().__init__(f"not served: {', '.join(self.clusters)}; the log lines before this one say why")
 
 
+class HintsFailed(ShiplapError):
+    """Single messages of a cluster failed; its other messages were handled.
+
+    Attributes:
+        hints: the messages to deliver again.
+    """
+
+    def __init__(self, hints: Sequence[object], message: str) -> None:
+        self.hints = tuple(hints)
+        super().__init__(message)
+
+
 class ClusterError(ShiplapError):
     """The Kubernetes API refused a request.
 
@@ -136,6 +151,10 @@ class ObjectConflict(ClusterError):
 
 class TooManyRequests(ClusterError):
     """429: client throttled, or an eviction that a PodDisruptionBudget forbids now."""
+
+
+class AnswerTooLarge(ClusterError):
+    """The API server's answer, or a line of a watch, holds more bytes than are read."""
 
 
 class ResourceVersionGone(ClusterError):

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from shiplap.cluster.list_pages import list_pages
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.garbage_collection import garbage_collection_paused
@@ -203,7 +205,7 @@ class KubernetesClient:
 
     def pending_pod(self, namespace: str, name: str) -> Pod | None:
         """An unfinished pod without a node, by a list: getting pods would need another permission."""
-        path = f"/api/v1/namespaces/{namespace}/pods"
+        path = f"/api/v1/namespaces/{_segment(namespace)}/pods"
         body = self._transport.get(path, {"fieldSelector": pending_pod(name)})
         return next(iter(_page(_READ_PODS, body, path).items), None)
 
@@ -213,7 +215,7 @@ class KubernetesClient:
 
     def node(self, name: str) -> Node:
         """One node. Raises ObjectNotFound."""
-        path = f"{_NODES}/{name}"
+        path = f"{_NODES}/{_segment(name)}"
         return _one(_READ_NODES, self._transport.get(path), path)
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
@@ -268,17 +270,17 @@ class KubernetesClient:
         """CRDs of NodePools, NodeClaims and EC2NodeClasses that are being deleted."""
         ending = []
         for name in _ESSENTIAL_DEFINITIONS:
-            path = f"{_DEFINITIONS}/{name}"
+            path = f"{_DEFINITIONS}/{_segment(name)}"
             if _one(_READ_DEFINITIONS, self._transport.get(path), path).metadata.deletion_timestamp:
                 ending.append(name)
         return tuple(ending)
 
     def write_status(self, kind: str, namespace: str, name: str, status: RawObject, resource_version: str) -> None:
         """Merge fields into a status. Raises ObjectNotFound, ObjectConflict."""
-        within = f"/namespaces/{namespace}/" if namespace else "/"
+        within = f"/namespaces/{_segment(namespace)}/" if namespace else "/"
         path = f"{within}".join(_STATUS_PATHS[kind].rsplit("/", 1))
         body = {"metadata": {"resourceVersion": resource_version}, "status": status}
-        self._transport.send("PATCH", f"{path}/{name}/status", body, MERGE_PATCH)
+        self._transport.send("PATCH", f"{path}/{_segment(name)}/status", body, MERGE_PATCH)
 
     def node_claim_objects(self) -> tuple[RawObject, ...]:
         """All NodeClaims, as JSON. Raises ObjectNotFound where the CRD is missing."""
@@ -286,7 +288,7 @@ class KubernetesClient:
 
     def node_claim_object(self, name: str) -> RawObject | None:
         """A NodeClaim, as JSON; None if there is none."""
-        path = f"{_NODE_CLAIMS}/{name}"
+        path = f"{_NODE_CLAIMS}/{_segment(name)}"
         try:
             return _one(_READ_RAW, self._transport.get(path), path)
         except ObjectNotFound:
@@ -295,13 +297,13 @@ class KubernetesClient:
     def create_node_claim(self, body: RawObject) -> None:
         """Create a NodeClaim with its status, which takes two requests. Raises ObjectConflict."""
         self._transport.send("POST", _NODE_CLAIMS, {key: value for key, value in body.items() if key != "status"})
-        path = f"{_NODE_CLAIMS}/{body['metadata']['name']}/status"
+        path = f"{_NODE_CLAIMS}/{_segment(body['metadata']['name'])}/status"
         self._transport.send("PATCH", path, {"status": body["status"]}, MERGE_PATCH)
 
     def delete_node_claim(self, item: RawObject) -> None:
         """Delete a NodeClaim. Raises ObjectNotFound, ObjectConflict."""
         metadata = item["metadata"]
-        self._transport.send("DELETE", f"{_NODE_CLAIMS}/{metadata['name']}", deletion_body(metadata["uid"]))
+        self._transport.send("DELETE", f"{_NODE_CLAIMS}/{_segment(metadata['name'])}", deletion_body(metadata["uid"]))
 
     def set_finalizers(
         self,
@@ -320,11 +322,11 @@ class KubernetesClient:
             "labels": dict(labels),
             "annotations": dict(annotations),
         }
-        self._transport.send("PATCH", f"{_HELD_PATHS[kind]}/{name}", {"metadata": metadata}, MERGE_PATCH)
+        self._transport.send("PATCH", f"{_HELD_PATHS[kind]}/{_segment(name)}", {"metadata": metadata}, MERGE_PATCH)
 
     def lease(self, namespace: str, name: str) -> Lease | None:
         """A Lease, None if there is none."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases/{_segment(name)}"
         try:
             return _one(_READ_LEASES, self._transport.get(path), path)
         except ObjectNotFound:
@@ -361,20 +363,16 @@ class KubernetesClient:
     ) -> Node:
         """Merge labels and annotations, replace taints. Raises ObjectNotFound, ObjectConflict."""
         body = registration_patch(labels, annotations, taints, resource_version, owner)
-        path = f"{_NODES}/{name}"
+        path = f"{_NODES}/{_segment(name)}"
         return _one(_READ_NODES, self._transport.send("PATCH", path, body, MERGE_PATCH), path)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Set `status.nominatedNodeName`. Raises ObjectNotFound, ObjectConflict when the pod was recreated."""
-        metadata = pod.metadata
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/status"
-        self._transport.send("PATCH", path, nomination_patch(pod, node), MERGE_PATCH)
+        self._transport.send("PATCH", f"{_path(pod)}/status", nomination_patch(pod, node), MERGE_PATCH)
 
     def evict(self, pod: Pod, grace_s: int | None = None) -> None:
         """Have a pod deleted. Raises TooManyRequests while a PDB forbids it, ObjectNotFound, ObjectConflict."""
-        metadata = pod.metadata
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        self._transport.send("POST", path, eviction_body(pod, grace_s))
+        self._transport.send("POST", f"{_path(pod)}/eviction", eviction_body(pod, grace_s))
 
     def bind(self, pod: Pod, node: str) -> None:
         """Assign a pod to a node. Raises ObjectNotFound, ObjectConflict."""
@@ -386,7 +384,7 @@ class KubernetesClient:
 
     def delete_node(self, node: Node) -> None:
         """Remove a Node object. Raises ObjectNotFound, ObjectConflict."""
-        self._transport.send("DELETE", f"{_NODES}/{node.metadata.name}", deletion_body(node.metadata.uid))
+        self._transport.send("DELETE", f"{_NODES}/{_segment(node.metadata.name)}", deletion_body(node.metadata.uid))
 
     def volume_attachments(self) -> tuple[VolumeAttachment, ...]:
         """Which volumes are attached to which nodes, in one list however many nodes are being emptied."""
@@ -404,7 +402,8 @@ class KubernetesClient:
         """These workloads, each read for itself; those that do not exist are left out."""
         found = []
         for name in names:
-            path = f"/apis/apps/v1/namespaces/{name.namespace}/{SCALABLE_PLURALS[name.kind]}/{name.name}"
+            kind = f"/apis/apps/v1/namespaces/{_segment(name.namespace)}/{SCALABLE_PLURALS[name.kind]}"
+            path = f"{kind}/{_segment(name.name)}"
             try:
                 found.append(_one(_READ_SCALABLES, self._transport.get(path), path))
             except ObjectNotFound:
@@ -415,7 +414,7 @@ class KubernetesClient:
         """Write an event; one that said the same before stays as it is."""
         body = event_body(event)
         try:
-            self._transport.send("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)
+            self._transport.send("POST", f"/api/v1/namespaces/{_segment(body['metadata']['namespace'])}/events", body)
         except ObjectConflict:
             pass  # the name is a digest of the event: it is there already
 
@@ -436,16 +435,12 @@ class KubernetesClient:
         )
 
     def _each_page(self, reader: Reader[Item], path: str, selector: str) -> Iterator[Page[Item]]:
-        query: dict[str, str | int] = {"limit": _PAGE}
-        if selector:
-            query["fieldSelector"] = selector
-        token: str | None = None
-        while token != "":
-            body = self._transport.get(path, query)
+        def read(body: bytes) -> Page[Item]:
             with garbage_collection_paused():
-                page = _page(reader, body, path)
-            yield page
-            token = query["continue"] = page.token
+                return _page(reader, body, path)
+
+        query = {"fieldSelector": selector} if selector else {}
+        return list_pages(self._transport, read, path, query, most_objects=_PAGE)
 
 
 class _ViewLists:
@@ -543,7 +538,12 @@ def _version_of(item: msgspec.Raw) -> str:
 
 
 def _path(pod: Pod) -> str:
-    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+    return f"/api/v1/namespaces/{_segment(pod.metadata.namespace)}/pods/{_segment(pod.metadata.name)}"
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path: it may come from a message or an object, and must not lead elsewhere."""
+    return quote(name, safe="")
 
 
 def _page(reader: Reader[Item], body: bytes, what: str) -> Page[Item]:

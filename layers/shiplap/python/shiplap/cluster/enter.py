@@ -20,7 +20,7 @@ import urllib3
 
 from shiplap.cluster.client import KubernetesClient
 from shiplap.cluster.kubeconfig import Access, Pem, access_of
-from shiplap.cluster.transport import KEPT_ALIVE, StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import KEPT_ALIVE, MOST_ANSWER_BYTES, StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 
 _CONNECTIONS = 4
@@ -33,6 +33,7 @@ def context_transport(
     *,
     client: Pem | None,
     sleep: Callable[[float], None],
+    most_bytes: int = MOST_ANSWER_BYTES,
 ) -> Transport:
     """A connection for the context; nothing is sent yet. `client` is the certificate that is shown, if any.
 
@@ -53,6 +54,7 @@ def context_transport(
         sleep=sleep,
         back_off_s=_BACK_OFF_S,
         headers=access.headers,
+        most_bytes=most_bytes,
     )
 
 

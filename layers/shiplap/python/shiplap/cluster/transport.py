@@ -1,18 +1,14 @@
 """Requests to one API server: a kept-alive connection, the token, bounded retries of reads, errors by their status.
 
-A server that accepts connections and never answers must not keep an invocation from the other clusters. So the thread
-that serves a cluster sets a time limit (`time_limit`), and every request of it ends by then. Threads started by it have
-no limit.
+A server that never answers, answers for ever or sends without end must not keep an invocation from the other clusters.
+So each request ends by a deadline (`bounded_connections`): its own, or the time limit of the thread that serves a
+cluster. Answers and lines of watches have a most size, counted after unpacking.
 """
 
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import inf
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
@@ -22,7 +18,9 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
+from shiplap.cluster.bounded_connections import bound_answers, left_s, time_limit
 from shiplap.errors import (
+    AnswerTooLarge,
     ClusterDenied,
     ClusterError,
     ClusterUnreachable,
@@ -31,24 +29,6 @@ from shiplap.errors import (
     ResourceVersionGone,
     TooManyRequests,
 )
-
-_ENDS_AT: ContextVar[float] = ContextVar("ends_at", default=inf)  # of the monotonic clock
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Requests of the body end within so many seconds, or sooner where an outer limit says so."""
-    before = _ENDS_AT.set(min(_ENDS_AT.get(), time.monotonic() + seconds))
-    try:
-        yield
-    finally:
-        _ENDS_AT.reset(before)
-
-
-def left_s() -> float:
-    """Seconds left to the calling thread, infinite without a limit; not positive when there are none."""
-    return _ENDS_AT.get() - time.monotonic()
-
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -59,6 +39,18 @@ _SILENCE_S = 120.0
 
 BACK_OFF_S = (0.1, 0.5, 2.0)
 """Pauses before each repetition of a failed read, in seconds."""
+
+_WHOLE_ANSWER_S = 60.0
+"""A request that is not a watch ends within so many seconds, from its first byte to the last of the answer: API servers
+end their own after 60 (`--request-timeout`).
+"""
+
+MOST_ANSWER_BYTES = 16 * 2**20
+"""The most that an answer, or a line of a watch, may hold after it is unpacked: 500 pods of 30 KiB, which is twice what
+pods with their `managedFields` have. A function with 128 MiB holds it twice while it decodes.
+"""
+
+_MOST_ERROR_BYTES = 2**20
 
 _CHUNK = 2**18
 
@@ -142,7 +134,7 @@ class Transport:
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
     may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
-    All requests end within the time limit of the thread that sends them.
+    All requests end within the time limit of the thread that sends them. No answer holds more than `most_bytes`.
     """
 
     def __init__(
@@ -154,7 +146,9 @@ class Transport:
         sleep: Callable[[float], None],
         back_off_s: Sequence[float] = BACK_OFF_S,
         headers: Sequence[tuple[str, str]] = (),
+        most_bytes: int = MOST_ANSWER_BYTES,
     ) -> None:
+        bound_answers(pool)
         self._host = endpoint
         self._prefix = urlsplit(endpoint).path.rstrip("/")
         self._token = token
@@ -162,11 +156,13 @@ class Transport:
         self._sleep = sleep
         self._back_off_s = tuple(back_off_s)
         self._headers = tuple(headers)
+        self.most_bytes = most_bytes
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
         """The body of a GET, repeated while the server is unreachable or asks to slow down.
 
         Raises:
+            AnswerTooLarge: the body has more than `most_bytes`.
             ClusterError: or one of its kinds, by the status.
         """
         for pause in self._back_off_s:
@@ -194,27 +190,41 @@ class Transport:
             ClusterError: or one of its kinds, by the status.
         """
         silence_s = min(timeout_s + _CONNECT_TIMEOUT_S, _SILENCE_S)
-        response = self._request("GET", path, query, stream_timeout_s=silence_s)
-        unfinished = b""
+        response = self._request("GET", path, query, stream_timeout_s=silence_s, whole_s=timeout_s + _SILENCE_S)
         try:
-            for chunk in response.stream():
-                *lines, unfinished = (unfinished + chunk).split(b"\n")
-                yield from filter(None, lines)
+            yield from self._lines_of(response, path)
         except HTTPError as error:
             raise ClusterUnreachable(f"watch of {path} at {self._host} broke: {error}") from error
         finally:
             response.close()  # a stream left early leaves the connection unusable
 
-    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
-        """The whole body. A read timeout bounds each part of it only, so the time limit is looked at in between."""
-        parts = []
+    def _lines_of(self, response: urllib3.BaseHTTPResponse, path: str) -> Iterator[bytes]:
+        unfinished: list[bytes] = []
+        length = 0
+        for chunk in response.stream():
+            first, *others = chunk.split(b"\n")
+            length += len(first)
+            if length > self.most_bytes:
+                raise AnswerTooLarge(f"watch of {path} at {self._host}: a line has more than {self.most_bytes} bytes")
+            unfinished.append(first)
+            if others:
+                yield from filter(None, (b"".join(unfinished), *others[:-1]))
+                unfinished, length = [others[-1]], len(others[-1])
+
+    def _read(self, response: urllib3.BaseHTTPResponse, most_bytes: int | None = None) -> bytes:
+        """The whole body; one that breaks off, comes too late or is too large ends the connection."""
+        most = self.most_bytes if most_bytes is None else most_bytes
+        parts: list[bytes] = []
+        length = 0
         try:
             for part in response.stream(_CHUNK, decode_content=True):  # a chunked body is left packed otherwise
                 parts.append(part)
-                if left_s() <= 0:
+                length += len(part)
+                if length > most:
                     response.close()
-                    raise ClusterUnreachable(f"{self._host}: no time is left for the rest of the answer")
+                    raise AnswerTooLarge(f"an answer of {self._host} has more than {most} bytes")
         except HTTPError as error:
+            response.close()
             raise ClusterUnreachable(f"the answer of {self._host} broke off: {error}") from error
         return b"".join(parts)
 
@@ -227,15 +237,18 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "",
         stream_timeout_s: float | None = None,
+        whole_s: float = _WHOLE_ANSWER_S,
     ) -> urllib3.BaseHTTPResponse:
+        """An answer whose body is still to be read, by then or by the thread's time limit."""
         url = f"{self._prefix}{path}?{urlencode(query)}" if query else f"{self._prefix}{path}"
-        response = self._once(method, url, body, content_type, stream_timeout_s)
-        if response.status == 401:
-            response.drain_conn()
-            self._token.discard()
+        with time_limit(whole_s):
             response = self._once(method, url, body, content_type, stream_timeout_s)
-        if response.status >= 300:
-            raise self._error(f"{method} {path}", response)
+            if response.status == 401:
+                response.close()  # its body may be endless, and a new connection is cheap beside a new token
+                self._token.discard()
+                response = self._once(method, url, body, content_type, stream_timeout_s)
+            if response.status >= 300:
+                raise self._error(f"{method} {path}", response)
         return response
 
     def _once(
@@ -268,8 +281,8 @@ class Transport:
 
     def _error(self, what: str, response: urllib3.BaseHTTPResponse) -> ClusterError:
         try:
-            said = msgspec.json.decode(response.data, type=_Status)
-        except (msgspec.DecodeError, UnicodeError, RecursionError, HTTPError):
+            said = msgspec.json.decode(self._read(response, _MOST_ERROR_BYTES), type=_Status)
+        except (msgspec.DecodeError, UnicodeError, RecursionError, ClusterError):
             said = _Status()  # not from an API server but from something in between; the status says enough
         message = f"{what} at {self._host}: {said.message or f'status {response.status}'}"
         if response.status == 422 and said.came_too_late:

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from shiplap.cluster.transport import time_limit
+from shiplap.cluster.bounded_connections import time_limit
 from shiplap.errors import ClusterUnreachable, TooManyRequests
 from shiplap.flows.context import FlowContext
 from shiplap.ports import Clock

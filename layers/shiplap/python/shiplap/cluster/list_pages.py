@@ -1,0 +1,60 @@
+"""Lists of an API server, page by page, however large its objects are and whatever it says of a next page.
+
+An object may have 1.5 MiB, so a page of 500 may have 750: too much for a function. A page that is larger than the
+transport reads is asked for again with an eighth of its objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from shiplap.cluster.transport import Transport
+from shiplap.errors import AnswerTooLarge, ClusterError
+from shiplap.kubernetes.reading import Page
+
+Item = TypeVar("Item")
+
+_MOST_PAGES = 20_000
+"""The most pages of one list: ten million objects in pages of 500, ten times the pods of EKS's largest cluster."""
+
+_SHRINKS_BY = 8
+_GROWS_BELOW = 8
+"""A page that holds less than this part of what may be read is followed by one of twice its size."""
+
+
+def list_pages(
+    transport: Transport,
+    read: Callable[[bytes], Page[Item]],
+    path: str,
+    query: Mapping[str, str | int],
+    *,
+    most_objects: int,
+) -> Iterator[Page[Item]]:
+    """The pages of a list, of `most_objects` each or fewer. `read` decodes one and raises ClusterError.
+
+    Raises:
+        ResourceVersionGone: the server forgot the list half way; list again.
+        AnswerTooLarge: a single object is larger than what the transport reads.
+        ClusterError: or one of its kinds, by the status; also where the list does not end.
+    """
+    asked = dict(query)
+    size = most_objects
+    for _ in range(_MOST_PAGES):
+        try:
+            body = transport.get(path, {**asked, "limit": size})
+        except AnswerTooLarge:
+            if size == 1:
+                raise
+            size = max(1, size // _SHRINKS_BY)
+            asked.pop("resourceVersion", None)  # a list of any version ignores the limit
+            continue
+        page = read(body)
+        yield page
+        if not page.token:
+            return
+        asked.pop("resourceVersion", None)  # the token says it
+        asked["continue"] = page.token
+        if len(body) * _GROWS_BELOW < transport.most_bytes:
+            size = min(most_objects, 2 * size)
+    raise ClusterError(f"{path}: the list does not end after {_MOST_PAGES} pages")
