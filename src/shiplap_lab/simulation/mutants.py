@@ -46,13 +46,12 @@ Patch = tuple[Any, str, Any]
 
 def _acknowledges_first() -> list[Patch]:
     """Messages are deleted although their flow did not finish, and there is no sweep."""
-    return [(batch, "_completes", _serves_whatever(batch._completes)), (schedule, "sweep", lambda *_, **__: {})]
+    return [(batch, "_error_of", _serves_whatever(batch._error_of)), (schedule, "sweep", lambda *_, **__: {})]
 
 
-def _serves_whatever(serve: Callable[..., bool]) -> Callable[..., bool]:
-    def act(*arguments: Any) -> bool:
+def _serves_whatever(serve: Callable[..., Exception | None]) -> Callable[..., None]:
+    def act(*arguments: Any) -> None:
         serve(*arguments)
-        return True
 
     return act
 

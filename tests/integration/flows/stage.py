@@ -291,7 +291,10 @@ class Stage:
         seen = hints or tuple(
             NodeSeen(self.name, node.metadata.name, node.spec.provider_id) for node in self._spectator.nodes()
         )
-        return lifecycle.visit_claims(self.settings, seen, self.context)
+        report = lifecycle.visit_claims(self.settings, seen, self.context)
+        if report.failures:
+            raise report.failures[0].error
+        return report
 
     def interrupt(self, body: str) -> None:
         """One invocation of the interrupt function for an event of AWS."""

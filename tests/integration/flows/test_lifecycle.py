@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from shiplap.errors import AwsThrottled, ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
+from shiplap.errors import AwsError, AwsThrottled, ClusterError, ClusterUnreachable, ConditionFailed, ObjectConflict
 from shiplap.flows import claim_events, cluster_metrics
 from shiplap.flows.interrupt.notices import NoticeKind
+from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.lifecycle.endings import never_joined
-from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all
+from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all, _WantedVisits
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
 from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -672,5 +673,34 @@ def test_nodes_that_joined_are_visited_before_others_and_each_by_name() -> None:
             visited.append((f"cleared {name}", False))
 
     visits: Any = Visits()
-    assert _visit_all(visits, {"d": True, "b": False, "c": True, "a": False}, ["b"]) == []
+    wanted = _WantedVisits(dict.fromkeys("dbca", ()), seen="dc", garbage="b", strangers=0, failures=())
+    assert _visit_all(visits, wanted) == {}
     assert visited == [("c", True), ("d", True), ("a", False), ("cleared b", False), ("b", False)]
+
+
+def test_a_hint_that_fails_leaves_the_other_hints_of_its_cluster_done() -> None:
+    stage = Stage()
+    claim = launched(stage)
+    stage.join()
+    (node,) = stage.cluster.nodes()
+    honest = NodeSeen(CLUSTER, node.metadata.name, node.spec.provider_id)
+    hostile = NodeSeen(CLUSTER, "odd", "aws:///eu-west-1a/i-odd")
+    stage.faults.on("before", "compute.instance", AwsError("InvalidInstanceID.Malformed"))
+    report = lifecycle.visit_claims(stage.settings, (hostile, honest), stage.context)
+    assert [(failure.hint, str(failure.error)) for failure in report.failures] == [
+        (hostile, "InvalidInstanceID.Malformed")
+    ]
+    assert report.registered == (claim.name,)
+
+
+def test_the_hints_of_a_claim_that_fails_are_named_and_those_of_another_are_done() -> None:
+    stage = Stage()
+    stage.add_pods(1, selector={labels.ZONE: "eu-west-1a"})
+    stage.add_pods(1, selector={labels.ZONE: "eu-west-1b"}, prefix="api")
+    stage.schedule()
+    stage.join()
+    timers = [Timer(CLUSTER, claim.name, "join") for claim in stage.claims()]
+    stage.faults.on("before", "cluster.patch_node", ClusterError("refused"))
+    report = lifecycle.visit_claims(stage.settings, timers, stage.context)
+    assert [failure.hint for failure in report.failures] == timers[:1]
+    assert report.registered == (timers[1].claim,)

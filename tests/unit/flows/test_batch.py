@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shiplap.errors import ClustersNotServed, ClusterUnreachable, StoreError
+from shiplap.errors import AwsError, ClustersNotServed, ClusterUnreachable, HintsFailed, StoreError
 from shiplap.flows import batch
 from shiplap.flows.messages import PodsPending, Sweep, for_schedule
 from shiplap.flows.turns import Due, Turns
@@ -123,6 +123,16 @@ def test_messages_of_a_cluster_whose_flow_did_not_end_stay_and_others_do_not(
     assert failed == ["m0", "m2"]
     assert calls.seen == [("blue", 2), ("green", 1)]
     assert meter.counts[metric] == 1
+
+
+def test_only_the_messages_that_failed_are_delivered_again_where_the_flow_names_them() -> None:
+    culprit = PodsPending("blue", id="odd")
+    error = HintsFailed([culprit], "one pod is odd")
+    error.__cause__ = AwsError("refused")
+    odd = '{"detail-type":"PodPending","detail":{"cluster":"blue","id":"odd"}}'
+    failed, meter = run(Calls({"blue": error}), sweep("blue"), odd, sweep("green"), odd)
+    assert failed == ["m1", "m3"]
+    assert meter.counts == {"AwsError": 1}
 
 
 def test_a_sweep_without_a_cluster_is_for_all_of_them() -> None:

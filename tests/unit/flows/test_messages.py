@@ -88,6 +88,12 @@ def test_a_cluster_whose_turn_did_not_come_is_swept_in_the_name_of_its_oldest_me
         ('{"detail-type":"PodPending","detail":{"cluster":"demo","time":"yesterday"}}', "yesterday"),
         ('{"detail-type":"NodeReady","detail":{"cluster":"demo"}}', "node"),
         ('{"detail-type":"NodeReady","detail":{"cluster":"demo","node":""}}', "node: must not be empty"),
+        ('{"detail-type":"NodeReady","detail":{"cluster":"demo","node":"x/proxy"}}', "node: 'x/proxy' may hold only"),
+        ('{"detail-type":"NodeJoined","detail":{"cluster":"demo","node":".."}}', "node: '..' may hold only"),
+        (
+            f'{{"detail-type":"NodeJoined","detail":{{"cluster":"demo","node":"{"n" * 254}"}}}}',
+            "node: is longer than 253 characters",
+        ),
         ('{"detail-type":"NodeMoved","detail":{"cluster":"demo"}}', "unknown detail-type 'NodeMoved'"),
     ],
 )
@@ -97,6 +103,13 @@ def test_a_malformed_message_is_refused_with_its_queue_and_a_reason(body: str, r
     assert str(refused.value).startswith("shiplap-provisioning: ")
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_pods_with_names_that_kubernetes_does_not_give_are_left_out() -> None:
+    """The message is a hint: the pods beside them are looked for."""
+    pods = [["shop", "web-1", "u1"], ["shop", "web/../x", "u2"], ["sh op", "web-3", "u3"], ["shop", "", "u4"]]
+    body = json.dumps({"detail-type": "PodPending", "detail": {"cluster": "demo", "id": "e", "pods": pods}})
+    assert decode(body, "q") == PodsPending("demo", 0.0, "e", (PodReference("shop", "web-1", "u1"),))
 
 
 def test_a_message_in_the_wrong_queue_is_refused() -> None:

@@ -1,7 +1,8 @@
 """A batch of queue messages: one flow per cluster for all of its messages, and no message holds up another.
 
 A message nobody can read goes to the dead letters at once, with the reason. One for a cluster that is not configured is
-dropped. The messages of a cluster whose flow did not come to its end are returned as failed, and stay in the queue.
+dropped. The messages of a cluster whose flow did not come to its end are returned as failed, and stay in the queue; if
+the flow names the messages that failed (`HintsFailed`), the others are done with.
 That holds for whatever a flow raises: what one cluster's objects bring down must not stop the others. Nor must a
 cluster that is slow or out of reach: `shiplap.flows.turns` gives each a time of its own. A message without a
 cluster is for all of them.
@@ -13,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from shiplap.errors import ClustersNotServed, InvalidMessage, ShiplapError, StoreError, UnknownCluster
+from shiplap.errors import ClustersNotServed, HintsFailed, InvalidMessage, ShiplapError, StoreError, UnknownCluster
 from shiplap.flows.messages import Message
 from shiplap.flows.turns import Due, Turns
 from shiplap.ports import DeadLetters, Meter
@@ -42,7 +43,7 @@ def run(
         records: the event's `Records`; `messageId`, `body` and `eventSourceARN` are read.
         read: decodes a body, given also the name of its queue; raises InvalidMessage.
         flow: handles all messages of one cluster until a moment in epoch seconds; returns what is left to do, empty
-            when nothing is.
+            when nothing is. Raises HintsFailed when only single messages failed.
         settings: the clusters that the function serves.
         dead_letters: takes malformed messages.
         meter: counts what went wrong, by name.
@@ -59,8 +60,9 @@ def run(
     def serve(cluster: ClusterSettings, until: float) -> None:
         own = hints[cluster.name]
         facts = {"cluster": cluster.name, "messages": len(own)}
-        if not _completes(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter):
-            failed.extend(message_id for message_id, _ in own)
+        if (error := _error_of(lambda: flow(cluster, [hint for _, hint in own], until), facts, meter)) is not None:
+            culprits = error.hints if isinstance(error, HintsFailed) else None
+            failed.extend(message_id for message_id, hint in own if culprits is None or hint in culprits)
 
     for due in turns.take([_due(settings.cluster(name), hints[name]) for name in sorted(hints)], serve):
         meter.count("TurnsMissed")
@@ -128,7 +130,7 @@ def serve_all(
             flow(cluster)
             return ""
 
-        if not _completes(act, {"cluster": cluster.name}, meter):
+        if _error_of(act, {"cluster": cluster.name}, meter) is not None:
             failed.append(cluster.name)
 
     for due in turns.take([Due(cluster, named=False) for cluster in clusters], serve):
@@ -155,7 +157,7 @@ def run_each(
             flow(content)
             return ""
 
-        if not _completes(act, {"message_id": message_id}, meter):
+        if _error_of(act, {"message_id": message_id}, meter) is not None:
             failed.append(message_id)
     return _batch_response(failed)
 
@@ -196,19 +198,25 @@ def _send_to_dead_letters(body: str, error: InvalidMessage, dead_letters: DeadLe
     return True
 
 
-def _completes(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> bool:
-    """Whether a flow came to its end; it returns what is left to do."""
+class _Unfinished(ShiplapError):
+    """A flow came to its end and left something to do."""
+
+
+def _error_of(act: Callable[[], str], facts: Mapping[str, Any], meter: Meter) -> Exception | None:
+    """The reason why a flow did not come to its end, which is logged; the flow returns what is left to do."""
     try:
         unfinished = act()
     except ShiplapError as error:
-        meter.count(type(error).__name__)
-        _LOG.error("not done: %s", error, extra={**facts, "error": type(error).__name__})
-        return False
+        kind = type(error.__cause__ or error).__name__ if isinstance(error, HintsFailed) else type(error).__name__
+        meter.count(kind)
+        _LOG.error("not done: %s", error, extra={**facts, "error": kind})
+        return error
     except Exception as error:  # noqa: BLE001 - see the module's docstring; a bug is logged with its traceback
         meter.count("UnexpectedErrors")
         _LOG.exception("a flow broke down", extra={**facts, "error": type(error).__name__})
-        return False
+        return error
     if unfinished:
         meter.count("Unfinished")
         _LOG.warning("not done: %s", unfinished, extra=facts)
-    return not unfinished
+        return _Unfinished(unfinished)
+    return None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from shiplap.errors import InvalidMessage
+from shiplap.kubernetes.names import subdomain_problem
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import PodReference
 
@@ -144,7 +145,8 @@ def decode(body: str | bytes, source: str) -> Message:
         source: the queue's name, for the error.
 
     Raises:
-        InvalidMessage: not JSON, of no known kind, or with a field missing, malformed or empty.
+        InvalidMessage: not JSON, of no known kind, or with a field missing, malformed or empty. A name that Kubernetes
+            would not give goes no further: it would become part of a request's path. Such pods are left out.
     """
     try:
         is_event = _outline.decode(body).detail_type is not None
@@ -154,6 +156,8 @@ def decode(body: str | bytes, source: str) -> Message:
     for field in ("cluster", "node", "claim"):
         if getattr(message, field, "unset") == "" and not isinstance(message, Sweep):
             raise InvalidMessage(source, "must not be empty", field=field)
+    if isinstance(message, NodeSeen) and (wrong := subdomain_problem(message.node)):
+        raise InvalidMessage(source, wrong, field="node")
     return message
 
 
@@ -176,7 +180,7 @@ def _of_envelope(envelope: _Envelope) -> Message:
             detail.cluster,
             _seconds(detail.time or envelope.time),
             detail.id or envelope.id,
-            tuple(PodReference(*pod) for pod in detail.pods),
+            tuple(PodReference(*pod) for pod in detail.pods if not any(map(subdomain_problem, pod[:2]))),
             detail.reason,
         )
     if envelope.detail_type in (NODE_JOINED, NODE_READY):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shiplap.errors import HintsFailed
 from shiplap.flows import batch
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.lifecycle.lifecycle import visit_claims
@@ -32,6 +33,9 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             from shiplap.flows.shown_claims import show_claims  # noqa: PLC0415 - only for live manifests
 
             show_claims({*report.registered, *report.initialized, *report.ended}, current, ports)  # last: no node waits
+        if report.failures:
+            first = report.failures[0].error
+            raise HintsFailed([failure.hint for failure in report.failures], str(first)) from first
         return ""
 
     with install.reporting(context.aws_request_id):

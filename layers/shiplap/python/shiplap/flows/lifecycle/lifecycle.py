@@ -59,21 +59,33 @@ _NOT_OF_ONE_CLAIM = (ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrot
 """Errors that every further visit would meet, too."""
 
 
+class FailedHint(msgspec.Struct, frozen=True):
+    """A hint that could not be followed, and why. It is worth delivering again."""
+
+    hint: NodeSeen | Timer
+    error: ShiplapError
+
+
 class LifecycleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Claims by what became of them, each sorted by name; `foreign_nodes` counts nodes that are not ours."""
+    """Claims by what became of them, each sorted by name; `foreign_nodes` counts nodes that are not ours.
+
+    `failures` are of single hints, each logged; the other hints were handled.
+    """
 
     registered: tuple[str, ...] = ()
     initialized: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     foreign_nodes: int = 0
+    failures: tuple[FailedHint, ...] = ()
 
 
 def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], context: FlowContext) -> LifecycleReport:
     """Take every claim the hints point at as far as the cluster allows. One that fails does not hold up the others.
 
+    What was done is durable, and the same hints may be handled again.
+
     Raises:
-        ClusterError, StoreError, AwsError: the first failure, after all visits unless it would have met all of them.
-            What was done is durable, and the same hints may be handled again.
+        ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrottled: a failure that every visit would have met.
     """
     if settings.paused:  # the first sweep after the pause reminds of all that is due by then
         context.meter.count("InvocationsPaused")
@@ -81,53 +93,80 @@ def visit_claims(settings: ClusterSettings, hints: Sequence[NodeSeen | Timer], c
         return LifecycleReport()
     reported_ended = {hint.claim for hint in hints if isinstance(hint, Timer) and hint.step == ENDED}
     visiting = _Visits(settings, reported_ended, context)
-    visits: dict[str, bool] = {}
-    garbage: set[str] = set()
-    strangers = 0
-    for hint in hints:
-        if isinstance(hint, Timer) and hint.step == DISRUPTION:
-            visiting.disruption_is_due = True
-        elif isinstance(hint, Timer):
-            visits.setdefault(hint.claim, False)
-            if hint.step == GARBAGE:
-                garbage.add(hint.claim)
-        elif name := visiting.claim_of(hint):
-            visits[name] = True
-        else:
-            strangers += 1
-    if strangers:
-        context.meter.count("NodesNotOurs", strangers)
+    wanted = _wanted_visits(visiting, hints)
+    if wanted.strangers:
+        context.meter.count("NodesNotOurs", wanted.strangers)
     try:
-        failures = _visit_all(visiting, visits, garbage)
-        failures += visiting.finish()
+        errors = _visit_all(visiting, wanted)
+        errors |= visiting.finish()
     finally:
         visiting.joins.write()
         if visiting.disruption_is_due:
             context.publish(claim_events.disruption_due(settings.name, settings.network, context.clock.now()))
-    if failures:
-        raise failures[0]
+    failures = [FailedHint(hint, errors[name]) for name in sorted(errors) for hint in wanted.hints[name]]
     return LifecycleReport(
         registered=tuple(visiting.registered),
         initialized=tuple(visiting.initialized),
         ended=tuple(visiting.ended),
-        foreign_nodes=strangers,
+        foreign_nodes=wanted.strangers,
+        failures=(*wanted.failures, *failures),
     )
 
 
-def _visit_all(visiting: _Visits, visits: Mapping[str, bool], garbage: Collection[str]) -> list[ShiplapError]:
-    """What went wrong with single claims. Raises what would go wrong with all of them."""
-    failures: list[ShiplapError] = []
-    for name in sorted(visits, key=lambda name: (not visits[name], name)):  # nodes that joined are not kept waiting
+class _WantedVisits(msgspec.Struct, frozen=True):
+    """The claims that hints point at, each with its hints; `seen` are claims whose node was seen."""
+
+    hints: Mapping[str, Sequence[NodeSeen | Timer]]
+    seen: Collection[str]
+    garbage: Collection[str]
+    strangers: int
+    failures: Sequence[FailedHint]
+
+
+def _wanted_visits(visiting: _Visits, hints: Sequence[NodeSeen | Timer]) -> _WantedVisits:
+    """Raises what would go wrong with every hint."""
+    by_claim: dict[str, list[NodeSeen | Timer]] = {}
+    seen: set[str] = set()
+    garbage: set[str] = set()
+    strangers = 0
+    failures: list[FailedHint] = []
+    for hint in hints:
+        if isinstance(hint, Timer) and hint.step == DISRUPTION:
+            visiting.disruption_is_due = True
+            continue
         try:
-            if name in garbage:
+            name = hint.claim if isinstance(hint, Timer) else visiting.claim_of(hint)
+        except _NOT_OF_ONE_CLAIM:
+            raise
+        except ShiplapError as error:
+            _LOG.warning("node not attended: %s", error, extra={"cluster": visiting.cluster})
+            failures.append(FailedHint(hint, error))
+            continue
+        if not name:
+            strangers += 1
+            continue
+        by_claim.setdefault(name, []).append(hint)
+        if isinstance(hint, NodeSeen):
+            seen.add(name)
+        elif hint.step == GARBAGE:
+            garbage.add(name)
+    return _WantedVisits(by_claim, seen, garbage, strangers, failures)
+
+
+def _visit_all(visiting: _Visits, wanted: _WantedVisits) -> dict[str, ShiplapError]:
+    """The errors of single claims, by their names. Raises what would go wrong with all of them."""
+    errors: dict[str, ShiplapError] = {}
+    for name in sorted(wanted.hints, key=lambda name: (name not in wanted.seen, name)):  # who joined waits for nobody
+        try:
+            if name in wanted.garbage:
                 visiting.clear(name)
-            visiting.visit(name, seen=visits[name])
+            visiting.visit(name, seen=name in wanted.seen)
         except _NOT_OF_ONE_CLAIM:
             raise
         except ShiplapError as error:
             _LOG.warning("claim not attended: %s", error, extra={"cluster": visiting.cluster, "claim": name})
-            failures.append(error)
-    return failures
+            errors[name] = error
+    return errors
 
 
 class _Visits:
@@ -202,18 +241,21 @@ class _Visits:
             self._context.meter.count("ClaimsLost")
             _LOG.info("claim was advanced meanwhile: %s", error, extra={"cluster": self.cluster, "claim": name})
 
-    def finish(self) -> list[ShiplapError]:
-        """End the instances of all claims that are Terminating by now, together; what went wrong with it.
+    def finish(self) -> dict[str, ShiplapError]:
+        """End the instances of all claims that are Terminating by now, together; the errors by the claims' names.
 
         Raises what would go wrong with other claims, too.
         """
         claims, self._terminating = self._terminating, []
-        failures = self._finish(claims)
-        if failures and len(claims) > 1:  # one that cannot be ended keeps no other from it
-            failures = [error for claim in claims for error in self._finish([claim])]
-        return failures
+        error = self._finish(claims)
+        if error is None:
+            return {}
+        if len(claims) == 1:
+            return {claims[0].name: error}
+        each = {claim.name: self._finish([claim]) for claim in claims}  # one that cannot be ended keeps no other
+        return {name: error for name, error in each.items() if error is not None}
 
-    def _finish(self, claims: Sequence[NodeClaim]) -> list[ShiplapError]:
+    def _finish(self, claims: Sequence[NodeClaim]) -> ShiplapError | None:
         try:
             for claim in terminate_claims(claims, self._context):
                 self._ended(claim)
@@ -222,8 +264,8 @@ class _Visits:
         except ShiplapError as error:
             names = ", ".join(claim.name for claim in claims)
             _LOG.warning("instances not ended: %s", error, extra={"cluster": self.cluster, "claim": names})
-            return [error]
-        return []
+            return error
+        return None
 
     def _advance(self, claim: NodeClaim, *, seen: bool) -> None:
         node = self._node_of(claim)
