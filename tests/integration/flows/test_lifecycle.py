@@ -704,3 +704,51 @@ def test_the_hints_of_a_claim_that_fails_are_named_and_those_of_another_are_done
     report = lifecycle.visit_claims(stage.settings, timers, stage.context)
     assert [failure.hint for failure in report.failures] == timers[:1]
     assert report.registered == (timers[1].claim,)
+
+
+def forged(stage: Stage, instance: Instance, *, tainted: bool = False, **metadata: Any) -> NodeSeen:
+    """A Node that another kubelet has made with the providerID of an instance; the hint that names it."""
+    taints = [{"key": labels.UNREGISTERED_TAINT, "effect": "NoExecute"}] if tainted else []
+    node = {
+        "metadata": {"name": "aaa-forged", **metadata},
+        "spec": {"providerID": instance.provider_id, "taints": taints},
+        "status": {"capacity": {"cpu": "96"}, "allocatable": {"cpu": "96"}, "conditions": [READY]},
+    }
+    stage.server.create("nodes", node)
+    return NodeSeen(CLUSTER, "aaa-forged", instance.provider_id)
+
+
+READY = {"type": "Ready", "status": "True"}
+
+
+@pytest.mark.parametrize("metadata", [{}, {"labels": {labels.REGISTERED: "true"}}])
+@pytest.mark.parametrize("honest_is_there", [False, True])
+def test_a_node_without_the_taint_of_its_user_data_is_refused_and_the_honest_one_registered(
+    honest_is_there: bool, metadata: dict[str, Any]
+) -> None:
+    stage = Stage()
+    claim = launched(stage)
+    (instance,) = stage.compute.alive()
+    if honest_is_there:
+        stage.join(instance)
+    report = stage.attend(forged(stage, instance, **metadata))
+    assert report.registered == ((claim.name,) if honest_is_there else ())
+    assert stage.meter.counts["NodesRefused"] == 1
+    if not honest_is_there:
+        assert stage.capacity.all() == ()  # what it reports is not learned
+        stage._join(instance, ready=True)
+        stage.attend(NodeSeen(CLUSTER, instance.private_dns, instance.provider_id))
+    (registered,) = stage.claims()
+    assert registered.node_name == instance.private_dns
+
+
+def test_of_two_nodes_with_one_provider_id_that_with_the_name_of_the_instance_is_registered() -> None:
+    stage = Stage()
+    launched(stage)
+    (instance,) = stage.compute.alive()
+    stage.join(instance)
+    hints = forged(stage, instance, tainted=True), NodeSeen(CLUSTER, instance.private_dns, instance.provider_id)
+    stage.attend(*hints)
+    (registered,) = stage.claims()
+    assert registered.node_name == instance.private_dns
+    assert stage.meter.counts["NodesRefused"] == 1

@@ -198,7 +198,7 @@ def _send_to_dead_letters(body: str, error: InvalidMessage, dead_letters: DeadLe
     return True
 
 
-class _Unfinished(ShiplapError):
+class _Unfinished(Exception):
     """A flow came to its end and left something to do."""
 
 

@@ -20,9 +20,9 @@ from shiplap.flows.interrupt.notices import NoticeKind
 from shiplap.flows.learn import instance_of, is_ready
 from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
+from shiplap.flows.lifecycle.registration import is_unregistered
 from shiplap.flows.pod_events import publish_for_pods
 from shiplap.instances.readiness.joins import node_class_scope, with_advice
-from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.ports import Instance, OfferingFailure
@@ -205,8 +205,7 @@ class Inventory:
         """The instance's Node, if it was opened to pods."""
         for node in self.nodes:
             if instance_of(node.spec.provider_id) == instance.id:
-                opened = all(taint.key != labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-                return node if opened else None
+                return None if is_unregistered(node) else node
         return None
 
 

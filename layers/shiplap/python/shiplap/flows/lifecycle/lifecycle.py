@@ -22,7 +22,7 @@ from shiplap.errors import (
     StoreThrottled,
 )
 from shiplap.flows import claim_events
-from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, InstanceOwners
+from shiplap.flows.claim_updates import DISRUPTION, ENDED, GARBAGE, InstanceOwners, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of, is_ready
 from shiplap.flows.lifecycle.drain import Drains, cordon, drain
@@ -39,7 +39,7 @@ from shiplap.flows.lifecycle.endings import (
 )
 from shiplap.flows.lifecycle.joining import JoinRecorder, give_up_incomplete, record_failed_join
 from shiplap.flows.lifecycle.pod_placement import Steering
-from shiplap.flows.lifecycle.registration import initialize, register, seconds_since
+from shiplap.flows.lifecycle.registration import initialize, is_unregistered, register, seconds_since
 from shiplap.flows.messages import NodeSeen, Timer
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -54,6 +54,8 @@ LOOK_AGAIN_S = 15.0
 NODE_GRACE_S = 300.0
 """How long the Node of a claim in service may be missing before its instance is ended, in seconds."""
 
+
+_NOT_MARKED = f"it has the providerID of a joining instance and lacks the taint {labels.UNREGISTERED_TAINT}"
 
 _NOT_OF_ONE_CLAIM = (ClusterUnreachable, ClusterDenied, StoreThrottled, AwsThrottled)
 """Errors that every further visit would meet, too."""
@@ -183,7 +185,7 @@ class _Visits:
         self._context = context
         self._reported_ended = reported_ended
         self._terminating: list[NodeClaim] = []
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, dict[str, Node]] = {}  # by instance, then by the Node's name
         self._listed = False
         self._drains = Drains(settings, context)
         self._inventory = Inventory(settings.name, context)
@@ -198,7 +200,7 @@ class _Visits:
             pass  # the claim can be found by the hint's own providerID
         else:
             instance_id, marked = instance_of(node.spec.provider_id), _is_of_a_node_pool(node)
-            self._nodes[instance_id] = node
+            self._note(node)
         if not instance_id:
             return ""
         claim = self._context.state.claim_of_instance(instance_id)
@@ -268,7 +270,7 @@ class _Visits:
         return None
 
     def _advance(self, claim: NodeClaim, *, seen: bool) -> None:
-        node = self._node_of(claim)
+        node = self._joining_node(claim) if claim.state is ClaimState.LAUNCHED else self._node_of(claim)
         if claim.state is ClaimState.LAUNCHED:
             if node is None or not has_reported(node) or self._has_ended(claim):
                 self._wait_for_node(claim, seen=seen and node is not None)
@@ -309,16 +311,45 @@ class _Visits:
             return None
 
     def _read_node_of(self, claim: NodeClaim) -> Node | None:
-        known = self._nodes.get(claim.instance_id)
-        if known is not None:
-            return known
+        known = self._nodes.get(claim.instance_id, {})
         if claim.node_name:  # read for itself even after a list: one that could not be read is not gone
-            return self._node_by_name(claim)
-        if self._listed:
+            return known.get(claim.node_name) or self._node_by_name(claim)
+        if not known:
+            self._list_nodes()
+        return next(iter(self._nodes.get(claim.instance_id, {}).values()), None)
+
+    def _joining_node(self, claim: NodeClaim) -> Node | None:
+        """The Node of a Launched claim, by the taint that its user data gives it, as Karpenter asks for it.
+
+        Any kubelet can write the providerID of another instance into its Node. Such a Node is not registered, and does
+        not stand in for the one that bears the taint.
+        """
+        try:
+            if not any(map(is_unregistered, self._nodes.get(claim.instance_id, {}).values())):
+                self._list_nodes()
+        except ClusterGone:  # as if it were missing, as in `_node_of`
             return None
-        self._listed = True
-        self._nodes |= {instance_of(node.spec.provider_id): node for node in self._context.cluster.nodes()}
-        return self._nodes.get(claim.instance_id)
+        known = self._nodes.get(claim.instance_id, {})
+        marked = {name: node for name, node in known.items() if is_unregistered(node)}
+        for name in sorted(known.keys() - marked.keys()):
+            self._context.meter.count("NodesRefused")
+            _LOG.warning("node %s is not registered: %s", name, _NOT_MARKED, extra=facts(claim))
+        if len(marked) <= 1:
+            return next(iter(marked.values()), None)
+        instance = self._context.compute.instance(self.cluster, claim.instance_id)
+        named = marked.get(instance.private_dns) if instance is not None else None
+        self._context.meter.count("NodesRefused", len(marked) - (named is not None))
+        _LOG.warning("only the node with its instance's name counts of %s", sorted(marked), extra=facts(claim))
+        return named
+
+    def _list_nodes(self) -> None:
+        if not self._listed:
+            self._listed = True
+            for node in self._context.cluster.nodes():
+                self._note(node)
+
+    def _note(self, node: Node) -> None:
+        self._nodes.setdefault(instance_of(node.spec.provider_id), {})[node.metadata.name] = node
 
     def _node_by_name(self, claim: NodeClaim) -> Node | None:
         """The Node that has the claim's name, freshly read, if it is the claim's: addresses are used again."""
@@ -364,5 +395,4 @@ class _Visits:
 
 def _is_of_a_node_pool(node: Node) -> bool:
     """Whether the node says that it was launched for a NodePool."""
-    tainted = any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-    return tainted or labels.NODE_POOL in node.metadata.labels
+    return is_unregistered(node) or labels.NODE_POOL in node.metadata.labels

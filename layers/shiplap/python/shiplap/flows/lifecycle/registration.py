@@ -140,8 +140,12 @@ def _read_again(node: Node, context: FlowContext) -> Node:
 
 def is_registered(node: Node) -> bool:
     """Whether the node carries the registered label and no unregistered taint any more."""
-    tainted = any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
-    return node.metadata.labels.get(labels.REGISTERED) == "true" and not tainted
+    return node.metadata.labels.get(labels.REGISTERED) == "true" and not is_unregistered(node)
+
+
+def is_unregistered(node: Node) -> bool:
+    """Whether the node bears the taint that it starts with."""
+    return any(taint.key == labels.UNREGISTERED_TAINT for taint in node.spec.taints)
 
 
 def _node_labels(claim: NodeClaim) -> dict[str, str]:
