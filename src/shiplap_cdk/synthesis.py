@@ -18,6 +18,7 @@ from cdk_nag import AwsSolutionsChecks
 from jsii.errors import JSIIError
 
 from shiplap.errors import InvalidManifests, ShiplapError
+from shiplap.printable import printable
 from shiplap_cdk import quotas
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.layers import Artifacts
@@ -115,10 +116,10 @@ def main() -> int:
         synthesise(settings, local=local, endpoints=json.loads(endpoints) if endpoints else None)
     except InvalidManifests as error:
         for problem in error.problems:
-            print(problem, file=sys.stderr)  # noqa: T201
+            print(printable(str(problem)), file=sys.stderr)  # noqa: T201
         return 2
     except ShiplapError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201
         return 2
     return 0
 

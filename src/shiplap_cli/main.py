@@ -18,7 +18,7 @@ from shiplap import __version__
 from shiplap.errors import InvalidInput, ShiplapError
 from shiplap_cli.aws_options import asking_aws
 from shiplap_cli.hints import with_hint
-from shiplap_cli.output import fail
+from shiplap_cli.output import fail, write
 
 COMMANDS = {
     "capacity": ("shiplap_cli.commands.capacity", "app", "The learned capacity: list, show, import, export, forget."),
@@ -191,7 +191,7 @@ def _run(name: str, arguments: list[str]) -> int:
             extra = _EXTRAS.get(name, "dev")
             reason = f"needs {missing.name}, which is not installed: pip install 'shiplap[{extra}]'"
             raise InvalidInput(name, reason) from missing
-    sys.stdout.write(f"{_version()}\n" if name == "--version" else _overview())
+    write(f"{_version()}\n" if name == "--version" else _overview())
     return 0
 
 

@@ -13,9 +13,12 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
+
+from shiplap.printable import printable, printable_json
 
 _UNWRAPPED = 10_000
 """Columns of a page that nobody looks at; no line of it is as long."""
@@ -37,12 +40,37 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="Output format.",
 """The `-o` option, for use in a command's signature: `output: Output = Format.TABLE`."""
 
 
+class SafeConsole(Console):
+    """A console that shows no control character but its own: texts come from manifests, pods and API servers."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of what is shown, each text of it printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def write(text: str) -> None:
+    """Write text to stdout, as it is but for hidden characters."""
+    sys.stdout.write(printable(text))
+
+
+def write_json(text: str) -> None:
+    """Write JSON to stdout, hidden characters of its strings in JSON's own notation."""
+    sys.stdout.write(printable_json(text))
+
+
+def note(text: str) -> None:
+    """Write text to stderr, if there is one, as it is but for hidden characters."""
+    if sys.stderr is not None:
+        sys.stderr.write(printable(text))
+
+
 def emit(value: object, output: Format, table: Callable[[], RenderableType]) -> None:
     """Print `value` (anything msgspec encodes) as JSON or YAML, or what `table` draws, to stdout."""
     if output is Format.JSON:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, order=None), indent=2).decode() + "\n")
+        write_json(msgspec.json.format(msgspec.json.encode(value, order=None), indent=2).decode() + "\n")
     elif output is Format.YAML:
-        sys.stdout.write(msgspec.yaml.encode(msgspec.to_builtins(value)).decode())
+        write(msgspec.yaml.encode(msgspec.to_builtins(value)).decode())
     else:
         _print(table())
 
@@ -60,20 +88,20 @@ def _fold(page: RenderableType) -> None:
 def _print(page: RenderableType) -> None:
     """To a terminal as wide as it is; into a pipe or file without wrapping, and without blanks at the ends of lines."""
     _fold(page)
-    console = Console()
+    console = SafeConsole()
     if console.is_terminal:
         console.print(page)
         return
     lines = io.StringIO()
     width = None if "COLUMNS" in os.environ else _UNWRAPPED
-    Console(file=lines, width=width).print(page)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines.getvalue().splitlines()))
+    SafeConsole(file=lines, width=width).print(page)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines.getvalue().split("\n")[:-1]))
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
     """Shows a text while the command waits, on stderr and only on a terminal; the yielded function changes the text."""
-    console = Console(stderr=True) if sys.stderr is not None else None
+    console = SafeConsole(stderr=True) if sys.stderr is not None else None
     if console is None or not console.is_terminal:
         yield lambda _: None
         return
@@ -135,8 +163,7 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
 
 def fail(message: str) -> None:
     """One line on stderr, if there is one."""
-    if sys.stderr is not None:
-        sys.stderr.write("shiplap: " + " ".join(message.split()) + "\n")
+    note("shiplap: " + " ".join(message.split()) + "\n")
 
 
 def yaml_text(documents: Iterable[Mapping[str, Any]]) -> str:
@@ -161,4 +188,4 @@ HtmlFile = Annotated[
 
 def write_page(path: Path, made: str) -> None:
     """Write a page. Raises OSError, which the command line reports with the file's name."""
-    path.write_text(made, encoding="utf-8")
+    path.write_text(printable(made), encoding="utf-8")

@@ -6,7 +6,6 @@ that tests use, and written back whole.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +39,7 @@ from shiplap_cli.inputs.travelling_capacity import (
 )
 from shiplap_cli.installs.find_install import STACK, find_install
 from shiplap_cli.options import Options, takes_sources
-from shiplap_cli.output import Format, Output, Printed, emit, fail, plain_table
+from shiplap_cli.output import Format, Output, Printed, emit, fail, note, plain_table, write_json
 from shiplap_lab.fakes.stores import FakeCapacity
 
 
@@ -349,9 +348,9 @@ def export(
     with _store(place) as store:
         known = store.all()
     if portable:
-        sys.stdout.write(write_travelling(_portable(known)).decode())
+        write_json(write_travelling(_portable(known)).decode())
     elif output is Format.JSON:
-        sys.stdout.write(learned_file.dump_learned(known).decode())
+        write_json(learned_file.dump_learned(known).decode())
     else:
         emit({"entries": known}, output, lambda: list_table([learned_row(entry) for entry in known]))
 
@@ -364,7 +363,7 @@ def _portable(known: Sequence[LearnedCapacity]) -> TravellingFile:
         raise InvalidInput("--portable", with_hint(error)) from error
     if file.left_out:
         left_out = f"left out {file.left_out} entries of AMIs that EC2 does not know any more"
-        sys.stderr.write(f"{left_out}\n")
+        note(f"{left_out}\n")
     return file
 
 

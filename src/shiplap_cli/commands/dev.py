@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, SafeConsole, emit, note
 from shiplap_lab.checks.observation import RegionObservation
 from shiplap_lab.dev import dev_report, screen
 from shiplap_lab.dev.dev_session import ended_by_signals
@@ -78,10 +77,9 @@ def _stay(stage: LocalRegion) -> None:
     """Go on until Ctrl-C; what to do meanwhile goes to stderr."""
     kubeconfig = write_kubeconfig(stage.folder, stage.endpoints)
     with widget_page(stage.widget) as page:
-        sys.stderr.write(instructions(kubeconfig, page, sorted(stage.endpoints)) + "\n")
-        sys.stderr.flush()
+        note(instructions(kubeconfig, page, sorted(stage.endpoints)) + "\n")
         keep_going(stage)
-    sys.stderr.write("taking everything down\n")
+    note("taking everything down\n")
 
 
 def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
@@ -92,14 +90,14 @@ def _play_quietly(loaded: Play, after: After) -> dev_report.DevReport:
     def tell(line: str) -> None:
         if said[-1:] != [line]:
             said.append(line)
-            sys.stderr.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
+            note(f"{time.monotonic() - started:6.1f} s  {line}\n")
 
     with LocalRegion(loaded, tell) as stage:
         return after(play_observed(loaded, stage, lambda say, _world: tell(say)), stage)
 
 
 def _play_live(loaded: Play, after: After) -> dev_report.DevReport:
-    console = Console()
+    console = SafeConsole()
     happened: list[str] = []
     with console.status("setting up") as status, LocalRegion(loaded, status.update) as stage:
         status.stop()
@@ -116,7 +114,7 @@ def _play_live(loaded: Play, after: After) -> dev_report.DevReport:
 def _report(played: Played, stage: LocalRegion) -> dev_report.DevReport:
     """The report; how invariants were broken, and where the logs of a run that failed are, goes to stderr."""
     for violation in played.violations:
-        sys.stderr.write(f"BROKEN after {violation.at:.0f} s: {violation.promise}: {violation.detail}\n")
+        note(f"BROKEN after {violation.at:.0f} s: {violation.promise}: {violation.detail}\n")
     if not all(played.report.invariants.values()):
-        sys.stderr.write(f"the logs of the run are in {stage.keep_logs()}\n")
+        note(f"the logs of the run are in {stage.keep_logs()}\n")
     return played.report

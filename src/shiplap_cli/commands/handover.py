@@ -48,7 +48,7 @@ from shiplap_cli.migration.handed_nodes import (
     to_karpenter,
     to_shiplap,
 )
-from shiplap_cli.output import Format, Output, Printed, emit, plain_table
+from shiplap_cli.output import Format, Output, Printed, emit, note, plain_table
 
 _BATCH = 100
 _NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -188,7 +188,7 @@ def _ask(found: Handover, to: Owner) -> None:
             "handover", "asks before it changes anything; add --yes where nobody can answer, or --dry-run"
         )
     for item in found.left:
-        sys.stderr.write(f"{item.claim} stays: {item.reason}\n")
+        note(f"{item.claim} stays: {item.reason}\n")
     typer.confirm(f"Hand {len(found.nodes)} nodes to {to}?", abort=True, err=True)
 
 

@@ -30,7 +30,7 @@ from shiplap_cli.hints import with_hint
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import STACK, DeployedInstall, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import settings_of
-from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, plain_table, progress, warning_line
+from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, note, plain_table, progress, warning_line
 from shiplap_cli.removal.finalizers import ReleasedObject, held_objects, release
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ def _list(found: Sequence[RunningInstance]) -> None:
     """Every instance on a line of stderr, before the question that is about them."""
     for item in found:
         where = " ".join(part for part in (item.cluster, item.node_pool, item.claim) if part)
-        sys.stderr.write(f"{item.instance} {item.type} {item.state} {where}\n")
+        note(f"{item.instance} {item.type} {item.state} {where}\n")
 
 
 def _view(document: UninstallDocument) -> RenderableType:
@@ -433,7 +433,7 @@ def _finalizers_only(
             if sys.stdin is None or not sys.stdin.isatty():
                 raise InvalidInput("uninstall", "asks before it changes a cluster; add --yes where nobody can answer")
             instances = sorted({item.instance for item in held if item.instance})
-            sys.stderr.write(f"{len(instances)} instances are still there: {', '.join(instances)}\n")
+            note(f"{len(instances)} instances are still there: {', '.join(instances)}\n")
             question = f"Remove the finalizers of {len(held)} objects? kubectl delete drains their nodes no more."
             typer.confirm(question, abort=True, err=True)
         document = UninstallDocument(objects=release(cluster, held))

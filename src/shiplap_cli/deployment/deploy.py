@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from shiplap.errors import AwsError, InvalidInput
 from shiplap.manifests.files.described_installs import DescribedInstall, read_installs
 from shiplap.manifests.files.documents import read_documents
 from shiplap_cli.deployment.waves import DeploymentOutcome, InstallDeployment, deploy_in_waves
-from shiplap_cli.output import Format, Output, Printed, emit, plain_table
+from shiplap_cli.output import Format, Output, Printed, emit, note, plain_table
 
 
 class DeploymentCommand(Printed, frozen=True):
@@ -93,7 +92,7 @@ def _command_line(install: DescribedInstall, folder: Path, command: str) -> list
 
 def _run(name: str, command: Sequence[str]) -> str:
     """Run a deployment, which speaks on stderr; returns why it failed."""
-    sys.stderr.write(f"{name}: {shlex.join(command)}\n")
+    note(f"{name}: {shlex.join(command)}\n")
     try:
         code = subprocess.run(command, check=False, stdout=_STDERR).returncode  # noqa: S603 - the user's own command
     except OSError as error:

@@ -28,7 +28,7 @@ from shiplap_cli.inputs.cluster_events import ClusterEvent, follow_cluster
 from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import InstallOptions, dev_access, install_finder
 from shiplap_cli.options import takes_sources
-from shiplap_cli.output import Format, Output, emit
+from shiplap_cli.output import Format, Output, SafeConsole, emit
 from shiplap_cli.top import keyboard
 from shiplap_cli.top.followed_cluster import FollowedCluster
 from shiplap_cli.top.followed_install import (
@@ -87,7 +87,7 @@ def top(
         source = (
             _recorded_source(recording) if recording is not None else _live_source(which, kubeconfig, context, ended)
         )
-        console = Console()
+        console = SafeConsole()
         if once or output is not Format.TABLE or not (console.is_terminal and sys.stdin.isatty()):
             scene = source(True)
             emit(_document(scene), output, lambda: Group(*_lines(scene, view, (), console)))
