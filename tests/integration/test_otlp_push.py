@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from shiplap.aws import secrets
+from shiplap.aws.session import config, hurried
 from shiplap.errors import AwsError
+from shiplap.flows import install as installs
+from shiplap.flows import otlp_push
 from shiplap.flows.install import EmfMeter, Install
-from shiplap.flows.otlp_push import EXPORTED, OtlpPush, otlp_document
+from shiplap.flows.optional.optional_calls import METRICS
+from shiplap.flows.otlp_push import EXPORTED, REST_S, OtlpPush, otlp_document
 from shiplap.settings import OtlpSettings, ResourceNames, Settings
+from shiplap_lab.fakes.signals import FakeClock
 
 pytestmark = pytest.mark.usefixtures("own_logger")
 
@@ -38,7 +47,7 @@ class Collector:
 
 
 @contextmanager
-def serving(collector: Collector) -> Iterator[str]:
+def serving(collector: Collector, port: int = 0) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
@@ -50,7 +59,7 @@ def serving(collector: Collector) -> Iterator[str]:
         def log_message(self, *args: object) -> None:
             """Nothing is printed."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -130,23 +139,147 @@ def test_a_secret_that_cannot_be_read_is_not_logged(secret: str, caplog: pytest.
     assert secret not in caplog.text
 
 
-def test_a_refused_secret_is_asked_again_the_next_time() -> None:
-    collector, answers = Collector(), ["", '{"authorization": "Bearer abc"}']
+class Secret:
+    """A secret that answers these texts one after the other, "" for a refusal; `read` counts how often it was asked."""
 
-    def text(_: str) -> str:
-        answer = answers.pop(0)
-        if not answer:
+    def __init__(self, *texts: str) -> None:
+        self._texts, self.read = list(texts), 0
+
+    def __call__(self, _: str) -> str:
+        self.read += 1
+        text = self._texts.pop(0)
+        if not text:
             raise AwsError("denied")
-        return answer
+        return text
 
+
+TOKEN = '{"authorization": "Bearer abc"}'
+
+
+def sent(push: OtlpPush, at: float, value: float = 1.0) -> bool:
+    push.add("Pods", value, {})
+    return push.push(at - 1, at)
+
+
+def test_a_refused_secret_is_asked_again_after_ten_minutes() -> None:
+    collector, secret = Collector(), Secret("", TOKEN)
     with serving(collector) as endpoint:
-        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", text)
-        push.add("Pods", 5, {})
-        assert not push.push(0.0, 1.0)
-        push.add("Pods", 6, {})
-        assert push.push(1.0, 2.0)
+        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", secret)
+        assert [sent(push, at) for at in (0.0, 60.0, 599.0)] == [False, False, False]
+        assert (secret.read, collector.requests) == (1, [])
+        assert sent(push, 600.0, 6.0)
 
     assert [point["asDouble"] for point in collector.points["shiplap_pods"]] == [6]
+    assert REST_S == 600.0
+
+
+def test_a_collector_without_an_answer_is_asked_again_after_ten_minutes_and_its_headers_are_kept() -> None:
+    collector, secret = Collector(), Secret(TOKEN)
+    with serving(collector) as endpoint:
+        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", secret)
+        assert sent(push, 0.0)
+    assert [sent(push, at) for at in (60.0, 120.0)] == [False, False]
+    port = int(endpoint.split(":")[2].split("/")[0])
+    with serving(collector, port):
+        assert not sent(push, 659.0)
+        assert sent(push, 660.0)
+
+    assert secret.read == 1
+    assert len(collector.requests) == 2
+
+
+def test_a_collector_that_answers_with_a_refusal_is_asked_the_next_minute() -> None:
+    collector, secret = Collector(), Secret(TOKEN)
+    with serving(collector) as endpoint:
+        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", secret)
+        collector.status = 503
+        assert not sent(push, 0.0)
+        collector.status = 200
+        assert sent(push, 60.0)
+    assert secret.read == 1
+
+
+def test_refused_headers_are_read_again_once_they_are_ten_minutes_old() -> None:
+    collector, secret = Collector(), Secret(TOKEN, '{"authorization": "Bearer new"}')
+    collector.status = 401
+    with serving(collector) as endpoint:
+        push = OtlpPush(OtlpSettings(endpoint, SECRET), "shiplap", secret)
+        assert [sent(push, at) for at in (0.0, 60.0, 600.0)] == [False, False, False]
+        assert secret.read == 1
+        collector.status = 200
+        assert sent(push, 660.0)
+    assert secret.read == 2
+    assert collector.requests[-1][0]["authorization"] == "Bearer new"
+
+
+@contextmanager
+def accepting() -> Iterator[int]:
+    """A port that accepts connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+    let_end()
+
+
+def let_end() -> None:
+    """Wait for calls that were left alone, so that none logs into another test."""
+    for thread in threading.enumerate():
+        if thread.name == "optional":
+            thread.join()
+
+
+def unlimited(monkeypatch: pytest.MonkeyPatch, call_s: float) -> None:
+    """Nothing but the budget of the part ends a call, and that soon."""
+    part = replace(METRICS, call_s=call_s)
+    monkeypatch.setattr(installs, "METRICS", part)
+    monkeypatch.setattr(otlp_push, "TIMEOUT_S", 600.0)
+
+
+def test_a_collector_that_accepts_and_never_answers_ends_with_the_budget(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlimited(monkeypatch, 0.05)
+    with accepting() as port:
+        install = installed("disrupt", f"http://127.0.0.1:{port}/v1/metrics")
+        install.clock = FakeClock()  # type: ignore[assignment]
+        with install.reporting("request"):
+            install.meter.count("HourlyCost", 1.5, "None", dimensions={"cluster": "a"})
+    assert '"MetricsNotPushed":[1.0]' in capsys.readouterr().out.replace(" ", "")
+
+
+def test_a_secret_that_is_never_answered_ends_with_the_budget_and_rests_for_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlimited(monkeypatch, 0.05)
+    asked, released = [], Event()
+
+    def never(secret: str, _client: object) -> str:
+        asked.append(secret)
+        released.wait()
+        return "{}"
+
+    monkeypatch.setattr(secrets, "text_of", never)
+    clock = FakeClock()
+    install = Install("disrupt", Settings(otlp=OtlpSettings("http://127.0.0.1:9/v1/metrics", SECRET)), NAMES)
+    install.clock = clock  # type: ignore[assignment]
+    for later_s in (0.0, 60.0, 539.0):
+        clock.advance(later_s)
+        with install.reporting("request"):
+            install.meter.count("HourlyCost", 1.5, "None", dimensions={"cluster": "a"})
+    assert asked == [SECRET]
+    assert capsys.readouterr().out.replace(" ", "").count('"MetricsNotPushed":[1.0]') == 3
+    clock.advance(1.0)
+    with install.reporting("request"):
+        install.meter.count("HourlyCost", 1.5, "None", dimensions={"cluster": "a"})
+    assert asked == [SECRET] * 2
+    released.set()
+    let_end()
+
+
+def test_the_secret_is_asked_for_once_and_for_a_second() -> None:
+    assert METRICS.call_s == 2.0
+    assert hurried().retries == {"mode": "standard", "total_max_attempts": 1}
+    assert (hurried().connect_timeout, hurried().read_timeout) == (1, 1)
+    assert config().retries == {"mode": "standard", "total_max_attempts": 5}, "others are repeated as before"
 
 
 def installed(service: str, endpoint: str) -> Install:

@@ -29,8 +29,8 @@ _LEAST_CONCURRENCY = 50
 ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm")
 """Interface endpoints that functions inside a VPC need when it has no way out, by the end of the service's name.
 
-Not `sts`: tokens for clusters are signed, not fetched. Clusters with `kubeconfigSecret` need `secretsmanager` too, and
-clusters with `zonalShift` need `arc-zonal-shift`.
+Not `sts`: tokens for clusters are signed, not fetched. Clusters with `kubeconfigSecret`, and all where `otlp` has
+`headersSecret`, need `secretsmanager` too, and clusters with `zonalShift` need `arc-zonal-shift`.
 """
 GATEWAYS = ("s3", "dynamodb")
 """The same, of kind gateway, which cost nothing."""
@@ -240,8 +240,13 @@ def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
         yield from egress(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
 
 
-def egress(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
-    """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints."""
+def egress(
+    client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence[str], collector: str = ""
+) -> Iterator[CheckResult]:
+    """The same for functions in some subnets of a VPC, or in none, that need some interface endpoints.
+
+    Without a way out, a `collector` of metrics must stand inside the VPC, which its address does not tell.
+    """
     report, ec2 = CheckReporter("network"), client("ec2")
     if not subnets:
         yield report.ok("functions", "outside of any VPC: they reach AWS, and clusters with public endpoints")
@@ -262,6 +267,9 @@ def egress(client: Client, vpc: str, subnets: Sequence[str], endpoints: Sequence
             yield report.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", fix)
         else:
             yield report.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
+        if collector and not _has_egress(table):
+            fix = "run the collector inside the VPC, or route 0.0.0.0/0 to NAT; else no metrics arrive"
+            yield report.warning(subnet, f"no way out to {collector}, unless it is inside the VPC", fix)
 
 
 def _service(endpoint: Mapping[str, Any]) -> str:

@@ -42,13 +42,18 @@ class PlannedCluster(msgspec.Struct, frozen=True):
 
 
 class PlannedInstall(msgspec.Struct, frozen=True):
-    """The whole install. `account` is empty where any will do; `spot` when a NodePool may launch spot instances."""
+    """The whole install. `account` is empty where any will do; `spot` when a NodePool may launch spot instances.
+
+    `collector` is the address that metrics are sent to, empty for none; `metrics_secret` when its headers are a secret.
+    """
 
     region: str
     account: str
     clusters: tuple[PlannedCluster, ...]
     volume_keys: tuple[str, ...]
     spot: bool
+    collector: str = ""
+    metrics_secret: bool = False
 
 
 def read_planned_install(path: Path) -> PlannedInstall:
@@ -70,6 +75,8 @@ def planned_install_of(install: InstallConfig) -> PlannedInstall:
         clusters=tuple(map(_planned_cluster, install.clusters)),
         volume_keys=tuple(sorted({key for cluster in install.clusters for key in cluster.volume_keys})),
         spot=any(map(_allows_spot, pools)),
+        collector=install.document.otlp.endpoint if install.document.otlp else "",
+        metrics_secret=bool(install.document.otlp and install.document.otlp.headers_secret),
     )
 
 
@@ -122,7 +129,7 @@ def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Ite
     yield Check("volumes", lambda: volumes(client, plan))
     yield Check("service-linked roles", lambda: service_linked_roles(client, plan))
     for subnets, group in _by_subnets(plan.clusters).items():
-        yield Check("network", partial(network, client, subnets, endpoints_of(group)))
+        yield Check("network", partial(network, client, subnets, endpoints_of(group, plan), plan.collector))
     for cluster in plan.clusters:
         if cluster.in_eks:
             yield Check("cluster", partial(control_plane, client, cluster))
@@ -211,21 +218,24 @@ def _by_subnets(clusters: Sequence[PlannedCluster]) -> dict[tuple[str, ...], lis
     return groups
 
 
-def endpoints_of(clusters: Sequence[PlannedCluster]) -> tuple[str, ...]:
-    """Interface endpoints that the functions of some clusters need where there is no way out."""
-    secrets = ("secretsmanager",) if any(cluster.kubeconfig_secret for cluster in clusters) else ()
+def endpoints_of(clusters: Sequence[PlannedCluster], plan: PlannedInstall) -> tuple[str, ...]:
+    """Interface endpoints that the functions of some clusters of an install need where there is no way out."""
+    reads_secrets = plan.metrics_secret or any(cluster.kubeconfig_secret for cluster in clusters)
+    secrets = ("secretsmanager",) if reads_secrets else ()
     shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in clusters) else ()
     return (*account_checks.ENDPOINTS, *secrets, *shifts)
 
 
-def network(client: Client, subnets: Sequence[str], endpoints: Sequence[str]) -> Iterator[CheckResult]:
-    """Whether the subnets exist, and functions in them have a way to the services that they ask."""
+def network(
+    client: Client, subnets: Sequence[str], endpoints: Sequence[str], collector: str = ""
+) -> Iterator[CheckResult]:
+    """Whether the subnets exist, and functions in them have a way to the services that they ask, and to a collector."""
     described = _subnets(client, subnets)
     if len({item["VpcId"] for item in described}) > 1:
         fix = "name subnets of one VPC in `vpc`"
         yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", fix)
         return
-    yield from account_checks.egress(client, _vpc(described), subnets, endpoints)
+    yield from account_checks.egress(client, _vpc(described), subnets, endpoints, collector)
 
 
 def _subnets(client: Client, names: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -5,6 +5,7 @@ A test lets a run die between any two effects, lets one effect fail, or slips an
     faults.on("before", "state.commit", lambda: rival.commit(...))   # interleave
     faults.on("after", "compute.launch", Crash())                    # die once the instance exists
     faults.on("before", "cluster.nodes", ClusterUnreachable("…"))    # fail
+    faults.always("bus.publish", Hang())                             # never answer
     faults.crash_at(17)                                              # die at the 17th point, whatever it is
 
 A run without faults tells how many points there are (`faults.points`), so that a test can crash at each in turn.
@@ -27,6 +28,10 @@ class Crash(BaseException):
     """The process dies here. Not an Exception, so that no handler in the code under test can survive it."""
 
 
+class Hang(BaseException):
+    """The call is never answered. Only what bounds a call by a time limit goes on: see `fakes/bounded_calls.py`."""
+
+
 class _Rule(msgspec.Struct):
     when: When
     effect: str
@@ -40,11 +45,16 @@ class Faults:
     def __init__(self) -> None:
         self.points: list[str] = []
         self._rules: list[_Rule] = []
+        self._always: dict[str, BaseException] = {}
         self._crash_at: int | None = None
 
     def on(self, when: When, effect: str, action: Action, *, nth: int = 1) -> None:
         """At the nth coming time `effect` is passed, raise `action` or call it; once."""
         self._rules.append(_Rule(when, effect, action, nth))
+
+    def always(self, effect: str, error: BaseException) -> None:
+        """Raise the error each time `effect` is about to happen."""
+        self._always[effect] = error
 
     def crash_at(self, point: int) -> None:
         """Raise Crash at the point of this number, counted from 0 since the start or the last `clear`."""
@@ -54,6 +64,7 @@ class Faults:
         """Forget faults that have not happened and count points from 0 again."""
         self.points.clear()
         self._rules.clear()
+        self._always.clear()
         self._crash_at = None
 
     def before(self, effect: str) -> None:
@@ -77,6 +88,8 @@ class Faults:
         self.points.append(f"{when} {effect}")
         if number == self._crash_at:
             raise Crash(f"{when} {effect}")
+        if when == "before" and effect in self._always:
+            raise self._always[effect]
         due = []
         for rule in self._rules:
             if (rule.when, rule.effect) == (when, effect):

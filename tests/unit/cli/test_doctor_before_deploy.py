@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap_cli.doctor import check_results, doctor, prerequisites
@@ -258,6 +259,25 @@ def test_a_key_that_is_named_in_any_way_is_enough(aws: Aws) -> None:
         assert wrong(aws, PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (name,), PLAN.spot)) == []
     aws.answers["ec2.get_ebs_default_kms_key_id"] = {"KmsKeyId": "alias/aws/ebs"}
     assert wrong(aws) == []
+
+
+def test_a_collector_with_a_secret_needs_a_way_to_both(aws: Aws) -> None:
+    aws.answers["ec2.describe_route_tables"] = {"RouteTables": []}
+    made = [{"ServiceName": f"com.amazonaws.eu-west-1.{name}"} for name in ENDPOINTS]
+    aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made}
+    plan = replace(PLAN, collector="https://collector.example/v1/metrics", metrics_secret=True)
+
+    secret, collector = wrong(aws, plan)
+
+    assert (secret.verdict, secret.says) == ("failed", "no way out, and no endpoints for secretsmanager")
+    assert collector.verdict == "warning"
+    assert "no way out to https://collector.example/v1/metrics" in collector.says
+    assert "NAT" in collector.fix
+
+
+def test_a_collector_is_no_matter_where_there_is_a_way_out(aws: Aws) -> None:
+    plan = replace(PLAN, collector="https://collector.example/v1/metrics", metrics_secret=True)
+    assert wrong(aws, plan) == []
 
 
 def test_roles_of_ec2_are_needed_for_what_is_launched(aws: Aws) -> None:

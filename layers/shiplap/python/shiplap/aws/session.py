@@ -36,7 +36,7 @@ endpoints forget them after 350, and a request on one may stay unanswered.
 """
 
 _LOCK = Lock()  # a session must not make clients in two threads at once
-_CLIENTS: dict[tuple[str, str], Any] = {}
+_CLIENTS: dict[tuple[str, str, bool], Any] = {}
 
 
 @overload
@@ -73,20 +73,34 @@ def client(service: str, region: str = "") -> Any:
     Raises:
         AwsError: no region is configured, or the configuration cannot be used.
     """
+    return _kept(service, region, config)
+
+
+def hurried_client(service: str) -> Any:
+    """A client in the region of the environment for what nothing waits for: one attempt, a second for each step of it.
+
+    Raises:
+        AwsError: as `client`.
+    """
+    return _kept(service, "", hurried)
+
+
+def _kept(service: str, region: str, configured: Callable[[], Config]) -> Any:
     with _LOCK:
-        known = _CLIENTS.get((service, region))
+        key = (service, region, configured is hurried)
+        known = _CLIENTS.get(key)
         if known is None:
-            known = _CLIENTS[service, region] = _make(service, region)
+            known = _CLIENTS[key] = _make(service, region, configured())
         return known
 
 
-def _make(service: str, region: str) -> Any:
+def _make(service: str, region: str, configuration: Config) -> Any:
     from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415 - see the module's docstring
 
     # The variable that Lambda and every other SDK use; botocore by itself reads only AWS_DEFAULT_REGION.
     region = region or os.environ.get("AWS_REGION", "")
     try:
-        made = session().create_client(service, region_name=region or None, config=config())
+        made = session().create_client(service, region_name=region or None, config=configuration)
     except NoRegionError as error:
         raise AwsError("no AWS region is configured; set AWS_REGION or AWS_DEFAULT_REGION", code="NoRegion") from error
     except BotoCoreError as error:  # for example a profile that is not there
@@ -161,3 +175,12 @@ def config() -> Config:
         parameter_validation="AWS_LAMBDA_FUNCTION_NAME" not in os.environ,
         tcp_keepalive=True,
     )
+
+
+@cache
+def hurried() -> Config:
+    """One attempt, and time-outs of a second."""
+    from botocore.config import Config  # noqa: PLC0415
+
+    once = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=1, read_timeout=1)
+    return config().merge(once)

@@ -16,6 +16,7 @@ from shiplap.errors import AwsError
 from shiplap.flows import claim_events
 from shiplap.flows.claim_updates import facts, pilot_holder
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import INSTANCE_NAMES
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, LaunchedInstance, NodeClaim
@@ -131,7 +132,7 @@ def name_instances(claims: Sequence[NodeClaim], settings: ClusterSettings, conte
     named = {item.metadata.name for item in settings.manifests.node_classes if "Name" in item.spec.tags}
     for claim in claims[:MOST_NAMES]:
         try:
-            context.compute.name(claim, keeps_name=claim.plan.node_class in named)
+            context.within(INSTANCE_NAMES, context.compute).name(claim, keeps_name=claim.plan.node_class in named)
         except AwsError as error:
             context.meter.count("InstancesNotNamed")
             _LOG.warning("instances are named later: %s", error, extra={**facts(claim), "code": error.code})

@@ -7,6 +7,7 @@ import logging
 import msgspec
 
 from shiplap.errors import ShiplapError
+from shiplap.flows.optional.optional_calls import EVENTS, TIMERS, OptionalCalls, OptionalPart, Port
 from shiplap.ports import (
     BusEvent,
     CapacityStore,
@@ -43,7 +44,8 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     have joined, `snapshots` the pods of large clusters, `manifests` those last read from the cluster,
     `memory` what disruption remembers, `sleep` what is remembered of its sleep, `commitments` those of the account in
     the cluster's Region, `spot_evidence`
-    what is known of spot where `spotRisk` is on; None where a function may not ask.
+    what is known of spot where `spotRisk` is on; None where a function may not ask. `optional` bounds what no decision
+    needs; without it nothing is bounded.
     """
 
     clock: Clock
@@ -67,11 +69,16 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     sleep: SleepStore | None = None
     commitments: CommitmentStore | None = None
     spot_evidence: SpotEvidenceStore | None = None
+    optional: OptionalCalls | None = None
+
+    def within(self, part: OptionalPart, port: Port) -> Port:
+        """A port of this context, for calls that no decision waits for longer than the part may last."""
+        return port if self.optional is None else self.optional.within(part, port, self.clock)
 
     def publish(self, *events: BusEvent) -> None:
         """Publish, but go on when the bus refuses: events inform others, and the sweep makes up for a lost hint."""
         try:
-            self.bus.publish(events)
+            self.within(EVENTS, self.bus).publish(events)
         except ShiplapError as error:
             self.meter.count("EventsNotPublished", len(events))
             _LOG.warning("events not published: %s", error, extra={"events": [event.detail_type for event in events]})
@@ -79,7 +86,7 @@ class FlowContext(msgspec.Struct, frozen=True, kw_only=True):
     def set_timer(self, cluster: str, claim: str, step: str, delay_s: float) -> None:
         """Set a timer, but go on when that fails: the sweep finds overdue claims."""
         try:
-            self.timers.remind(cluster, claim, step, max(0, int(delay_s)))
+            self.within(TIMERS, self.timers).remind(cluster, claim, step, max(0, int(delay_s)))
         except ShiplapError as error:
             self.meter.count("TimersNotSet")
             _LOG.warning("timer not set: %s", error, extra={"cluster": cluster, "claim": claim, "step": step})

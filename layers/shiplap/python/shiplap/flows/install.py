@@ -6,6 +6,7 @@ never loads the model of EC2.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -20,9 +21,11 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shiplap import settings as settings_module
-from shiplap.aws.session import client, credentials
+from shiplap.aws.session import client, credentials, hurried_client
+from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.function_install import WarmMemory, counted_errors
+from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, OptionalCalls
 from shiplap.flows.turns import ThreadPerProbe
 from shiplap.ports import (
     INSTALL_DIMENSION,
@@ -41,6 +44,8 @@ from shiplap.settings import ClusterSettings, OtlpSettings, ResourceNames, Setti
 
 if TYPE_CHECKING:
     from shiplap.flows.otlp_push import OtlpPush
+
+_LOG = logging.getLogger(__name__)
 
 _EACH_MINUTE = ("schedule", "disrupt")
 """The functions that look at every cluster each minute. They alone send metrics to a collector."""
@@ -127,6 +132,7 @@ class Install:
         self.meter = EmfMeter(names.install, detailed=settings.cluster_metrics, push=self._push)
         self.warm = WarmMemory()
         self.executor = ThreadPerProbe()
+        self.optional = OptionalCalls()
         # A service is the name of its logger. Named like the package, it gets all that the package's modules log.
         self.logger = Logger(service="shiplap")
         self.logger.append_keys(function=service)
@@ -146,15 +152,28 @@ class Install:
         copies of a function restored from one snapshot would all draw the same pauses, botocore's retries as well.
         """
         random.seed()
+        self.optional.begin()
         self.logger.append_keys(request_id=request_id)
         started = self.clock.now()
         try:
             with counted_errors(self.meter):
                 yield
         finally:
-            if self._push is not None and not self._push.push(started, self.clock.now()):
-                self.meter.count("MetricsNotPushed")
+            self._push_metrics(started)
             self.meter.flush()
+
+    def _push_metrics(self, started: float) -> None:
+        """Send what the invocation has measured to the collector, if there is one; `started` is epoch seconds."""
+        if self._push is None:
+            return
+        try:
+            taken = self.optional.within(METRICS, self._push, self.clock).push(started, self.clock.now())
+        except StoreError as error:
+            _LOG.warning("metrics were not sent: %s", error)
+            self._push.forget()
+            taken = False
+        if not taken:
+            self.meter.count("MetricsNotPushed")
 
     def _otlp_push(self, otlp: OtlpSettings | None, install: str) -> OtlpPush | None:
         if otlp is None:
@@ -162,7 +181,7 @@ class Install:
         from shiplap.aws.secrets import text_of  # noqa: PLC0415 - see the module's docstring
         from shiplap.flows.otlp_push import OtlpPush  # noqa: PLC0415
 
-        return OtlpPush(otlp, install, lambda secret: text_of(secret, lambda: client("secretsmanager")))
+        return OtlpPush(otlp, install, lambda secret: text_of(secret, lambda: hurried_client("secretsmanager")))
 
     @property
     def memory_mib(self) -> int:
@@ -180,7 +199,8 @@ class Install:
 
     @cached_property
     def dead_letters(self) -> DeadLetters:
-        return cast("DeadLetters", Lazy(self._dead_letters))
+        letters = cast("DeadLetters", Lazy(self._dead_letters))
+        return self.optional.within(DEAD_LETTERS, letters, self.clock)
 
     @cached_property
     def memory(self) -> MemoryStore:
@@ -255,7 +275,7 @@ class Install:
         if cluster.spot_risk.is_on:
             made["spot_evidence"] = self._spot_evidence
         ports: dict[str, Any] = {port: Lazy(make) for port, make in made.items()}
-        return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), **ports)
+        return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), optional=self.optional, **ports)
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
         if cluster.kubeconfig_secret:

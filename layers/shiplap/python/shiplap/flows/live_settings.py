@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from shiplap.errors import ClusterError
 from shiplap.flows import claim_events
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS, INSPECTION, SHOWN_OBJECTS
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes.objects import RawObject
 from shiplap.manifests.live.live_manifests import LiveManifests
@@ -93,9 +94,11 @@ class KnownManifests:
         from shiplap.manifests.validation.live_objects import live_manifests  # noqa: PLC0415 - as above
 
         live = live_manifests(self._checked[settings.name].values())
-        inspected = context.status.load() if context.status is not None else InstallStatus()
+        inspected = InstallStatus()
+        if context.status is not None:
+            inspected = context.within(INSPECTION, context.status).load()
         of_cluster = next((item for item in inspected.clusters if item.cluster == settings.name), None)
-        nodes, now = context.cluster.nodes(), context.clock.now()
+        nodes, now = context.within(SHOWN_OBJECTS, context.cluster).nodes(), context.clock.now()
         if uninspected(live, of_cluster) and now >= self._asked_at.get(settings.name, 0.0) + INSPECTION_S:
             self._asked_at[settings.name] = now
             context.publish(claim_events.inspection_due(settings.name, now))
@@ -103,11 +106,10 @@ class KnownManifests:
             BufferCapacity(item.namespace, item.name, item.replicas, item.new, item.missing, item.reason)
             for item in self._buffers.get(settings.name, ())
         ]
+        cluster = context.within(CLAIM_OBJECTS, context.cluster)
         for update in status_updates(self._objects[settings.name], live, of_cluster, nodes, now, buffers):
             try:
-                context.cluster.write_status(
-                    update.kind, update.namespace, update.name, update.status, update.resource_version
-                )
+                cluster.write_status(update.kind, update.namespace, update.name, update.status, update.resource_version)
             except ClusterError as error:
                 context.meter.count("StatusesNotWritten")
                 about = {"cluster": settings.name, "kind": update.kind, "manifest": update.name}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from threading import Lock
 from typing import Any
 
@@ -22,7 +23,13 @@ from shiplap.settings import OtlpSettings
 
 _LOG = logging.getLogger(__name__)
 
-_TIMEOUT_S = 3.0
+TIMEOUT_S = 2.0
+"""For connecting, and for each part of the answer. METRICS in `flows/optional` bounds it together with the secret."""
+
+REST_S = 600.0
+"""How long nothing is tried after no answer of the secret or of the collector, and how old a refused secret may be."""
+
+_UNAUTHORIZED = (401, 403)
 _DELTA = 1
 """AGGREGATION_TEMPORALITY_DELTA of OpenTelemetry's protocol."""
 
@@ -69,9 +76,11 @@ class OtlpPush:
         self._install = install
         self._secret_text = secret_text
         self._headers: dict[str, str] | None = None
+        self._read_at = -inf
+        self._rests_until = -inf
         self._lock = Lock()
         self._values: dict[_Key, float] = {}
-        self._pool = urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S)
+        self._pool = urllib3.PoolManager(retries=False, timeout=TIMEOUT_S)
 
     def add(self, name: str, value: float, dimensions: Mapping[str, str]) -> None:
         """Keep a value of a metric that is sent: the sum of a counter's values, the last of a gauge's."""
@@ -85,34 +94,46 @@ class OtlpPush:
     def push(self, started: float, now: float) -> bool:
         """Send what was kept, in one request, without a second try: the next minute has new values.
 
+        After no answer, neither the secret nor the collector is asked for REST_S seconds. The headers are kept; if the
+        collector refuses them, the secret is read again once they are as old.
+
         Args:
             started: epoch seconds from which counters count.
             now: epoch seconds.
 
         Returns: False if the collector did not take it, which is logged.
         """
-        with self._lock:
-            values, self._values = self._values, {}
+        values = self.forget()
         if not values:
             return True
+        if now < self._rests_until:
+            return False
         body = msgspec.json.encode(otlp_document(values, self._install, started, now))
         try:
-            headers = {"content-type": "application/json", **self._read_headers()}
+            headers = {"content-type": "application/json", **self._read_headers(now)}
             answer = self._pool.request("POST", self._settings.endpoint, body=body, headers=headers)
         except (HTTPError, AwsError, msgspec.DecodeError) as error:
             # The text of an error may hold what the secret holds: only its kind is logged.
             _LOG.warning("metrics were not sent to the collector: %s", type(error).__name__)
-            self._headers = None
+            self._rests_until = now + REST_S
             return False
+        if answer.status in _UNAUTHORIZED and now >= self._read_at + REST_S:
+            self._headers = None
         if answer.status >= 300:
             _LOG.warning("the collector refused metrics with status %d", answer.status)
-            self._headers = None
             return False
         return True
 
-    def _read_headers(self) -> dict[str, str]:
+    def forget(self) -> dict[_Key, float]:
+        """Take what was kept: whoever does not send it has no use for it a minute later."""
+        with self._lock:
+            values, self._values = self._values, {}
+        return values
+
+    def _read_headers(self, now: float) -> dict[str, str]:
         if self._headers is None:
             secret = self._settings.headers_secret
+            self._read_at = now
             self._headers = msgspec.json.decode(self._secret_text(secret), type=dict[str, str]) if secret else {}
         return self._headers
 

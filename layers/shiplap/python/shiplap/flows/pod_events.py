@@ -6,6 +6,7 @@ import logging
 
 from shiplap.errors import ClusterError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import POD_EVENTS
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
@@ -33,7 +34,7 @@ def publish_unschedulable(cluster: str, pods: tuple[Unschedulable, ...], context
     start = int(now // _TURN_S) * MOST_PODS % len(pods) if len(pods) > MOST_PODS else 0
     for unschedulable in (pods[start:] + pods[:start])[:MOST_PODS]:
         try:
-            context.cluster.publish(_event(unschedulable.pod, unschedulable.message, now))
+            context.within(POD_EVENTS, context.cluster).publish(_event(unschedulable.pod, unschedulable.message, now))
         except ClusterError as error:
             context.meter.count("PodEventsNotPublished")
             _LOG.warning("pod not told: %s", error, extra={"cluster": cluster, "pod": unschedulable.pod.name})
@@ -45,7 +46,7 @@ def publish_for_pods(claim: NodeClaim, message: str, context: FlowContext) -> No
     now = context.clock.now()
     for pod in claim.plan.pods[:_PODS_OF_A_CLAIM]:
         try:
-            context.cluster.publish(_event(pod, message, now))
+            context.within(POD_EVENTS, context.cluster).publish(_event(pod, message, now))
         except ClusterError as error:
             context.meter.count("PodEventsNotPublished")
             _LOG.warning("pod not told: %s", error, extra={"cluster": claim.cluster, "pod": pod.name})

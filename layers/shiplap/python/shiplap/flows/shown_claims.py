@@ -7,10 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, StoreError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import is_ready
 from shiplap.flows.live_settings import NO_NODE_POOL, lease_held
+from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, RawObject
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
@@ -35,15 +38,16 @@ def show_claims(names: Collection[str], settings: ClusterSettings, context: Flow
         return
     from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 
-    chosen, cluster = sorted(names)[:MOST_SHOWN_AT_ONCE], context.cluster
+    chosen, cluster = sorted(names)[:MOST_SHOWN_AT_ONCE], context.within(CLAIM_OBJECTS, context.cluster)
+    reading = replace(context, cluster=cluster)
     try:
-        if lease_held(settings, context):
+        if lease_held(settings, reading):
             return
         found = {name: cluster.node_claim_object(name) for name in chosen}
         read = (context.state.claim(settings.name, name) for name in chosen)  # after the objects, as in a sweep
         claims = [claim for claim in read if claim is not None]
         objects = [item for claim in claims if (item := found[claim.name]) is not None]
-        nodes = [node for claim in claims if (node := _node_of(claim, context)) is not None]
+        nodes = [node for claim in claims if (node := _node_of(claim, reading)) is not None]
         pools = settings.manifests.node_pools
         # What disruption decides of them is left to the sweep, which reads its memory.
         changes = claim_object_changes(claims, objects, pools, nodes, settings.install, context.clock.now(), None)
@@ -64,7 +68,8 @@ def take_steps(
     changes: ClaimObjectChanges, settings: ClusterSettings, context: FlowContext, *, most: int | None = None
 ) -> None:
     """Make the changes, at most so many. Raises ClusterError; what somebody else changed first is left for later."""
-    for step in _steps(changes, settings, context)[:most]:
+    writing = replace(context, cluster=context.within(CLAIM_OBJECTS, context.cluster))
+    for step in _steps(changes, settings, writing)[:most]:
         try:
             step()
         except (ObjectConflict, ObjectNotFound) as error:  # the next sweep looks again

@@ -38,6 +38,7 @@ from shiplap.flows.disrupt.renew_hashes import renew_hashes
 from shiplap.flows.disrupt.second_look import objections, still_valid
 from shiplap.flows.disrupt.sleep_round import SleepRound
 from shiplap.flows.lifecycle.drain import cordon, is_cordoned, uncordon
+from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning.commitment_inputs import note_use, running_use, used_commitments
 from shiplap.flows.planning.decision_inputs import DecisionInputs, priced_snapshot, read_inputs, read_supply
 from shiplap.flows.planning.dollars import counted_with, with_most_prices
@@ -381,7 +382,8 @@ class _Round:
         """Keep the decision for replay; it holds whether or not it can be kept."""
         facts = {"cluster": self._settings.name, "commands": list(begun)}
         try:
-            record_id = self._context.recorder.record_disruption(snapshot, decision)
+            recorder = self._context.within(RECORDS, self._context.recorder)
+            record_id = recorder.record_disruption(snapshot, decision)
         except ShiplapError as error:
             self._context.meter.count("DecisionsNotRecorded")
             _LOG.warning("decision not recorded: %s", error, extra=facts)

@@ -13,6 +13,7 @@ from shiplap.flows import batch, claim_events
 from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
+from shiplap.flows.optional.optional_calls import EVENTS
 from shiplap.flows.turns import IdleClusters, Turns, needs_disruption
 from shiplap.settings import ClusterSettings
 
@@ -56,7 +57,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
 
     def hand_on(cluster: ClusterSettings, _since: float) -> None:
         event = claim_events.disruption_due(cluster.name, cluster.network, clock.now())
-        install.context(cluster).bus.publish([event])
+        ports = install.context(cluster)
+        ports.within(EVENTS, ports.bus).publish([event])
 
     named = event.get("detail", event)
     with install.reporting(context.aws_request_id):

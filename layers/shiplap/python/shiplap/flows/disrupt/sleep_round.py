@@ -14,6 +14,7 @@ from shiplap.disruption.commands import Decision, DisruptionProposal, Reason
 from shiplap.errors import ClusterError, StoreError
 from shiplap.flows import cluster_metrics
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import POD_EVENTS, SLEEP
 from shiplap.flows.planning.sleep_inputs import tell_doubts
 from shiplap.kubernetes.objects import Event, EventSource, Node, ObjectReference
 from shiplap.kubernetes.timestamps import rfc3339
@@ -46,6 +47,7 @@ class SleepRound:
         tell_doubts(self._settings, state, self._context)
         if settings is None or store is None or state is None or not state.scopes:
             return others
+        store = self._context.within(SLEEP, store)
         now, name, pools = self._context.clock.now(), self._settings.name, self._settings.manifests.node_pools
         leaving = sum(len(item.nodes) for item in proposals if item.reason is Reason.ASLEEP)
         try:
@@ -78,10 +80,10 @@ class SleepRound:
         until = max(scope.until for scope in state.scopes)
         due = [node for node in nodes if node.metadata.name in set(rehearsed) - set(told)][:MOST_TOLD]
         _LOG.info("rehearsal: %d nodes would leave for sleep", len(rehearsed), extra={"cluster": self._settings.name})
-        known = set(told)
+        known, publisher = set(told), self._context.within(POD_EVENTS, self._context.cluster)
         for node in due:
             try:
-                self._context.cluster.publish(_event(node, until, self._context.clock.now()))
+                publisher.publish(_event(node, until, self._context.clock.now()))
             except ClusterError as error:
                 self._context.meter.count("NodeEventsNotPublished")
                 _LOG.warning("rehearsal not told: %s", error, extra={"node": node.metadata.name})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import SPOT_EVIDENCE
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import FINAL, NodeClaim
@@ -78,7 +79,7 @@ def count_day(claims: Iterable[NodeClaim], cluster: str, context: FlowContext) -
             key = (claim.known_instance.zone_id, claim.known_instance.type)
             changes.setdefault(key, []).append(_change(claim, today, node_hours=hours))
     try:
-        counted = context.spot_evidence.counted_days(cluster) if changes else {}
+        counted = context.within(SPOT_EVIDENCE, context.spot_evidence).counted_days(cluster) if changes else {}
     except StoreError as error:
         _report(error, context)
         return
@@ -93,7 +94,7 @@ def read_evidence(context: FlowContext) -> tuple[OfferingEvidence, ...]:
     if context.spot_evidence is None:
         return ()
     try:
-        return context.spot_evidence.read(context.clock.now())
+        return context.within(SPOT_EVIDENCE, context.spot_evidence).read(context.clock.now())
     except StoreError as error:
         context.meter.count("SpotEvidenceNotRead")
         _LOG.warning("evidence about spot not read, all offerings have the prior risk: %s", error)
@@ -127,7 +128,7 @@ def _write(changes: Sequence[EvidenceChange], context: FlowContext, cluster: str
     if context.spot_evidence is None or not any(change.weighted() for change in changes):
         return
     try:
-        context.spot_evidence.add(changes, cluster, day)
+        context.within(SPOT_EVIDENCE, context.spot_evidence).add(changes, cluster, day)
     except StoreError as error:
         _report(error, context)
 

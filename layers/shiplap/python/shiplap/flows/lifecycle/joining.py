@@ -16,6 +16,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.lifecycle.registration import not_initialized
+from shiplap.flows.optional.optional_calls import JOINS
 from shiplap.instances.readiness.joins import LONGEST_INITIALIZE_S, SHORTEST_DEADLINE_S, deadline_s
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -112,7 +113,7 @@ def _record(write: Callable[[JoinLog], None], about: Mapping[str, str], context:
     if context.joins is None:
         return
     try:
-        write(context.joins)
+        write(context.within(JOINS, context.joins))
     except StoreError as error:
         context.meter.count("JoinsNotRecorded")
         _LOG.warning("join not recorded: %s", error, extra=about)

@@ -13,6 +13,7 @@ from functools import cached_property
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import STEERED_PODS
 from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Node, ObjectMeta, Pod
 from shiplap.kubernetes.pod_requests import pod_requests
@@ -53,10 +54,11 @@ class Steering:
     def __init__(self, placement: str, context: FlowContext) -> None:
         self._placement = placement
         self._context = context
+        self._cluster = context.within(STEERED_PODS, context.cluster)
 
     @cached_property
     def _first(self) -> dict[str, Pod]:
-        return {pod.metadata.uid: pod for pod in self._context.cluster.pending_pods(most=FIRST_PODS)}
+        return {pod.metadata.uid: pod for pod in self._cluster.pending_pods(most=FIRST_PODS)}
 
     @property
     def _is_crowd(self) -> bool:
@@ -68,7 +70,7 @@ class Steering:
         for wanted in claim.plan.pods:
             pod = self._first.get(wanted.uid)
             if pod is None and self._is_crowd:
-                pod = self._context.cluster.pending_pod(wanted.namespace, wanted.name)
+                pod = self._cluster.pending_pod(wanted.namespace, wanted.name)
             if pod is not None and pod.metadata.uid == wanted.uid:
                 waiting.append(pod)
         return waiting
@@ -87,11 +89,11 @@ class Steering:
             self._steer(claim, node, binding=True)
 
     def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
-        context, name = self._context, node.metadata.name
+        context, cluster, name = self._context, self._cluster, node.metadata.name
         try:
             for pod in self._chosen(claim, node, binding=binding):
                 try:
-                    (context.cluster.bind if binding else context.cluster.nominate)(pod, name)
+                    (cluster.bind if binding else cluster.nominate)(pod, name)
                 except (ObjectNotFound, ObjectConflict):
                     continue  # it has a node already, or is gone
                 context.meter.count("PodsBound" if binding else "PodsNominated")
@@ -109,7 +111,7 @@ class Steering:
                 Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.plan.pods
             ]
         planned = self._waiting(claim)
-        here = self._context.cluster.pods_on(node.metadata.name) if planned else ()
+        here = self._cluster.pods_on(node.metadata.name) if planned else ()
         return placeable(claim, node, planned, here, binding=binding)
 
 
@@ -138,10 +140,10 @@ def withdraw(claims: Iterable[NodeClaim], view: ClusterView, context: FlowContex
         if (node := pod.status.nominated_node_name) in complete
         if pod.metadata.uid in complete[node][1] and not _is_ended_on(node, view)
     ]
-    done = 0
+    done, cluster = 0, context.within(STEERED_PODS, context.cluster)
     for _, _, pod in sorted(stale, key=lambda item: item[:2])[:MOST_WITHDRAWN]:
         try:
-            context.cluster.nominate(pod, "")
+            cluster.nominate(pod, "")
         except (ObjectNotFound, ObjectConflict):
             continue  # it has a node by now, or is gone
         except ClusterError as error:

@@ -12,6 +12,7 @@ from shiplap.commitments.commitment_ledger import CommitmentLedger, counted_on, 
 from shiplap.commitments.commitment_use import SharedUse, UsedCommitments
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import COMMITMENTS
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -29,7 +30,7 @@ def read_commitments(settings: ClusterSettings, context: FlowContext) -> Account
     if settings.commitments is None or context.commitments is None:
         return None
     try:
-        return context.commitments.load()
+        return context.within(COMMITMENTS, context.commitments).load()
     except StoreError as error:
         context.meter.count("CommitmentsNotRead")
         _LOG.warning("commitments not read: %s", error, extra={"cluster": settings.name})

@@ -23,6 +23,7 @@ from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.evidence.spot_notes import read_evidence
 from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
+from shiplap.flows.optional.optional_calls import INSPECTION, JOINS, SNAPSHOTS, ZONAL_SHIFTS
 from shiplap.flows.planning.commitment_inputs import read_commitments
 from shiplap.flows.planning.dollars import read_spending, view_of_spending
 from shiplap.flows.planning.offering_market import OfferingMarket, unavailable_in_group, unavailable_offerings
@@ -102,7 +103,9 @@ class BoundPods:
         self._version = ""
         snapshots = self._context.snapshots
         try:
-            document = snapshots.load(self._cluster) if snapshots is not None else None
+            if snapshots is None:
+                return
+            document = self._context.within(SNAPSHOTS, snapshots).load(self._cluster)
             if document is None:
                 return
             standing, pods = decode_pods(document)
@@ -270,7 +273,7 @@ def _joins(cluster: str, context: FlowContext) -> JoinHistory:
     if context.joins is None:
         return JoinHistory()
     try:
-        return context.joins.read(cluster)
+        return context.within(JOINS, context.joins).read(cluster)
     except StoreError as error:
         context.meter.count("JoinsNotRead")
         _LOG.warning("history of joins not read: %s", error, extra={"cluster": cluster})
@@ -282,7 +285,7 @@ def _shifted(settings: ClusterSettings, context: FlowContext) -> frozenset[str]:
     if not settings.zonal_shift or context.health is None:
         return frozenset()
     try:
-        shifted = context.health.shifted_zones()
+        shifted = context.within(ZONAL_SHIFTS, context.health).shifted_zones()
     except AwsError as error:
         context.meter.count("ZonalShiftsNotRead")
         _LOG.warning("zonal shifts not read: %s", error, extra={"cluster": settings.name, "code": error.code})
@@ -298,7 +301,7 @@ def _inspected(settings: ClusterSettings, context: FlowContext) -> InstallStatus
     if context.status is None:
         return InstallStatus()
     try:
-        return context.status.load()
+        return context.within(INSPECTION, context.status).load()
     except StoreError as error:
         _LOG.info("status of node classes not read: %s", error, extra={"cluster": settings.name})
         return InstallStatus()

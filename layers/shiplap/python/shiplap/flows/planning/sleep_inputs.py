@@ -9,6 +9,7 @@ import logging
 
 from shiplap.errors import StoreError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import JOINS, SLEEP
 from shiplap.instances.readiness.joins import JoinHistory
 from shiplap.settings import ClusterSettings
 from shiplap.sleep.sleep_state import SleepNotes, SleepState, is_any_open, sleep_state
@@ -30,8 +31,9 @@ def read_sleep(settings: ClusterSettings, context: FlowContext, joins: JoinHisto
     if not is_any_open(settings.sleep, now):
         return sleep_state(settings.sleep, pools, JoinHistory(), SleepNotes(), now)
     try:
-        notes = context.sleep.read(settings.name)
-        known = joins if joins is not None else context.joins.read(settings.name) if context.joins else JoinHistory()
+        notes, known = context.within(SLEEP, context.sleep).read(settings.name), joins
+        if known is None:
+            known = context.within(JOINS, context.joins).read(settings.name) if context.joins else JoinHistory()
     except StoreError as error:
         context.meter.count("SleepNotesNotRead")
         _LOG.warning("nothing sleeps, what is remembered is not read: %s", error, extra={"cluster": settings.name})

@@ -9,6 +9,7 @@ from shiplap.flows import batch, claim_events
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.messages import MANIFESTS_CHANGED, TURN_MISSED, PodsPending, Sweep, for_schedule
+from shiplap.flows.optional.optional_calls import EVENTS
 from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.schedule.standalone_launches import with_standalone_claims
 from shiplap.flows.shown_claims import show_claims
@@ -65,7 +66,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         now = clock.now()
         event_id = f"{cluster.name}/turn/{now:.3f}"
         hint = claim_events.pods_pending(cluster.name, (), TURN_MISSED, since or now, event_id=event_id)
-        install.context(cluster).bus.publish([hint])
+        ports = install.context(cluster)
+        ports.within(EVENTS, ports.bus).publish([hint])
 
     with install.reporting(context.aws_request_id):
         return batch.run(

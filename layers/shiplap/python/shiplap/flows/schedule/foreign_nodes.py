@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shiplap.errors import AwsError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
+from shiplap.flows.optional.optional_calls import FOREIGN_NODES
 from shiplap.instances.catalog.type_catalog import InstanceType, Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -47,7 +48,7 @@ def learn_from_foreign_nodes(
     if not candidates:
         return False
     try:
-        amis = context.compute.images(sorted(candidates))
+        amis = context.within(FOREIGN_NODES, context.compute).images(sorted(candidates))
     except AwsError as error:  # estimates will do
         context.meter.count("StrangersNotRead")
         _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})

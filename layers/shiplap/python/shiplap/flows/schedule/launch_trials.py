@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from shiplap.errors import AwsThrottled, NodeClassNotReady, ShiplapError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import LAUNCH_TRIALS, TRIED_LAUNCHES
 from shiplap.flows.planning.decision_inputs import (
     DecisionInputs,
     LaunchSupply,
@@ -50,8 +51,11 @@ def dry_run_launches(settings: ClusterSettings, context: FlowContext, *, deadlin
     """
     if context.dry_runs is None or settings.paused or not settings.dry_run:
         return
+    compute, catalog = context.within(LAUNCH_TRIALS, context.compute), context.within(TRIED_LAUNCHES, context.catalog)
+    capacity = context.within(TRIED_LAUNCHES, context.capacity)
+    bounded = replace(context, compute=compute, catalog=catalog, capacity=capacity)
     try:
-        _dry_run_due(settings, context, context.dry_runs, deadline)
+        _dry_run_due(settings, bounded, context.within(TRIED_LAUNCHES, context.dry_runs), deadline)
     except ShiplapError as error:
         context.meter.count("RehearsalsIncomplete")
         _LOG.info("launches not tried out: %s", error, extra={"cluster": settings.name})

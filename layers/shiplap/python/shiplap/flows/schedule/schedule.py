@@ -20,6 +20,7 @@ from shiplap.flows.assign_instances import Attempt, name_instances
 from shiplap.flows.context import FlowContext
 from shiplap.flows.live_settings import NO_NODE_POOL
 from shiplap.flows.messages import MOST_PODS, UNSCHEDULABLE, PodsPending, Sweep
+from shiplap.flows.optional.optional_calls import RECORDS
 from shiplap.flows.planning import unproven
 from shiplap.flows.planning.commitment_inputs import note_use, running_use, with_commitments
 from shiplap.flows.planning.decision_inputs import (
@@ -623,7 +624,7 @@ class _Run:
             "event_id": self._origin.event_id,
         }
         try:
-            record_id = self._context.recorder.record(priced.snapshot, decision)
+            record_id = self._context.within(RECORDS, self._context.recorder).record(priced.snapshot, decision)
         except ShiplapError as error:
             self._context.meter.count("DecisionsNotRecorded")
             _LOG.warning("decision not recorded: %s", error, extra=facts)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
 from shiplap.flows.context import FlowContext
 from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
+from shiplap.flows.optional.optional_calls import CLAIM_OBJECTS
 from shiplap.flows.pod_events import COMPONENT
 from shiplap.kubernetes.names import LABEL_VALUE_MAX, claim_name
 from shiplap.kubernetes.objects import Event, EventSource, ObjectReference
@@ -130,9 +131,10 @@ def delete_futile(cluster: str, name: str, uid: str, reason: str, context: FlowC
     """Delete a NodeClaim and say why, in an event. What the API server refuses is tried again by the next sweep."""
     context.meter.count("NodeClaimsRefused")
     _LOG.warning("NodeClaim %s is deleted: %s", name, reason, extra={"cluster": cluster, "claim": name})
+    api = context.within(CLAIM_OBJECTS, context.cluster)
     try:
-        context.cluster.publish(_event(name, uid, reason, context.clock.now()))
-        context.cluster.delete_node_claim({"metadata": {"name": name, "uid": uid}})
+        api.publish(_event(name, uid, reason, context.clock.now()))
+        api.delete_node_claim({"metadata": {"name": name, "uid": uid}})
     except (ObjectConflict, ObjectNotFound) as error:
         _LOG.info("NodeClaim not deleted: %s", error, extra={"cluster": cluster, "claim": name})
     except ClusterError as error:

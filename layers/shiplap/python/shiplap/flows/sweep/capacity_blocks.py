@@ -13,6 +13,7 @@ from shiplap.errors import AwsError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
+from shiplap.flows.optional.optional_calls import CAPACITY_BLOCKS
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -68,10 +69,11 @@ def _reservations(settings: ClusterSettings, names: Iterable[str], context: Flow
     """The reservations of these EC2NodeClasses; the next sweep looks at those that cannot be read now."""
     wanted = set(names)
     reservations: list[CapacityReservation] = []
+    compute = context.within(CAPACITY_BLOCKS, context.compute)
     for node_class in settings.manifests.node_classes:
         if node_class.metadata.name in wanted:
             try:
-                reservations += context.compute.resolve(node_class).capacity_reservations
+                reservations += compute.resolve(node_class).capacity_reservations
             except AwsError as error:
                 context.meter.count("CapacityBlocksNotRead")
                 _LOG.warning("capacity blocks not read: %s", error, extra={"cluster": settings.name})

@@ -20,6 +20,7 @@ from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
 from shiplap.flows.live_settings import NO_NODE_POOL, KnownManifests, lease_held
+from shiplap.flows.optional.optional_calls import MEMORY, SHOWN_OBJECTS
 from shiplap.flows.shown_claims import take_steps
 from shiplap.flows.sweep.sweep import in_turn
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
@@ -43,7 +44,8 @@ def publish_statuses(settings: ClusterSettings, context: FlowContext, known: Kno
     if not settings.live_manifests or settings.suspended not in ("", NO_NODE_POOL):
         return
     try:
-        if lease_held(settings, context):  # Karpenter may have begun while this invocation launched nodes
+        # Karpenter may have begun while this invocation launched nodes.
+        if lease_held(settings, replace(context, cluster=context.within(SHOWN_OBJECTS, context.cluster))):
             return
     except ClusterError as error:
         context.meter.count("StatusesNotWritten")
@@ -64,13 +66,14 @@ def _follow_claim_objects(settings: ClusterSettings, context: FlowContext) -> No
     """
     from shiplap.manifests.live.nodeclaim_objects import claim_object_changes  # noqa: PLC0415 - only for live manifests
 
-    objects = context.cluster.node_claim_objects()  # before the claims: a claim exists before its object
+    cluster = context.within(SHOWN_OBJECTS, context.cluster)
+    objects = cluster.node_claim_objects()  # before the claims: a claim exists before its object
     claims, now = context.state.claims(settings.name), context.clock.now()
     changes = claim_object_changes(
         claims,
         objects,
         settings.manifests.node_pools,
-        context.cluster.nodes(),
+        cluster.nodes(),
         settings.install,
         now,
         _disruption_of(claims, settings, context),
@@ -95,7 +98,8 @@ def _disruption_of(
     histories = {}
     if settings.disruption.enabled and context.memory is not None:
         try:
-            histories = {item.node: item for item in context.memory.load(settings.name).histories}
+            remembered = context.within(MEMORY, context.memory).load(settings.name)
+            histories = {item.node: item for item in remembered.histories}
         except StoreError as error:
             context.meter.count("StatusesNotWritten")
             _LOG.warning("memory cannot be read: %s", error, extra={"cluster": settings.name})
@@ -120,7 +124,8 @@ def _disruption_of(
 
 def _drain_deleted(deletions: Sequence[Deletion], settings: ClusterSettings, context: FlowContext) -> None:
     """Have nodes drained. Objects that go because their definition goes are not deleted by a user."""
-    ending = context.cluster.ending_definitions() if deletions else ()
+    cluster = context.within(SHOWN_OBJECTS, context.cluster)
+    ending = cluster.ending_definitions() if deletions else ()
     if ending:
         context.meter.count("ClustersSuspended")
         _LOG.warning("no node is drained: CRDs are being deleted: %s", ", ".join(ending))

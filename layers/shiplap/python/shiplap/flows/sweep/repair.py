@@ -26,6 +26,7 @@ from shiplap.flows.claim_updates import facts, pool_of
 from shiplap.flows.context import FlowContext
 from shiplap.flows.interrupt.interrupt import URGENT_S, WARNING_S, handle_notice
 from shiplap.flows.interrupt.notices import Notice, NoticeKind
+from shiplap.flows.optional.optional_calls import SICK_INSTANCES
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
@@ -163,7 +164,7 @@ def _ailments(cluster: str, context: FlowContext) -> tuple[InstanceProblem, ...]
     if context.health is None:
         return ()
     try:
-        return context.health.ailing()
+        return context.within(SICK_INSTANCES, context.health).ailing()
     except AwsError as error:  # the nodes' own conditions still count
         context.meter.count("StatusChecksNotRead")
         _LOG.warning("status checks not read: %s", error, extra={"cluster": cluster, "code": error.code})

@@ -14,6 +14,7 @@ from shiplap.flows.evidence.spot_notes import count_day
 from shiplap.flows.learn import instance_of
 from shiplap.flows.lifecycle.drain import is_cordoned
 from shiplap.flows.lifecycle.pod_placement import NONE, withdraw
+from shiplap.flows.optional.optional_calls import LAUNCH_TEMPLATES
 from shiplap.flows.planning.decision_inputs import DecisionInputs
 from shiplap.flows.planning.futile_launches import record_refusals
 from shiplap.flows.planning.unproven import record_kinds
@@ -196,7 +197,7 @@ def delete_launch_templates(cluster: _SweptCluster) -> None:
     """Delete launch templates that nothing uses any more; one that cannot be deleted is left for another sweep."""
     context = cluster.context
     try:
-        deleted = context.compute.sweep_templates(cluster.name)
+        deleted = context.within(LAUNCH_TEMPLATES, context.compute).sweep_templates(cluster.name)
     except AwsError as error:  # there are thousands to spare
         context.meter.count("LaunchTemplatesNotSwept")
         _LOG.warning("launch templates not swept: %s", error, extra={"cluster": cluster.name, "code": error.code})

@@ -1,0 +1,1 @@
+"""Calls that no decision needs, and how long they may take."""
