@@ -180,6 +180,7 @@ class SimulatedContainer:
     """A FunctionInstall in one simulated Lambda container: the ports are the install's, the memory is its own."""
 
     memory_mib = 1769
+    optional = None
 
     def __init__(self, install: SimulatedInstall, clock: ContainerClock) -> None:
         self._install = install

@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import _texts, inspect
-from shiplap.flows.catalog.refresh import inspect_all
+from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.planning.decision_inputs import priced_snapshot, read_inputs, read_supply
 from shiplap.instances.catalog.resolved_nodeclass import Ami, CapacityReservation
 from shiplap.instances.readiness.nodeclass_status import (

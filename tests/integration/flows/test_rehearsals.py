@@ -7,7 +7,7 @@ import pytest
 
 from shiplap.errors import AwsError, AwsThrottled, NodeClassNotReady, StoreError
 from shiplap.flows.catalog.inspect import inspect
-from shiplap.flows.catalog.refresh import inspect_all
+from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.messages import Sweep
 from shiplap.flows.schedule.launch_trials import ALLOWANCE_S
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from shiplap.errors import ShiplapError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import OptionalCalls
 from shiplap.flows.turns import ProbeExecutor
 from shiplap.ports import (
     CatalogSource,
@@ -62,7 +63,8 @@ class FunctionInstall(Protocol):
 
     `served` are the clusters that the function reaches, `settings` those of the whole install. `state` is that of all
     clusters, `memory` what the disrupt function remembers in the bucket, `warm` what the process remembers. `pause`
-    waits for some seconds; `memory_mib` is what the process has.
+    waits for some seconds; `memory_mib` is what the process has. `optional` bounds calls; without it none
+    is bounded.
     """
 
     @property
@@ -82,6 +84,9 @@ class FunctionInstall(Protocol):
 
     @property
     def executor(self) -> ProbeExecutor: ...
+
+    @property
+    def optional(self) -> OptionalCalls | None: ...
 
     @property
     def state(self) -> StateStore: ...

@@ -1,5 +1,7 @@
 """Refreshes the instance types and prices of each region that has a cluster, every hour; more often, it inspects
 whether the EC2NodeClasses of every cluster can be launched from.
+
+What is done is stored at once. What there was no time for, or AWS has not answered, is first the next time.
 """
 
 from __future__ import annotations
@@ -9,13 +11,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from shiplap.errors import AwsError, StoreError
-from shiplap.flows.catalog.refresh import inspect_all, refresh, refresh_commitments
+from shiplap.errors import AwsError, AwsUnavailable, StoreError
+from shiplap.flows.catalog.inspections import inspect_all
+from shiplap.flows.catalog.refresh import refresh, refresh_commitments, stored
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import stored_settings
+from shiplap.flows.optional.optional_calls import limited
 from shiplap.instances.catalog.ec2_catalog import Catalog
+from shiplap.ports import CatalogStore
 
 _LOG = logging.getLogger(__name__)
+
+RESERVE_S = 25.0
+"""Kept free at the end of an invocation, in seconds: for the last inspection (`inspect.INSPECTION_S`) and its store."""
+
+INSPECTING_S = 60.0
+"""Left to inspections by refreshes, in seconds: the next inspection is minutes later."""
+
+LEAST_REFRESH_S = 30.0
+"""No refresh begins with less time, in seconds: EC2 and the Pricing API take about fifteen to tell all."""
 
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
@@ -24,25 +38,60 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
     An event `{"kind": "inspect"}` asks for the inspection alone, with the catalogue as it is. Each region is tried, and
     the clusters of those that have a catalogue are inspected, before the first error ends the invocation.
     """
+    until = install.clock.now() + context.get_remaining_time_in_millis() / 1000 - RESERVE_S
     with install.reporting(context.aws_request_id):
-        known: dict[str, Catalog] = {}
         failed: list[AwsError | StoreError] = []
-        for region in sorted({cluster.region for cluster in install.settings.clusters}):
-            store = install.catalog_store(region)
-            if event.get("kind") == "inspect":
-                with _kept(failed, region):
-                    known[region] = store.load()
-                continue
-            with _kept(failed, region):
-                known[region] = refresh(install.catalog_source(region), store, install.meter)
-            with _kept(failed, region):
-                _refresh_commitments(install, region)
+        stores = {region: install.catalog_store(region) for region in _regions(install)}
+        known = _stored_catalogs(stores, failed, must_exist=event.get("kind") == "inspect")
+        if event.get("kind") != "inspect":
+            _refresh_all(install, stores, known, until - INSPECTING_S, failed)
         contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
         current = [(stored_settings(cluster, context), context) for cluster, context in contexts]
-        inspect_all(current, known, install.status)
+        inspect_all(current, known, install.status, until=until)
         if failed:
             raise failed[0]
-        return {region: len(catalog.types) for region, catalog in known.items()}
+        return {region: len(catalog.types) for region, catalog in sorted(known.items())}
+
+
+def _regions(install: FunctionInstall) -> list[str]:
+    return sorted({cluster.region for cluster in install.settings.clusters})
+
+
+def _stored_catalogs(
+    stores: Mapping[str, CatalogStore], failed: list[AwsError | StoreError], *, must_exist: bool
+) -> dict[str, Catalog]:
+    """The catalogues that are stored, by region. None must exist before the first refresh."""
+    known: dict[str, Catalog] = {}
+    for region, store in stores.items():
+        with _kept(failed, region):
+            catalog = store.load() if must_exist else stored(store)
+            if catalog is not None:
+                known[region] = catalog
+    return known
+
+
+def _refresh_all(
+    install: FunctionInstall,
+    stores: Mapping[str, CatalogStore],
+    known: dict[str, Catalog],
+    until: float,
+    failed: list[AwsError | StoreError],
+) -> None:
+    """Refresh the catalogues and commitments of all regions, those first that were refreshed longest ago.
+
+    Each region has its share of the time. `known` gets what is fresh; what is not refreshed stays in it.
+    """
+    regions = sorted(stores, key=lambda region: (known[region].refreshed_at if region in known else 0.0, region))
+    for place, region in enumerate(regions):
+        left_s = until - install.clock.now()
+        limit_s = max(LEAST_REFRESH_S, left_s / (len(regions) - place))
+        with _kept(failed, region):
+            if place and left_s < LEAST_REFRESH_S:
+                raise AwsUnavailable(f"no time is left to refresh region {region}: it is first the next time")
+            source = limited(install.optional, install.catalog_source(region), limit_s)
+            known[region] = refresh(source, stores[region], install.meter)
+        with _kept(failed, region):
+            _refresh_commitments(install, region)
 
 
 @contextmanager
@@ -60,5 +109,6 @@ def _refresh_commitments(install: FunctionInstall, region: str) -> None:
     for cluster in install.settings.clusters:
         wanted, store = cluster.commitments, install.context(cluster).commitments
         if cluster.region == region and wanted is not None and store is not None:
-            refresh_commitments(wanted, install.commitment_source(region), store, install.meter)
+            source = limited(install.optional, install.commitment_source(region), LEAST_REFRESH_S)
+            refresh_commitments(wanted, source, store, install.meter)
             return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from shiplap.aws.userdata.bootstrap import bootstrap_of_claim
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import AwsError, InvalidInput, NodeClassNotReady, StoreError
 from shiplap.flows.context import FlowContext
+from shiplap.flows.optional.optional_calls import NO_ANSWER, limited
 from shiplap.instances.capacity.capacity_setting import cluster_setting
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass, SecurityGroup
@@ -40,21 +42,87 @@ _LOG = logging.getLogger(__name__)
 
 _NEARLY_FULL_BYTES = LIMIT_BYTES * 9 // 10
 
+INSPECTION_S = 20.0
+"""For so long AWS may tell of one EC2NodeClass, in seconds: it takes up to ten requests, of half a second each."""
 
-def inspect(settings: ClusterSettings, catalog: Catalog, context: FlowContext) -> ClusterStatus:
-    """The status of a cluster's EC2NodeClasses and NodePools now."""
+
+def inspect(
+    settings: ClusterSettings,
+    catalog: Catalog,
+    context: FlowContext,
+    *,
+    before: ClusterStatus | None = None,
+    since: float = inf,
+    until: float = inf,
+) -> ClusterStatus:
+    """The status of a cluster's EC2NodeClasses and NodePools now.
+
+    Those that are new, or were inspected longest ago, come first. An EC2NodeClass of which AWS tells nothing in time
+    ends it. Those that are left have the status that they had before.
+
+    Args:
+        settings: the cluster.
+        catalog: what its Region sells.
+        context: the ports.
+        before: the status that is known.
+        since: EC2NodeClasses that were inspected at this moment or later, epoch seconds, are left as they are.
+        until: no further inspection begins then, epoch seconds; the first always begins.
+    """
     dry_runs = _read_dry_runs(settings, context)
-    classes = tuple(_status(settings, item, catalog, dry_runs, context) for item in settings.manifests.node_classes)
-    known = {status.name: status for status in classes}
-    pools = tuple(_pool(item, known) for item in settings.manifests.node_pools)
-    return ClusterStatus(settings.name, settings.region, context.clock.now(), classes, pools)
+    known = _as_written(settings, before)
+    due = due_classes(settings, before, since)
+    for place, node_class in enumerate(due):
+        if place and context.clock.now() >= until:
+            break
+        status = _status(settings, node_class, catalog, dry_runs, context)
+        known[status.name] = msgspec.structs.replace(status, checked_at=context.clock.now())
+        if is_silent(status):
+            break
+    classes = tuple(known[name] for item in settings.manifests.node_classes if (name := item.metadata.name) in known)
+    checked_at = min((item.checked_at for item in classes), default=context.clock.now())
+    pools = tuple(_pool(item, settings, known) for item in settings.manifests.node_pools)
+    return ClusterStatus(settings.name, settings.region, checked_at, classes, pools)
 
 
-def _pool(pool: NodePool, known: dict[str, NodeClassStatus]) -> PoolStatus:
+def due_classes(settings: ClusterSettings, before: ClusterStatus | None, since: float) -> list[EC2NodeClass]:
+    """EC2NodeClasses that have not been inspected since, in the order in which they are to be; see `inspect`."""
+    known = _as_written(settings, before)
+    ages = {name: status.checked_at for name, status in known.items()}
+    due = [item for item in settings.manifests.node_classes if ages.get(item.metadata.name, 0.0) < since]
+    return sorted(due, key=lambda item: (ages.get(item.metadata.name, 0.0), item.metadata.name))
+
+
+def waits_since(settings: ClusterSettings, before: ClusterStatus | None) -> tuple[float, float]:
+    """When the EC2NodeClass was inspected that is to be first, and when the last one was; epoch seconds, 0 for never.
+
+    Clusters that have never had a turn come before those whose turn was too short.
+    """
+    known = _as_written(settings, before)
+    ages = [status.checked_at for status in known.values()]
+    if before is None or len(known) < len(settings.manifests.node_classes):
+        return 0.0, max(ages, default=0.0)
+    return min(ages, default=before.checked_at), max(ages, default=before.checked_at)
+
+
+def is_silent(status: NodeClassStatus) -> bool:
+    """Whether AWS told nothing of an EC2NodeClass in time."""
+    return status.ready.reason == NO_ANSWER
+
+
+def _as_written(settings: ClusterSettings, before: ClusterStatus | None) -> dict[str, NodeClassStatus]:
+    """Statuses by name, without those of EC2NodeClasses that have been edited or removed since."""
+    digests = {item.metadata.name: manifest_digest(item) for item in settings.manifests.node_classes}
+    known = before.node_classes if before is not None else ()
+    return {item.name: item for item in known if digests.get(item.name) == item.manifest}
+
+
+def _pool(pool: NodePool, settings: ClusterSettings, known: Mapping[str, NodeClassStatus]) -> PoolStatus:
     name = pool.spec.template.spec.node_class_ref.name
     status = known.get(name)
-    if status is None:
+    if status is None and all(item.metadata.name != name for item in settings.manifests.node_classes):
         ready, reason = nodeclass_status.FALSE, f"there is no EC2NodeClass {name!r}"
+    elif status is None:
+        ready, reason = nodeclass_status.UNKNOWN, f"EC2NodeClass {name!r} is not inspected yet"
     else:
         ready, reason = status.ready.status, status.ready.message
     return PoolStatus(pool.metadata.name, name, ready, pool.spec.weight, reason, pool.spec.limits)
@@ -76,7 +144,7 @@ def _status(
 ) -> NodeClassStatus:
     name, manifest = node_class.metadata.name, manifest_digest(node_class)
     try:
-        found = context.compute.inspect(node_class)
+        found = limited(context.optional, context.compute, INSPECTION_S).inspect(node_class)
     except AwsError as error:
         _LOG.warning("node class cannot be inspected: %s", error, extra={"cluster": settings.name, "code": error.code})
         return NodeClassStatus(

@@ -1,18 +1,13 @@
-"""The catalog flow: ask AWS what it sells and for how much, try out what to launch it with, and tell everybody."""
+"""The catalog flow: ask AWS what it sells and for how much, and what of it is paid for already."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 
 from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsError, StoreError, StoreThrottled
-from shiplap.flows import cluster_metrics
-from shiplap.flows.context import FlowContext
 from shiplap.instances.catalog.ec2_catalog import Catalog
-from shiplap.instances.readiness.nodeclass_status import InstallStatus
-from shiplap.ports import CatalogSource, CatalogStore, CommitmentSource, CommitmentStore, Meter, StatusStore
-from shiplap.settings import ClusterSettings
+from shiplap.ports import CatalogSource, CatalogStore, CommitmentSource, CommitmentStore, Meter
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,30 +64,3 @@ def stored(store: CatalogStore) -> Catalog | None:
     except StoreError as error:
         _LOG.info("no catalogue yet: %s", error)
         return None
-
-
-def inspect_all(
-    contexts: Sequence[tuple[ClusterSettings, FlowContext]], catalogs: Mapping[str, Catalog], store: StatusStore
-) -> InstallStatus:
-    """Look at the EC2NodeClasses of every cluster whose Region has a catalogue, and store what was found.
-
-    What was found of the other clusters before stays as it is.
-
-    Raises:
-        StoreError: it could not be stored.
-    """
-    from shiplap.flows.catalog.inspect import inspect  # noqa: PLC0415 - only a refresh renders user data for no node
-
-    found = [
-        inspect(settings, catalogs[settings.region], context)
-        for settings, context in contexts
-        if settings.region in catalogs
-    ]
-    for settings, context in contexts:
-        if settings.region in catalogs:
-            cluster_metrics.measure_catalog(catalogs[settings.region], context.clock.now(), context.meter)
-    if others := {settings.name for settings, _ in contexts if settings.region not in catalogs}:
-        found += [status for status in store.load().clusters if status.cluster in others]
-    status = InstallStatus(tuple(sorted(found, key=lambda status: status.cluster)))
-    store.save(status)
-    return status

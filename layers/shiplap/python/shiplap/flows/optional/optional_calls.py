@@ -24,6 +24,9 @@ MOST_LOST_S = 10.0
 """All optional parts of an invocation together wait so many seconds for calls without an answer: parts of AWS, and
 those of each cluster's API server. A third of the shortest turn (`flows/turns.py`)."""
 
+NO_ANSWER = "NoAnswerInTime"
+"""The code of the AwsError when AWS has not answered in time."""
+
 Port = TypeVar("Port")
 
 
@@ -116,6 +119,24 @@ def run_in_thread(call: Callable[[], Any], limit_s: float) -> Any:
     return result
 
 
+def limited(calls: OptionalCalls | None, port: Port, limit_s: float) -> Port:
+    """The same port of AWS, each call of which may last some seconds; without `calls` as long as it takes.
+
+    Its methods raise AwsUnavailable of the code NO_ANSWER after that.
+    """
+    if calls is None:
+        return port
+    run = calls.run
+
+    def make(act: Callable[[], Any]) -> Any:
+        try:
+            return run(act, limit_s)
+        except NoAnswerInTime as error:
+            raise AwsUnavailable(f"AWS has not answered within {limit_s:.0f} s", code=NO_ANSWER) from error
+
+    return cast("Port", _BoundedPort(port, make))
+
+
 class OptionalCalls:
     """The budgets of one process. Several threads may use them: the sums are then of all threads.
 
@@ -124,7 +145,7 @@ class OptionalCalls:
     """
 
     def __init__(self, run: Run = run_in_thread) -> None:
-        self._run = run
+        self.run = run
         self._used_s: dict[tuple[str, object], float] = {}
         self._lost_s: dict[object, float] = {}
         self._rests_until: dict[tuple[str, object], float] = {}
@@ -136,7 +157,8 @@ class OptionalCalls:
 
     def within(self, part: OptionalPart, port: Port, clock: Clock) -> Port:
         """The same port, with methods that are calls of the part."""
-        return cast("Port", _PortOfPart(self, part, port, clock))
+        scope = port if part.is_of_cluster else None
+        return cast("Port", _BoundedPort(port, lambda act: self.call(part, scope, act, clock)))
 
     def call(self, part: OptionalPart, scope: object, act: Callable[[], Any], clock: Clock) -> Any:
         """Make a call of a part; `scope` is whose budget it is: an API server, None for AWS.
@@ -152,7 +174,7 @@ class OptionalCalls:
         if limit_s <= 0:
             raise part.error(f"{part.name}: left out, the invocation has no time left for it")
         try:
-            return self._run(act, limit_s)
+            return self.run(act, limit_s)
         except NoAnswerInTime as error:
             self._lost_s[scope] = self._lost_s.get(scope, 0.0) + limit_s
             self._rests_until[key] = now + part.rest_s
@@ -161,17 +183,12 @@ class OptionalCalls:
             self._used_s[key] = self._used_s.get(key, 0.0) + clock.now() - now
 
 
-class _PortOfPart:
-    """A port whose methods are calls of an optional part."""
+class _BoundedPort:
+    """A port whose calls are all made by `make`."""
 
-    def __init__(self, calls: OptionalCalls, part: OptionalPart, port: object, clock: Clock) -> None:
-        self._calls, self._part, self._port, self._clock = calls, part, port, clock
+    def __init__(self, port: object, make: Callable[[Callable[[], Any]], Any]) -> None:
+        self._port, self._make = port, make
 
     def __getattr__(self, name: str) -> Any:
-        calls, part, port, clock = self._calls, self._part, self._port, self._clock
-
-        def method(*args: Any, **named: Any) -> Any:
-            scope = port if part.is_of_cluster else None
-            return calls.call(part, scope, lambda: getattr(port, name)(*args, **named), clock)
-
-        return method
+        port, make = self._port, self._make
+        return lambda *args, **named: make(lambda: getattr(port, name)(*args, **named))

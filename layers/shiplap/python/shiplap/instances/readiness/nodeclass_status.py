@@ -92,7 +92,7 @@ class NodeClassStatus(_Shown, frozen=True):
     """An EC2NodeClass's status, fields as upstream names them.
 
     `manifest` is the digest of what was looked at; `instance_types` counts those it can launch; `warnings` are worth
-    knowing but keep nothing from being launched.
+    knowing but keep nothing from being launched. `checked_at` is when it was looked at, epoch seconds.
     """
 
     name: str
@@ -107,6 +107,7 @@ class NodeClassStatus(_Shown, frozen=True):
     instance_profile: str = ""
     instance_types: int = 0
     warnings: tuple[str, ...] = ()
+    checked_at: float = 0.0
 
     @property
     def ready(self) -> Condition:
@@ -126,7 +127,7 @@ class PoolStatus(_Shown, frozen=True):
 
 
 class ClusterStatus(_Shown, frozen=True):
-    """One cluster's; `checked_at` in epoch seconds."""
+    """One cluster's; `checked_at` is that of the EC2NodeClass that was looked at longest ago, epoch seconds."""
 
     cluster: str
     region: str
