@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,8 +134,19 @@ def test_the_screen_fits_80_columns_and_names_every_problem(fleet: Fleet, monkey
     assert "not inspected since" in made
 
 
-def test_alarms_and_waiting_pods_are_those_of_the_install(fleet: Fleet) -> None:
-    for name in ("one-dead-letters", "other-dead-letters"):
+def test_alarms_and_waiting_pods_are_those_of_the_install(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The install `one-eu` stands beside it, and has alarms whose names begin alike."""
+    own = {"ResourceType": "AWS::CloudWatch::Alarm", "PhysicalResourceId": "one-dead-letters"}
+    pages = {"Shiplap": [{"StackResourceSummaries": [own]}]}
+
+    def clients(reader: fleet_reading.AwsClients, install: Any) -> fleet_reading.InstallClients:
+        made = _clients(reader, install)
+        paginator = SimpleNamespace(paginate=lambda StackName: pages[StackName])  # noqa: N803 - as AWS does
+        made.cloudformation.get_paginator = {"list_stack_resources": paginator}.__getitem__
+        return made
+
+    monkeypatch.setattr(fleet_reading.AwsClients, "of", clients)
+    for name in ("one-dead-letters", "one-eu-dead-letters", "other-dead-letters"):
         fleet.cloudwatch.put_metric_alarm(
             AlarmName=name,
             MetricName="x",
@@ -153,8 +165,7 @@ def test_alarms_and_waiting_pods_are_those_of_the_install(fleet: Fleet) -> None:
         fleet.cloudwatch.put_metric_data(Namespace="Shiplap", MetricData=[datum])
     found = fleet.document(code=1)
     (install,) = found["installs"]
-    assert "alarm one-dead-letters" in install["problems"]
-    assert "alarm other-dead-letters" not in install["problems"]
+    assert [item for item in install["problems"] if item.startswith("alarm ")] == ["alarm one-dead-letters"]
     assert (install["waiting"], found["waiting"]) == (7, 7)
     assert [cluster.get("waiting") for cluster in install["clusters"]] == [5, None]
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -102,29 +102,22 @@ def _run(name: str, command: Sequence[str]) -> str:
 
 def _alarms_of(folder: Path) -> Callable[[DescribedInstall], Sequence[str]]:
     """Reads the alarms of an install, whose names begin with the name in its settings."""
-    from shiplap_cli.fleet.fleet_reading import AwsClients  # noqa: PLC0415 - so that --help does not wait for botocore
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - so that --help does not wait for it
+
+    from shiplap_cli.fleet.fleet_reading import AwsClients  # noqa: PLC0415 - as above
+    from shiplap_cli.installs.ringing_alarms import ringing_alarms  # noqa: PLC0415 - as above
 
     clients = AwsClients()
 
     def alarms(install: DescribedInstall) -> Sequence[str]:
         name = read_documents(folder / install.settings)[0].data.get("name", "shiplap")
         try:
-            return alarms_of(clients.of(install).cloudwatch, str(name))
-        except AwsError as error:
+            of_install = clients.of(install)
+            return ringing_alarms(of_install.cloudformation, of_install.cloudwatch, install.stack, str(name))
+        except (AwsError, BotoCoreError, ClientError) as error:
             return (f"its alarms cannot be read: {error}",)
 
     return alarms
-
-
-def alarms_of(cloudwatch: Any, name: str) -> list[str]:
-    """Names of the alarms of an install that are in alarm. Raises AwsError."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
-
-    try:
-        pages = cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=f"{name}-", StateValue="ALARM")
-        return [item["AlarmName"] for page in pages for item in page["MetricAlarms"]]
-    except (BotoCoreError, ClientError) as error:
-        raise AwsError(str(error), code=type(error).__name__) from error
 
 
 def _table(done: Sequence[InstallDeployment]) -> Table:

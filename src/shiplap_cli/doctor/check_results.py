@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shiplap.aws.failures import FAILURES, code_of
 from shiplap.errors import ClusterDenied, ClusterError, ShiplapError
+from shiplap_cli.installs.find_install import install_name
 from shiplap_cli.output import Printed
 
 Client = Callable[[str], Any]
@@ -68,7 +69,7 @@ class Deployment(msgspec.Struct, frozen=True):
     @property
     def install(self) -> str:
         """The install's name, which all its functions' names begin with."""
-        return self.functions[f"schedule{self.networks[0]}"].partition("-schedule")[0]
+        return install_name(self.outputs)
 
 
 class Check(msgspec.Struct, frozen=True):

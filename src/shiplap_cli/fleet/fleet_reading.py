@@ -27,7 +27,9 @@ from shiplap.manifests.files.described_installs import DescribedInstall
 from shiplap.ports import INSTALL_DIMENSION, METRICS_NAMESPACE
 from shiplap_cli.fleet.fleet_document import ClusterOverview, InstallOverview, cluster_overview
 from shiplap_cli.hints import with_hint
+from shiplap_cli.installs.find_install import install_name
 from shiplap_cli.installs.releases import library_layer
+from shiplap_cli.installs.ringing_alarms import ringing_alarms
 
 AT_ONCE = 32
 """Requests under way at once, over all installs."""
@@ -138,7 +140,7 @@ class _InstallReader:
             known = BucketStatus(self._clients.s3, outputs["Bucket"]).load().clusters
         except ShiplapError as error:
             return _unread(self._install, error)
-        name = self._attempt("its name", partial(self._name_of, outputs), "")
+        name = install_name(outputs)
         names = [item.cluster for item in known]
         reads = [self._clusters.submit(self._cluster_claims, state, item.cluster) for item in known]
         waiting = self._attempt("pods that wait", partial(self._waiting, name, names), {})
@@ -196,10 +198,6 @@ class _InstallReader:
             raise InvalidInput("stack", f"stack {stack} has no outputs Bucket and StateTable: it is not Shiplap's")
         return outputs
 
-    def _name_of(self, outputs: Mapping[str, str]) -> str:
-        """The install's own name: functions are called `<name>-schedule`."""
-        return outputs.get("ScheduleFunction", "").removesuffix("-schedule")
-
     def _waiting(self, name: str, clusters: Sequence[str]) -> dict[str, int]:
         """Pods that wait: of all clusters under the empty name, and of those that have metrics of their own."""
         if not name:
@@ -229,9 +227,8 @@ class _InstallReader:
     def _alarms(self, name: str) -> list[str]:
         if not name:
             return []
-        pages = self._clients.cloudwatch.get_paginator("describe_alarms")
-        found = pages.paginate(AlarmNamePrefix=f"{name}-", StateValue="ALARM")
-        return [f"alarm {item['AlarmName']}" for page in found for item in page.get("MetricAlarms", ())]
+        clients, stack = self._clients, self._install.stack
+        return [f"alarm {alarm}" for alarm in ringing_alarms(clients.cloudformation, clients.cloudwatch, stack, name)]
 
     def _versions(self, outputs: Mapping[str, str]) -> tuple[str, str]:
         """Shiplap's version, and the number of the release in service."""

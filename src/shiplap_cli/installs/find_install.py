@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,8 @@ Dev = Annotated[
 ]
 STACK = "Shiplap"
 """The default name of the stack."""
+
+_SCHEDULE = re.compile("Schedule(.*)Function")
 
 
 LIVE = "A live install: what its tables, bucket and settings hold"
@@ -135,6 +138,17 @@ class DeployedInstall(msgspec.Struct, frozen=True):
         from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
         return BucketCommitments(client("s3"), self.bucket, region).load()
+
+
+def install_name(outputs: Mapping[str, str]) -> str:
+    """The install's own name, by the outputs of its stack; empty where they name no function `schedule`.
+
+    Functions are called NAME-schedule, those of a named network NAME-schedule-NETWORK. NAME may itself contain them.
+    """
+    for output in sorted(outputs):
+        if found := _SCHEDULE.fullmatch(output):
+            return outputs[output].removesuffix(f"-schedule-{found[1].lower()}".removesuffix("-"))
+    return ""
 
 
 def aws_client(service: str, region: str = "") -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from shiplap.errors import AwsError
 from shiplap.manifests.files.described_installs import DescribedInstall
 from shiplap_cli.deployment import deploy as module
-from shiplap_cli.deployment.deploy import alarms_of
 from shiplap_cli.deployment.waves import LOOK_S, deploy_in_waves
+from shiplap_cli.fleet import fleet_reading
+from shiplap_cli.installs.ringing_alarms import ringing_alarms
 from tests.commands import Shiplap
 
 INSTALLS = tuple(
@@ -92,37 +94,88 @@ def test_an_alarm_stops_whatever_comes_later(alarm: tuple[str, int], expected: l
     assert "production" not in deployed or alarm[0] == "production"
 
 
-class CloudWatch:
-    """Answers with these alarms, or refuses."""
+class Aws:
+    """CloudWatch with these alarms in alarm, and CloudFormation with the alarms of stacks; either may refuse."""
 
-    def __init__(self, names: Sequence[str] = (), error: Exception | None = None) -> None:
-        self.names, self.error = names, error
-        self.asked: list[Any] = []
+    def __init__(
+        self,
+        ringing: Sequence[str] = (),
+        stacks: Mapping[str, Sequence[str]] | None = None,
+        errors: Mapping[str, Exception] | None = None,
+    ) -> None:
+        self.ringing, self.stacks, self.errors = ringing, stacks or {}, errors or {}
+        self.asked: list[str] = []
 
-    def get_paginator(self, operation: str) -> CloudWatch:
-        assert operation == "describe_alarms"
-        return self
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=getattr(self, operation))
 
-    def paginate(self, **asked: str) -> list[dict[str, Any]]:
-        self.asked.append(asked)
-        if self.error:
-            raise self.error
-        return [{"MetricAlarms": [{"AlarmName": name}]} for name in self.names]
+    def describe_alarms(self, AlarmNamePrefix: str, StateValue: str) -> Iterator[dict[str, Any]]:  # noqa: N803 - as AWS does
+        self._note("describe_alarms")
+        assert StateValue == "ALARM"
+        yield {"MetricAlarms": [{"AlarmName": name} for name in self.ringing if name.startswith(AlarmNamePrefix)]}
+
+    def list_stack_resources(self, StackName: str) -> Iterator[dict[str, Any]]:  # noqa: N803 - as above
+        self._note("list_stack_resources")
+        if StackName not in self.stacks:
+            message = f"Stack with id {StackName} does not exist"
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "ListStackResources")
+        yield {"StackResourceSummaries": [{"ResourceType": "AWS::SQS::Queue", "PhysicalResourceId": "shiplap-errors"}]}
+        for name in self.stacks[StackName]:
+            alarm = {"ResourceType": "AWS::CloudWatch::Alarm", "PhysicalResourceId": name}
+            yield {"StackResourceSummaries": [alarm]}
+
+    def _note(self, operation: str) -> None:
+        self.asked.append(operation)
+        if operation in self.errors:
+            raise self.errors[operation]
 
 
-def test_alarms_are_those_of_the_install() -> None:
-    cloudwatch = CloudWatch(["platform-errors", "platform-dead-letters"])
+STACKS = {
+    "Shiplap": ("shiplap-eu-misses", "shiplap-misses", "shiplap-schedule-eu-errors"),
+    "Europe": ("shiplap-eu-catalog-stale", "shiplap-eu-errors"),
+}
 
-    assert alarms_of(cloudwatch, "platform") == ["platform-errors", "platform-dead-letters"]
-    assert cloudwatch.asked == [{"AlarmNamePrefix": "platform-", "StateValue": "ALARM"}]
+
+def test_alarms_of_an_install_are_those_of_its_stack_though_another_name_begins_alike() -> None:
+    """`shiplap-eu-misses` is of `shiplap`, which has something of its own called `eu`."""
+    ringing = ["shiplap-eu-catalog-stale", "shiplap-eu-errors", "shiplap-eu-misses", "shiplap-misses", "ship-misses"]
+    aws = Aws(ringing, STACKS)
+
+    assert ringing_alarms(aws, aws, "Shiplap", "shiplap") == ["shiplap-eu-misses", "shiplap-misses"]
+    assert ringing_alarms(aws, aws, "Europe", "shiplap-eu") == ["shiplap-eu-catalog-stale", "shiplap-eu-errors"]
+
+
+def test_nobody_asks_for_the_stack_while_all_is_quiet() -> None:
+    aws = Aws((), STACKS)
+    assert ringing_alarms(aws, aws, "Shiplap", "shiplap") == []
+    assert aws.asked == ["describe_alarms"]
+
+
+def test_without_its_stack_whatever_may_be_of_the_install_counts() -> None:
+    aws = Aws(["shiplap-eu-errors"])
+    assert ringing_alarms(aws, aws, "Shiplap", "shiplap") == ["shiplap-eu-errors"]
+
+
+def _refused(operation: str) -> ClientError:
+    return ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
 
 
 @pytest.mark.parametrize(
-    "error", [NoCredentialsError(), ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeAlarms")]
+    "errors",
+    [
+        {"describe_alarms": NoCredentialsError()},
+        {"describe_alarms": _refused("DescribeAlarms")},
+        {"list_stack_resources": _refused("ListStackResources")},
+    ],
 )
-def test_alarms_that_cannot_be_read_are_no_silence(error: Exception) -> None:
-    with pytest.raises(AwsError):
-        alarms_of(CloudWatch(error=error), "platform")
+def test_alarms_that_cannot_be_read_are_no_silence(
+    errors: dict[str, Exception], fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws = Aws(["sandbox-errors"], STACKS, errors)
+    clients = SimpleNamespace(cloudformation=aws, cloudwatch=aws)
+    monkeypatch.setattr(fleet_reading.AwsClients, "of", lambda *_: clients)
+    (said,) = module._alarms_of(fleet)(DescribedInstall(name="sandbox", settings="sandbox.yaml", region="eu-west-1"))
+    assert said.startswith("its alarms cannot be read: ")
 
 
 @pytest.fixture
@@ -214,19 +267,20 @@ def test_a_dry_run_only_prints_and_waves_may_be_left_out(fleet: Path, shiplap: S
 
 
 def test_alarms_are_asked_by_the_name_in_the_settings(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloudwatch = CloudWatch()
+    """Not by the name in the description, nor by that of an install whose name begins alike."""
+    aws = Aws(["a-misses", "sandbox-eu-misses", "sandbox-misses"], {"Sandbox": ["sandbox-misses"]})
 
     class Clients:
         def of(self, install: DescribedInstall) -> Any:
             if install.region == "nowhere":
                 raise AwsError("no such profile")
-            return type("Made", (), {"cloudwatch": cloudwatch})
+            return SimpleNamespace(cloudformation=aws, cloudwatch=aws)
 
     monkeypatch.setattr("shiplap_cli.fleet.fleet_reading.AwsClients", Clients)
     alarms = module._alarms_of(fleet)
 
-    assert alarms(DescribedInstall(name="a", region="eu-west-1", settings="sandbox.yaml")) == []
-    assert cloudwatch.asked[0]["AlarmNamePrefix"] == "sandbox-"
+    install = DescribedInstall(name="a", region="eu-west-1", settings="sandbox.yaml", stack="Sandbox")
+    assert alarms(install) == ["sandbox-misses"]
     unread = alarms(DescribedInstall(name="a", region="nowhere", settings="sandbox.yaml"))
     assert unread == ("its alarms cannot be read: no such profile",)
 
