@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from shiplap.aws import tags
+from shiplap.settings import OtlpSettings
 from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment, answer_or_none
+from shiplap_cli.installs.installed import settings_in_layers
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
 """AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
@@ -26,7 +28,7 @@ _STANDARD = "acdhimrtz"
 _NEARLY_FULL = 0.8
 _LEAST_CONCURRENCY = 50
 
-ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm")
+ENDPOINTS: tuple[str, ...] = ("ec2", "eks", "sqs", "events", "ssm")
 """Interface endpoints that functions inside a VPC need when it has no way out, by the end of the service's name.
 
 Not `sts`: tokens for clusters are signed, not fetched. Clusters with `kubeconfigSecret`, and all where `otlp` has
@@ -236,8 +238,38 @@ def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
     for name in deployment.networks:
         function = deployment.functions[f"schedule{name}"]
-        vpc = client("lambda").get_function_configuration(FunctionName=function).get("VpcConfig", {})
-        yield from egress(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), ENDPOINTS)
+        configuration = client("lambda").get_function_configuration(FunctionName=function)
+        vpc = configuration.get("VpcConfig", {})
+        endpoints, collector = ENDPOINTS, ""
+        if vpc.get("SubnetIds") and configuration.get("Layers"):
+            settings = settings_in_layers(client("lambda"), function, configuration["Layers"])
+            otlp = settings.otlp or OtlpSettings("")
+            endpoints = endpoints_of(settings.of_network(name), metrics_secret=bool(otlp.headers_secret))
+            collector = otlp.endpoint
+        yield from egress(client, vpc.get("VpcId", ""), vpc.get("SubnetIds", ()), endpoints, collector)
+
+
+class AskingCluster(Protocol):
+    """A cluster as it decides which services its functions ask."""
+
+    @property
+    def kubeconfig_secret(self) -> object:
+        """True in a condition where a secret holds its kubeconfig."""
+
+    @property
+    def zonal_shift(self) -> bool:
+        """Whether its zonal shifts are heeded."""
+
+
+def endpoints_of(clusters: Sequence[AskingCluster], *, metrics_secret: bool) -> tuple[str, ...]:
+    """Interface endpoints that the functions of some clusters need where there is no way out.
+
+    `metrics_secret` says that a secret holds the headers of the install's collector.
+    """
+    reads_secrets = metrics_secret or any(cluster.kubeconfig_secret for cluster in clusters)
+    secrets = ("secretsmanager",) if reads_secrets else ()
+    shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in clusters) else ()
+    return (*ENDPOINTS, *secrets, *shifts)
 
 
 def egress(

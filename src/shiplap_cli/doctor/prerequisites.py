@@ -129,7 +129,8 @@ def prerequisite_checks(client: Client, plan: PlannedInstall, now: float) -> Ite
     yield Check("volumes", lambda: volumes(client, plan))
     yield Check("service-linked roles", lambda: service_linked_roles(client, plan))
     for subnets, group in _by_subnets(plan.clusters).items():
-        yield Check("network", partial(network, client, subnets, endpoints_of(group, plan), plan.collector))
+        endpoints = account_checks.endpoints_of(group, metrics_secret=plan.metrics_secret)
+        yield Check("network", partial(network, client, subnets, endpoints, plan.collector))
     for cluster in plan.clusters:
         if cluster.in_eks:
             yield Check("cluster", partial(control_plane, client, cluster))
@@ -216,14 +217,6 @@ def _by_subnets(clusters: Sequence[PlannedCluster]) -> dict[tuple[str, ...], lis
     for cluster in clusters:
         groups.setdefault(cluster.subnets, []).append(cluster)
     return groups
-
-
-def endpoints_of(clusters: Sequence[PlannedCluster], plan: PlannedInstall) -> tuple[str, ...]:
-    """Interface endpoints that the functions of some clusters of an install need where there is no way out."""
-    reads_secrets = plan.metrics_secret or any(cluster.kubeconfig_secret for cluster in clusters)
-    secrets = ("secretsmanager",) if reads_secrets else ()
-    shifts = ("arc-zonal-shift",) if any(cluster.zonal_shift for cluster in clusters) else ()
-    return (*account_checks.ENDPOINTS, *secrets, *shifts)
 
 
 def network(

@@ -393,8 +393,15 @@ def settings_of(install: DeployedInstall) -> Settings:
     with aws_errors(f"look up the layers of {function}"):
         client = aws_client("lambda")
         answer = client.get_function_configuration(FunctionName=function, Qualifier=_ALIAS)
+    return settings_in_layers(client, function, answer.get("Layers", ()))
+
+
+def settings_in_layers(client: Any, function: str, layers: Sequence[Mapping[str, Any]]) -> Settings:
+    """The settings in the layers of a function, as Lambda describes those. Raises AwsError, as `settings_of`."""
+    from shiplap.aws.ec2_errors import aws_errors  # noqa: PLC0415 - as above
+
     # The settings are by far the smallest layer.
-    for layer in sorted(answer.get("Layers", ()), key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):
+    for layer in sorted(layers, key=lambda item: (int(item.get("CodeSize", 0)), str(item["Arn"]))):
         with aws_errors(f"look up layer {layer['Arn']}"):
             version = client.get_layer_version_by_arn(Arn=layer["Arn"])
         document = _document(_content(version))

@@ -24,7 +24,8 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, conditions
 from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
-from shiplap_cli.doctor import check_results, cluster_checks, doctor
+from shiplap.settings import ClusterSettings, OtlpSettings, Settings
+from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.main import run
 from tests.commands import Shiplap
@@ -482,6 +483,35 @@ def test_functions_inside_a_vpc_need_nat_or_every_endpoint(aws: Aws) -> None:
     aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made[1:]}
     (item,) = [item for item in found(aws) if item.check == "network"]
     assert item.says == "no way out, and no endpoints for ec2"
+
+
+def test_a_deployed_install_needs_endpoints_for_what_its_settings_ask_for(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings are in a layer of the function; `other` is a cluster that functions of another network serve."""
+    blue = ClusterSettings(name="production", region="eu-west-1")
+    other = ClusterSettings(name="other", region="eu-west-1", network="away", zonal_shift=True)
+    settings = Settings((blue, other), otlp=OtlpSettings("https://collector.example/v1/metrics", "arn:secret"))
+    asked: list[str] = []
+
+    def settings_in_layers(_client: object, function: str, layers: object) -> Settings:
+        asked.append(function)
+        assert layers == [{"Arn": "arn:layer"}]
+        return settings
+
+    monkeypatch.setattr(account_checks, "settings_in_layers", settings_in_layers)
+    inside = configuration(**INSIDE, Layers=[{"Arn": "arn:layer"}])
+    aws.answers["lambda.get_function_configuration"] = inside
+    aws.answers["ec2.describe_route_tables"] = {"RouteTables": [TO_INTERNET]}
+    names = ("ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
+    made = [{"ServiceName": f"com.amazonaws.eu-west-1.{name}"} for name in names]
+    aws.answers["ec2.describe_vpc_endpoints"] = {"VpcEndpoints": made}
+
+    secret, collector = [item for item in found(aws) if item.check == "network"]
+
+    assert (secret.verdict, secret.says) == ("failed", "no way out, and no endpoints for secretsmanager")
+    assert (collector.verdict, "collector.example" in collector.says) == ("warning", True)
+    assert asked == ["shiplap-schedule"]
 
 
 @pytest.mark.parametrize("operation", [name for name in healthy() if not name.startswith("cloudformation")])
