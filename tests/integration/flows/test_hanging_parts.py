@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from math import inf
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from shiplap.cluster.snapshot_keeper import SnapshotKeeper
+from shiplap.cluster.transport import left_s
 from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsThrottled, ClusterUnreachable, ShiplapError, StoreThrottled
 from shiplap.flows.install import EmfMeter
+from shiplap.flows.interrupt import entry as interrupt_entry
 from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.messages import NodeSeen
 from shiplap.flows.optional.optional_calls import DEAD_LETTERS, METRICS, MOST_LOST_S, PARTS, OptionalCalls, OptionalPart
@@ -405,6 +408,18 @@ class HangingInstall(SharedInstall):
 
 def _never(_: str) -> str:
     raise Hang("secret")
+
+
+@pytest.mark.usefixtures("own_logger")
+def test_the_short_invocation_of_notices_keeps_time_for_their_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function `interrupt` has ten seconds, which all that is optional could use up."""
+    clusters, left = Clusters("a"), list[float]()
+    monkeypatch.setattr(interrupt_entry, "interrupt", lambda *_: left.append(left_s()))
+    body = warning(clusters.stages["a"], "i-0123456789abcdef0")
+    answer = interrupt_entry.handle(records(body), Context(10.0), HangingInstall(clusters))
+    assert answer == {"batchItemFailures": []}
+    assert 0 < left[0] <= 10.0 - interrupt_entry.RESERVE_S
+    assert left_s() == inf
 
 
 @pytest.mark.usefixtures("own_logger")

@@ -214,6 +214,18 @@ def test_letters_and_the_state_of_all_clusters_are_made_when_they_are_used(clien
     assert clients == [("sqs",), ("dynamodb",), ("s3",)]
 
 
+def test_optional_calls_of_all_clusters_share_the_budgets_of_an_invocation(clients: list[tuple[str, ...]]) -> None:
+    install = made()
+    blue, green = (install.context(cluster) for cluster in CLUSTERS)
+    assert blue.optional is green.optional is install.optional
+    begun: list[None] = []
+    install.optional.begin = lambda: begun.append(None)  # type: ignore[method-assign]
+    for number in range(2):
+        with install.reporting(f"request-{number}"):
+            assert len(begun) == number + 1
+    assert clients == []
+
+
 def test_what_stands_in_is_made_once() -> None:
     made_of: list[int] = []
 
