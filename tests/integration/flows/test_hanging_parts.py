@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from shiplap.cluster.bounded_connections import left_s
 from shiplap.cluster.snapshot_keeper import SnapshotKeeper
-from shiplap.cluster.transport import left_s
 from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.errors import AwsThrottled, ClusterUnreachable, ShiplapError, StoreThrottled
 from shiplap.flows.install import EmfMeter

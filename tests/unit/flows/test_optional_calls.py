@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from shiplap.cluster.transport import left_s, time_limit
+from shiplap.cluster.bounded_connections import left_s, time_limit
 from shiplap.errors import AwsUnavailable, ClusterUnreachable, ObjectNotFound, StoreThrottled
 from shiplap.flows.optional.optional_calls import (
     MOST_LOST_S,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shiplap.cluster.transport import time_limit
+from shiplap.cluster.bounded_connections import time_limit
 from shiplap.flows import batch
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.interrupt.interrupt import interrupt

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from shiplap.cluster.transport import left_s, time_limit
+from shiplap.cluster.bounded_connections import left_s, time_limit
 from shiplap.errors import AwsUnavailable, ClusterUnreachable, ShiplapError, StoreThrottled
 from shiplap.ports import Clock
 
