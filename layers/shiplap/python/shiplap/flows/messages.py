@@ -140,13 +140,15 @@ def for_lifecycle(body: str | bytes, source: str) -> NodeSeen | Timer:
 def decode(body: str | bytes, source: str) -> Message:
     """Read one queue message.
 
+    The name of a node becomes part of a request's path, so one that Kubernetes would not give is malformed. Pods with
+    such names are left out.
+
     Args:
         body: the message's body.
         source: the queue's name, for the error.
 
     Raises:
-        InvalidMessage: not JSON, of no known kind, or with a field missing, malformed or empty. A name that Kubernetes
-            would not give goes no further: it would become part of a request's path. Such pods are left out.
+        InvalidMessage: not JSON, of no known kind, or with a field missing, malformed or empty.
     """
     try:
         is_event = _outline.decode(body).detail_type is not None
