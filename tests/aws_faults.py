@@ -14,7 +14,7 @@ botocore parses it as it would the real one; whatever is not scripted goes on to
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -52,10 +52,12 @@ class AwsFaults:
         client.meta.events.register_first("before-send", self._before_send)
         client.meta.events.register_first("before-parse", self._before_parse)
 
-    def answer(self, operation: str, body: str, *, times: int = 1, status: int = 200) -> None:
+    def answer(
+        self, operation: str, body: str, *, times: int = 1, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Answer the next calls of an operation with a document; scripts of one operation are used in order."""
-        headers = _JSON if body.lstrip().startswith("{") else _XML
-        self._answers.append(_Scripted(operation, status, body, times, headers))
+        own = _JSON if body.lstrip().startswith("{") else _XML
+        self._answers.append(_Scripted(operation, status, body, times, {**own, **(headers or {})}))
 
     def refuse(
         self, operation: str, code: str, message: str = "injected", *, times: int = 1, status: int = 400
@@ -63,6 +65,13 @@ class AwsFaults:
         """Answer the next calls with an error of EC2; 503 is the status of its throttling."""
         status = 503 if code == "RequestLimitExceeded" else status
         self.answer(operation, error_document(code, message), times=times, status=status)
+
+    def forget(self) -> None:
+        """Drop what is scripted and what was called."""
+        self.calls.clear()
+        self._answers.clear()
+        self._lost.clear()
+        self._edits.clear()
 
     def lose(self, operation: str, *, times: int = 1) -> None:
         """Let the next calls reach the service and have its answers get lost."""

@@ -369,7 +369,7 @@ def test_without_addresses_nothing_is_asked_of_ec2(ground: Ground) -> None:
     for subnet in ground.network.subnets.values():
         ground.control.free_ips(subnet, 0)
     result = ground.launch()
-    assert result.instance is None
+    assert (result.instance, result.was_sent) == (None, False)
     assert [failure.kind for failure in result.failures] == ["subnet"]
     assert ground.calls("CreateFleet") == 0
 

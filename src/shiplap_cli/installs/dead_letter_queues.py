@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from botocore.exceptions import ClientError
 
-from shiplap.aws.failures import store_errors
+from shiplap.aws.failures import code_of, store_errors
 from shiplap.aws.session import client
 from shiplap.aws.sqs import REASON
 
 _BATCH = 10
 _MOST_REQUESTS = 5
 _HELD_S = 60
+_NOT_OURS = ("AWS.SimpleQueueService.MessageNotInflight", "ReceiptHandleIsInvalid")
+"""An expired handle is an InvalidParameterValue instead, whose text says so."""
 GIVEN_UP = "its function failed on it until the queue gave up; that function's log says why"
 
 
@@ -45,10 +49,7 @@ def peek(queue: str) -> list[DeadLetter]:
     """Some of the messages, which are given back at once. Raises StoreError."""
     letters = list(_received(queue, _MOST_REQUESTS))
     for dead_letter in letters:
-        with store_errors(f"give back a message of {queue}"):
-            client("sqs").change_message_visibility(
-                QueueUrl=queue, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0
-            )
+        _give_back(queue, dead_letter)
     return letters
 
 
@@ -71,12 +72,29 @@ def redrive(dead: str, queue: str) -> tuple[int, int]:
             continue
         with store_errors(f"put a message back into {queue}"):
             sqs.send_message(QueueUrl=queue, MessageBody=dead_letter.body, MessageAttributes=dead_letter.attributes)
-            sqs.delete_message(QueueUrl=dead, ReceiptHandle=dead_letter.receipt)
+            with _unless_taken():
+                sqs.delete_message(QueueUrl=dead, ReceiptHandle=dead_letter.receipt)
         moved += 1
     for dead_letter in held:
-        with store_errors(f"give back a message of {dead}"):
-            sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0)
+        _give_back(dead, dead_letter)
     return moved, stayed
+
+
+def _give_back(queue: str, dead_letter: DeadLetter) -> None:
+    """Let others receive the message at once. Raises StoreError."""
+    with store_errors(f"give back a message of {queue}"), _unless_taken():
+        client("sqs").change_message_visibility(QueueUrl=queue, ReceiptHandle=dead_letter.receipt, VisibilityTimeout=0)
+
+
+@contextmanager
+def _unless_taken() -> Iterator[None]:
+    """Pass over a message that is not ours any more: it was held for too long and is visible, or somebody has it."""
+    try:
+        yield
+    except ClientError as error:
+        is_of_receipt = code_of(error) == "InvalidParameterValue" and "ReceiptHandle" in str(error)
+        if not is_of_receipt and code_of(error) not in _NOT_OURS:
+            raise
 
 
 def _received(queue: str, looks: int | None) -> Iterator[DeadLetter]:

@@ -161,6 +161,23 @@ def test_what_blames_one_type_or_zone_is_capacity(code: str, message: str) -> No
     assert classify(code, "something else") == "configuration"
 
 
+@pytest.mark.parametrize(
+    ("message", "types", "kind"),
+    [
+        ("The hpc6a.48xlarge instance type does not support this.", ("hpc6a.48xlarge",), "capacity"),
+        ("Unsupported instancetypes [ResourcePoolType(instanceType=f2.6xlarge, os=a)]", ("f2.6xlarge",), "capacity"),
+        ("Not for u-6tb1.metal.", ("m5.large", "u-6tb1.metal"), "capacity"),
+        ("Not for m5.large.", ("m5.xlarge",), "configuration"),
+        ("Not for m5.large.", (), "configuration"),
+        ("Not for im5.large nor m5.large-flex.", ("m5.large",), "configuration"),
+    ],
+)
+def test_what_names_a_type_that_was_asked_for_is_about_that_type(
+    message: str, types: tuple[str, ...], kind: str
+) -> None:
+    assert classify("InvalidFleetConfig", message, types) == kind
+
+
 def test_a_subnet_without_addresses_is_no_mistake_of_the_node_class() -> None:
     message = "There aren't sufficient free Ipv4 addresses or prefixes"
     assert classify("InvalidParameterValue", message) == "subnet"

@@ -10,6 +10,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError
+from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
 from shiplap.aws.failures import Failure, code_of, store_error, store_errors
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
@@ -23,16 +24,20 @@ def client_error(code: str, status: int = 400) -> ClientError:
 TRY_LATER = """
     InternalFailure InternalServerError ProvisionedThroughputExceededException RequestLimitExceeded RequestThrottled
     RequestTimeout ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequestsException
-    TransactionConflictException TransactionInProgressException
+    OverLimit TransactionConflictException TransactionInProgressException
+    ExpiredToken ExpiredTokenException RequestExpired SignatureDoesNotMatch UnrecognizedClientException
 """
-"""By the lists of common errors of DynamoDB, S3, SQS and EventBridge, and of botocore's standard retries."""
+"""By the lists of common errors of DynamoDB, S3, SQS and EventBridge."""
+
+RETRIED = (*ThrottledRetryableChecker._THROTTLED_ERROR_CODES, *TransientRetryableChecker._TRANSIENT_ERROR_CODES)
+"""What botocore sends again by itself."""
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
         (client_error("ConditionalCheckFailedException"), ConditionFailed),
-        *((client_error(code), StoreThrottled) for code in TRY_LATER.split()),
+        *((client_error(code), StoreThrottled) for code in sorted({*TRY_LATER.split(), *RETRIED})),
         (client_error("SomethingNew", 500), StoreThrottled),
         (client_error("SomethingNew", 499), StoreError),
         (client_error("AccessDeniedException"), StoreError),

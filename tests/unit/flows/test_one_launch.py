@@ -140,6 +140,18 @@ def test_while_instances_of_an_earlier_request_may_be_seen_late_its_claims_wait(
     assert [len(claims) for claims in (outcome.pending, outcome.failed)] == ([2, 0] if waits else [0, 2])
 
 
+@pytest.mark.parametrize("begin", [planned, launching])
+def test_what_was_not_asked_says_nothing_of_an_earlier_request(begin: Callable[[int], Stage]) -> None:
+    """That may have given instances, and they the last addresses of their subnets."""
+    stage = begin(2)
+    full = [OfferingFailure("m6i.large", zone, "on-demand", "InsufficientFreeAddresses", "subnet") for zone in ZONES]
+    stage.compute.answers = [lambda _: FleetResult((), tuple(full), was_sent=False)]
+    outcome = launched(stage)
+    was_asked = begin is launching
+    assert [len(claims) for claims in (outcome.pending, outcome.failed)] == ([2, 0] if was_asked else [0, 2])
+    assert len(stage.state.read(stage.name, stage.clock.now()).unavailable) == len(ZONES)
+
+
 def test_what_a_placement_group_could_not_get_is_not_asked_for_in_it() -> None:
     for group in ("pg-1", "pg-2"):
         stage = planned()

@@ -2,13 +2,15 @@
 
 EC2 has hundreds of codes; the kind of a code says what to do next: try another offering (capacity), another subnet,
 nothing until a limit is raised (quota), nothing until a manifest is changed (configuration), or the same again later
-(throttled, transient). After an unknown code the offering rests, and nothing is taken for certain.
+(throttled, transient). After an unknown code the offering rests, and nothing is taken for certain. botocore knows which
+codes throttle.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -16,7 +18,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from botocore.exceptions import ClientError
 
-from shiplap.aws.failures import FAILURES, Failure, code_of
+from shiplap.aws.failures import CREDENTIALS_REFUSED, FAILURES, Failure, code_of, is_throttling
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 
 P = ParamSpec("P")
@@ -81,13 +83,8 @@ _KINDS: dict[str, str] = {
         InvalidTenancy UnsupportedTenancy UnsupportedHibernationConfiguration InvalidCpuCredits
         InvalidTagKey TagLimitExceeded InvalidID InvalidResourceType
     """,
-    THROTTLED: """
-        EC2ThrottledException RequestLimitExceeded RequestThrottled RequestThrottledException Throttling
-        ThrottlingException TooManyRequestsException
-    """,
     TRANSIENT: f"""
-        ExpiredToken ExpiredTokenException RequestExpired InvalidSecurity.RequestHasExpired InvalidClientTokenId
-        UnrecognizedClientException IncompleteSignature SignatureDoesNotMatch MissingAuthenticationToken
+        {" ".join(sorted(CREDENTIALS_REFUSED))}
         InvalidPaginationToken InvalidNextToken ConcurrentTagAccess RetryableError {TOKEN_SPENT}
         {" ".join(TEMPLATE_GONE)}
     """,
@@ -99,6 +96,9 @@ _KINDS: dict[str, str] = {
     """,
 }
 _KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes.split()}
+
+_TYPE_NAME = re.compile(r"(?<![\w.-])[a-z][\w-]*\.[\w-]+(?![\w-])")
+"""What may be the name of an instance type, such as `m5.large` or `u-6tb1.metal`."""
 
 _OFFERING_PHRASES = (
     "not supported in your requested Availability Zone",
@@ -135,14 +135,22 @@ GROUP_FULL = "limit of instances in this spread placement group"
 """EC2 calls it missing capacity, but no other instance type would help, and no other launch is concerned."""
 
 
-def classify(code: str, message: str = "") -> str:
+def named_types(message: str, instance_types: Iterable[str]) -> frozenset[str]:
+    """The instance types that a message names."""
+    words = frozenset(_TYPE_NAME.findall(message))
+    return words.intersection(instance_types)
+
+
+def classify(code: str, message: str = "", instance_types: Iterable[str] = ()) -> str:
     """The kind of a failure: capacity, subnet, quota, configuration, throttled, transient or unknown.
 
     A code that is not listed is judged by the part before its first dot (`InvalidAMIID.NotFound`). A type that does
-    not exist or is not sold in the zone counts as missing capacity: another offering may do.
+    not exist or is not sold in the zone counts as missing capacity, and so does one of `instance_types`, those that
+    were asked for, that EC2 does not launch like this: another offering may do.
     """
-    kind = _KIND_OF.get(code) or _KIND_OF.get(code.partition(".")[0], UNKNOWN)
-    if kind == CONFIGURATION and any(phrase in message for phrase in _OFFERING_PHRASES):
+    kind = _KIND_OF.get(code) or _KIND_OF.get(code.partition(".")[0]) or _unlisted(code)
+    about_an_offering = any(phrase in message for phrase in _OFFERING_PHRASES) or named_types(message, instance_types)
+    if kind == CONFIGURATION and about_an_offering:
         return CAPACITY
     if kind == CONFIGURATION and _SUBNET_PHRASE in message:
         return SUBNET
@@ -151,6 +159,10 @@ def classify(code: str, message: str = "") -> str:
     if kind == QUOTA and _SUBSCRIPTION_PHRASE in message:
         return CONFIGURATION
     return kind
+
+
+def _unlisted(code: str) -> str:
+    return THROTTLED if is_throttling(code) else UNKNOWN
 
 
 def classify_end(reason: str, message: str = "") -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
 from botocore.parsers import ResponseParserError
+from botocore.retries.standard import RetryContext, ThrottledRetryableChecker, TransientRetryableChecker
 
 from shiplap.errors import ConditionFailed, StoreError, StoreThrottled
 
@@ -27,23 +28,41 @@ Failure = ClientError | BotoCoreError | ResponseParserError
 CONDITION_FAILED = "ConditionalCheckFailedException"
 TRANSACTION_CANCELED = "TransactionCanceledException"
 
-_TRY_LATER = frozenset(
+CREDENTIALS_REFUSED = frozenset(
     {
-        "InternalFailure",
-        "InternalServerError",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSecurity.RequestHasExpired",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
     }
 )
+"""Codes by which services refuse credentials that have run out or a clock that is wrong: botocore renews them."""
+
+_SERVICE_FAILED = frozenset({"InternalFailure", "InternalServerError", "ServiceUnavailable"})
+"""These come with a status from 500 on, and within answers that have none."""
+
+_IN_CONFLICT = frozenset({"OverLimit", "TransactionConflictException"})
+"""What botocore leaves to its callers: SQS has too many messages in flight; another transaction has the item."""
+
+_THROTTLING = ThrottledRetryableChecker()
+_PASSING = TransientRetryableChecker()
+
+
+def is_throttling(code: str) -> bool:
+    """Whether an error code asks to slow down, by botocore's own list."""
+    return _THROTTLING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}))
+
+
+def is_worth_a_retry(code: str) -> bool:
+    """Whether the same request may succeed a little later."""
+    if code in CREDENTIALS_REFUSED | _SERVICE_FAILED | _IN_CONFLICT:
+        return True
+    return is_throttling(code) or _PASSING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}))
 
 
 def code_of(error: ClientError) -> str:
@@ -62,7 +81,7 @@ def store_error(action: str, error: Failure) -> StoreError:
         if code == CONDITION_FAILED:
             return ConditionFailed(message)
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        return StoreThrottled(message) if code in _TRY_LATER or status >= 500 else StoreError(message)
+        return StoreThrottled(message) if status >= 500 or is_worth_a_retry(code) else StoreError(message)
     unanswered = isinstance(error, HTTPClientError | NoConnection | ResponseParserError)
     return StoreThrottled(message) if unanswered else StoreError(message)
 

@@ -141,10 +141,14 @@ class OfferingFailure(msgspec.Struct, frozen=True, order=True):
 
 
 class FleetResult(msgspec.Struct, frozen=True):
-    """The instances, by id, and the reasons why there are fewer than requested. Both may be present."""
+    """The instances, by id, and the reasons why there are fewer than requested. Both may be present.
+
+    Without `was_sent` EC2 was not asked. An earlier request of the same token may have given instances all the same.
+    """
 
     instances: tuple[Instance, ...] = ()
     failures: tuple[OfferingFailure, ...] = ()
+    was_sent: bool = True
 
     @property
     def instance(self) -> Instance | None:

@@ -162,7 +162,8 @@ class Ec2Compute:
         configs = fleet_requests.fleet_configs(request, self._install)
         if not configs:
             reason = "no subnet with free addresses in the zones asked for"
-            return FleetResult((), fleet_requests.all_failed(request, configs, NO_ADDRESSES, SUBNET, reason))
+            failures = fleet_requests.all_failed(request, configs, NO_ADDRESSES, SUBNET, reason)
+            return FleetResult((), failures, was_sent=False)
         try:
             answer = self._create_fleet(request, configs)
         except ClientError as error:
@@ -235,7 +236,7 @@ class Ec2Compute:
                 message = f"an instance of launch {request.token} has ended"
                 return FleetResult(found, fleet_requests.all_failed(request, configs, code, TRANSIENT, message))
         translated = aws_error(f"create a fleet for claim {request.claim.name}", error)
-        kind = classify(translated.code, str(translated))
+        kind = classify(translated.code, str(translated), (override.instance_type for override in request.overrides))
         if kind in (CAPACITY, SUBNET, QUOTA):
             return FleetResult((), fleet_requests.all_failed(request, configs, code, kind, str(translated)))
         if kind == CONFIGURATION:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shiplap.aws import tags
 from shiplap.aws.ec2.launch_templates import LaunchTemplate, launch_template, pool_tags
-from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify
+from shiplap.aws.ec2_errors import GROUP_FULL, SUBNET, TEMPLATE_GONE, classify, named_types
 from shiplap.aws.failures import FAILURES
 from shiplap.instances.catalog.resolved_nodeclass import emptiest_subnets
 from shiplap.instances.offerings.unavailability import ANY
@@ -233,7 +233,7 @@ def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswe
     for error in answer.get("Errors", ()):
         override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
-        kind = classify(code, message)
+        kind = classify(code, message, (str(override.get("InstanceType", "")),))
         full = GROUP_FULL in message
         failure = OfferingFailure(
             ANY if full else str(override.get("InstanceType", "")),
@@ -253,9 +253,14 @@ def failures_of(request: FleetRequest, configs: FleetConfigs, answer: FleetAnswe
 def all_failed(
     request: FleetRequest, configs: FleetConfigs, code: str, kind: str, message: str
 ) -> tuple[OfferingFailure, ...]:
-    """One failure for each offering that was asked for, when EC2 refused the request as a whole."""
+    """One failure for each offering that was asked for, when EC2 refused the request as a whole.
+
+    A refusal that names some of the instance types is about these alone: the next launch goes without them.
+    """
     overrides = _all_overrides(configs) or request.overrides
-    offerings = {(override.instance_type, override.zone) for override in overrides}
+    asked = {override.instance_type for override in overrides}
+    blamed = named_types(message, asked) or asked
+    offerings = {(override.instance_type, override.zone) for override in overrides if override.instance_type in blamed}
     about = {"group": request.group, "reservation": _reservation(configs)}
     return tuple(
         OfferingFailure(name, zone, request.capacity_type, code, kind, message, **about)

@@ -185,6 +185,9 @@ def _ask(
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
             return _leave_pending(request.claims, error, context, throttled=False)
         return _failed(request.claims, str(error), types, context, broken=str(error))
+    if tried and not result.was_sent:
+        _remember_failures(result.failures, (), market, context)
+        return _leave_pending(request.claims, AwsError(_summary(result.failures)), context, throttled=False)
     return _assign(request, result, types, attempt, market, context, held)
 
 
