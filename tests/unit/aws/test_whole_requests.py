@@ -18,6 +18,7 @@ from shiplap.aws.ec2.request_pace import INSTANCE_LIMITS, LIMITS, paced
 from shiplap.aws.ec2_errors import TEMPLATE_GONE
 from shiplap.errors import AwsError
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation
+from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.ports import FleetRequest, Instance, OfferingFailure
 from tests.node_claims import with_fields
 from tests.unit.aws.test_fleet_requests import RESOLVED, override, parameters_of, request
@@ -294,7 +295,10 @@ def test_a_rehearsal_asks_for_a_fleet_without_a_token_and_for_one_instance() -> 
 def test_a_fleet_that_is_forbidden_is_a_problem_without_the_encoded_part(code: str) -> None:
     words = "You are not authorized. Encoded authorization failure message: abc"
     problem, names, _ = tried(request(), create_fleet=refused(code, words))
-    assert problem == ("ValidationSucceeded", "CreateFleetAuthCheckFailed", "You are not authorized.")
+    said = with_remedy(code, words).partition("Encoded")[0].rstrip()
+    assert problem == ("ValidationSucceeded", "CreateFleetAuthCheckFailed", said)
+    assert said.startswith("You are not authorized")
+    assert ("aws sts decode-authorization-message" in said) is (code == "UnauthorizedOperation")
     assert "run_instances" not in names
 
 
@@ -310,7 +314,11 @@ def test_one_subnet_in_which_an_instance_may_run_is_enough_and_three_are_tried()
     problem, names, ec2 = tried(wanted, run_instances=[no[0], no[1], WOULD])
     assert (problem, names.count("run_instances")) == (None, 3)
     problem, names, ec2 = tried(wanted, run_instances=list(no))
-    assert problem == ("ValidationSucceeded", "RunInstancesAuthCheckFailed", "not in a")
+    assert problem == (
+        "ValidationSucceeded",
+        "RunInstancesAuthCheckFailed",
+        with_remedy("UnauthorizedOperation", "not in a"),
+    )
     asked = [
         parameters["NetworkInterfaces"][0]["SubnetId"] for name, parameters in ec2.asked if name == "run_instances"
     ]
@@ -320,7 +328,9 @@ def test_one_subnet_in_which_an_instance_may_run_is_enough_and_three_are_tried()
 def test_a_profile_that_is_missing_is_told_apart() -> None:
     words = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
     problem, _, _ = tried(request(), run_instances=refused("InvalidParameterValue", words))
-    assert problem == ("ValidationSucceeded", "InstanceProfileNotFound", words)
+    said = with_remedy("InvalidParameterValue", words)
+    assert problem == ("ValidationSucceeded", "InstanceProfileNotFound", said)
+    assert said.startswith(f"{words}; run `cdk deploy` after")
 
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "InvalidParameterValue"])

@@ -17,6 +17,7 @@ from shiplap.flows.planning.planned_launches import FleetOptions
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, _cheapest, _with_leases, _within_reservation, launch
 from shiplap.instances.catalog.resolved_nodeclass import CapacityReservation, PlacementGroup
 from shiplap.instances.catalog.type_catalog import InstanceType, Observation, Offering
+from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.offerings.unavailability import ANY
 from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.kubernetes import labels
@@ -165,6 +166,46 @@ def test_what_a_placement_group_could_not_get_is_not_asked_for_in_it() -> None:
         assert len(launched(stage, supply, market).launched) == (0 if group == "pg-1" else 1)
 
 
+# What people are told
+
+
+def events_of_pods(stage: Stage) -> list[str]:
+    return [item["message"] for item in stage.server.list("events").items]
+
+
+def test_pods_of_one_claim_are_told_what_only_people_can_end() -> None:
+    stage = planned(2)
+    vcpus = OfferingFailure("m6i.large", ZONES[0], "on-demand", "VcpuLimitExceeded", "quota", "your limit is 32")
+    stage.compute.answers = [nothing([failure(ZONES[1]), vcpus])]
+    outcome = launched(stage)
+    assert len(outcome.failed) == 2
+    (reason,) = {claim.failure for claim in outcome.failed}
+    assert reason.startswith("Code, VcpuLimitExceeded on 2 offerings: your limit is 32; raise the quota of vCPUs")
+    assert events_of_pods(stage) == [reason] * len(outcome.failed[0].plan.pods)
+
+
+def test_pods_hear_nothing_of_what_the_next_offering_ends() -> None:
+    stage = planned()
+    stage.compute.answers = [nothing([failure(ZONES[0])])]
+    (claim,) = launched(stage).failed
+    assert claim.failure == "Code on 1 offerings"
+    assert events_of_pods(stage) == []
+
+
+def test_a_broken_class_is_told_with_aws_s_message_and_what_to_do() -> None:
+    denied = OfferingFailure(
+        "m6i.large", ZONES[0], "on-demand", "UnauthorizedOperation", "configuration", "You may not. Encoded: x"
+    )
+    stage = planned()
+    stage.compute.answers = [nothing([denied])]
+    assert launched(stage).broken.startswith("UnauthorizedOperation: You may not. Encoded: x; look at the action")
+    stage = planned()
+    stage.faults.on("before", "compute.launch", AwsError("no templates", code="MaxTemplateLimitExceeded"))
+    outcome = launched(stage)
+    assert outcome.broken.startswith("no templates; delete launch templates that nothing uses")
+    assert {claim.failure for claim in outcome.failed} == {outcome.broken}
+
+
 # What an answer teaches
 
 
@@ -208,7 +249,11 @@ def test_a_refusal_of_a_request_that_was_not_sent_before_fails_its_claims_and_na
     refusal = AwsError("not allowed", code="UnauthorizedOperation")
     stage.faults.on("before", "compute.launch", refusal)
     outcome = launched(stage)
-    assert (len(outcome.failed), outcome.broken, outcome.throttled) == (1, str(refusal), False)
+    assert (len(outcome.failed), outcome.broken, outcome.throttled) == (
+        1,
+        with_remedy(refusal.code, str(refusal)),
+        False,
+    )
     stage = launching()
     stage.faults.on("before", "compute.launch", refusal)
     assert len(launched(stage).pending) == 1, "the request before may have launched"

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from shiplap.instances.capacity.kubelet_settings import kubelet_hash
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
+from shiplap.instances.offerings.remedies import remedy, with_remedy
 from shiplap.instances.readiness import nodeclass_status
-from shiplap.instances.readiness.joins import advice, is_left_alone, node_class_scope, scope_text, with_advice
+from shiplap.instances.readiness.joins import is_left_alone, node_class_scope, scope_text
 from shiplap.instances.readiness.nodeclass_status import (
     ClusterStatus,
     Condition,
@@ -174,8 +175,8 @@ def test_new_answers_replace_old_ones_and_classes_that_are_gone_are_forgotten() 
     ],
 )
 def test_what_helps_where_instances_end_at_once(code: str, about: str) -> None:
-    assert (about in advice(code)) if about else advice(code) == ""
-    assert with_advice(code, "it ended") == ("it ended" if not about else f"it ended; {advice(code)}")
+    assert (about in remedy(code)) if about else remedy(code) == ""
+    assert with_remedy(code, "it ended") == ("it ended" if not about else f"it ended; {remedy(code)}")
 
 
 def test_a_class_that_is_left_alone_is_named_for_people() -> None:

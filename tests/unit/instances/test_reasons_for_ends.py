@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.readiness import joins
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec
@@ -23,12 +24,12 @@ NODE_CLASS = EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec())
     ],
 )
 def test_people_are_told_what_helps(code: str, says: str) -> None:
-    assert says in joins.with_advice(code, "it ended")
+    assert says in with_remedy(code, "it ended")
 
 
 @pytest.mark.parametrize("code", ["", "Server.InternalError", "Client.InternalErrors", "Client"])
 def test_where_nothing_is_known_to_help_nothing_is_said(code: str) -> None:
-    assert joins.with_advice(code, "it ended") == "it ended"
+    assert with_remedy(code, "it ended") == "it ended"
 
 
 def test_a_changed_node_class_has_another_name_and_is_still_recognised() -> None:

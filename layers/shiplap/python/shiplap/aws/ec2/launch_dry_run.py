@@ -7,6 +7,7 @@ EC2 must know for that; it is kept for the launch to come, or swept.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -17,6 +18,7 @@ from shiplap.aws.ec2_errors import THROTTLED, TRANSIENT, UNKNOWN, aws_error, cla
 from shiplap.aws.failures import NO_ANSWER, code_of
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
+from shiplap.instances.offerings.remedies import ENCODED, with_remedy
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.kubernetes import labels
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from shiplap.aws.ec2.launch_templates import LaunchTemplate, LaunchTemplates
     from shiplap.ports import FleetRequest
+
+_LOG = logging.getLogger(__name__)
 
 _WOULD_DO = "DryRunOperation"
 _FORBIDDEN = ("UnauthorizedOperation", "AuthFailure")
@@ -52,7 +56,7 @@ def dry_run_launch(
     try:
         templates.ensure([configs[0].template])
     except NodeClassNotReady as error:
-        return _problem(_of_template(error), str(error))
+        return _problem(_of_template(error), with_remedy(error.code, str(error)))
     asked = fleet_requests.parameters(request, configs, request.token, install) | {"DryRun": True}
     asked["LaunchTemplateConfigs"] = asked["LaunchTemplateConfigs"][:1]
     del asked["ClientToken"]  # it belongs to launches
@@ -124,14 +128,13 @@ def _refusal(action: str, ask: Callable[[], object]) -> str:
         if code != _WOULD_DO and classify(code, text) in (THROTTLED, TRANSIENT, UNKNOWN):
             raise aws_error(f"try to {action}", error) from error
         if code in _FORBIDDEN or _NO_PROFILE in text:
-            return text
+            return with_remedy(code, text)
     except NO_ANSWER as error:
         raise aws_error(f"try to {action}", error) from error
     return ""
 
 
 def _problem(reason: str, refusal: str) -> NodeClassProblem:
-    # The encoded message is thousands of characters long, and says the same to those who may decode it.
-    return NodeClassProblem(
-        nodeclass_status.VALIDATION, reason, refusal.partition(" Encoded authorization failure message")[0]
-    )
+    # The encoded part is thousands of characters long: it is in the log, for those who may decode it.
+    _LOG.warning("EC2 refuses a dry run: %s: %s", reason, refusal)
+    return NodeClassProblem(nodeclass_status.VALIDATION, reason, refusal.partition(ENCODED)[0].rstrip())

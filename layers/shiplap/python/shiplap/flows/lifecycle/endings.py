@@ -22,7 +22,8 @@ from shiplap.flows.lifecycle.adoption import adopt
 from shiplap.flows.lifecycle.joining import record_failed_join
 from shiplap.flows.lifecycle.registration import is_unregistered
 from shiplap.flows.pod_events import publish_for_pods
-from shiplap.instances.readiness.joins import node_class_scope, with_advice
+from shiplap.instances.offerings.remedies import with_remedy
+from shiplap.instances.readiness.joins import node_class_scope
 from shiplap.kubernetes.objects import Node
 from shiplap.manifests.nodeclaim import FINAL, ClaimState, NodeClaim
 from shiplap.ports import Instance, OfferingFailure
@@ -106,7 +107,7 @@ def _mark_gone(claim: NodeClaim, context: FlowContext) -> NodeClaim:
 def _mark_failed(claim: NodeClaim, failure: OfferingFailure | None, context: FlowContext) -> NodeClaim:
     reason = f"its instance {claim.instance_id} ended before it joined"
     if failure is not None:
-        reason = with_advice(failure.code, f"{reason}: {failure.message}")
+        reason = with_remedy(failure.code, f"{reason}: {failure.message}")
     claim = fail_claim(claim, reason, context)
     publish_for_pods(claim, reason, context)
     _publish_pods_pending(claim, context)

@@ -34,12 +34,12 @@ from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType, pilot_key
 from shiplap.instances.offerings.offerings import with_all_zones, without_zones
+from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.instances.readiness.joins import (
     BlockedLaunches,
     JoinHistory,
     blocked_launches,
     node_class_scope,
-    with_advice,
     without_blocked,
 )
 from shiplap.instances.readiness.nodeclass_status import InstallStatus, known_problem
@@ -481,7 +481,7 @@ def _ends_at_once(cluster: str, node_class: EC2NodeClass, resting: Iterable[Unav
     if known is None:
         return ""
     return (
-        with_advice(known.code, f"its instances end at once: {known.code}") + f"; tried again at {rfc3339(known.until)}"
+        with_remedy(known.code, f"its instances end at once: {known.code}") + f"; tried again at {rfc3339(known.until)}"
     )
 
 

@@ -24,9 +24,11 @@ from shiplap.flows.evidence.spot_notes import record_refusals
 from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
+from shiplap.flows.pod_events import publish_for_pods
 from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
+from shiplap.instances.offerings.remedies import remedy, with_remedy
 from shiplap.kubernetes import labels
 from shiplap.manifests.nodeclaim import ClaimChanges, ClaimState, NodeClaim
 from shiplap.ports import FleetOverride, FleetRequest, FleetResult, Move, OfferingFailure
@@ -184,7 +186,8 @@ def _ask(
     except AwsError as error:
         if error.code in _OUTCOME_UNKNOWN or tried:  # the refusal says nothing about the attempt before
             return _leave_pending(request.claims, error, context, throttled=False)
-        return _failed(request.claims, str(error), types, context, broken=str(error))
+        reason = with_remedy(error.code, str(error))
+        return _failed(request.claims, reason, types, context, broken=reason)
     if tried and not result.was_sent:
         _remember_failures(result.failures, (), market, context)
         return _leave_pending(request.claims, AwsError(_summary(result.failures)), context, throttled=False)
@@ -277,9 +280,22 @@ def _assign(
     if launched:
         return LaunchOutcome(launched=launched, failed=failed)
     throttled = all(failure.kind in _LATER for failure in failures)
-    misconfigured = [failure for failure in failures if failure.kind == "configuration"]
-    broken = f"{misconfigured[0].code}: {misconfigured[0].message}" if misconfigured else ""
+    misconfigured = next((failure for failure in failures if failure.kind == "configuration"), None)
+    if misconfigured is None:
+        _tell_first_pods(failed, failures, context)
+        return LaunchOutcome(failed=failed, throttled=throttled)
+    broken = with_remedy(misconfigured.code, f"{misconfigured.code}: {misconfigured.message}")
     return LaunchOutcome(failed=failed, broken=broken, throttled=throttled)
+
+
+def _tell_first_pods(failed: Sequence[NodeClaim], failures: Sequence[OfferingFailure], context: FlowContext) -> None:
+    """Tell pods of what only people can end; those of one claim, as the others of the launch failed for the same."""
+    if failed and _needing_people(failures) is not None:
+        publish_for_pods(failed[0], _summary(failures), context)
+
+
+def _needing_people(failures: Sequence[OfferingFailure]) -> OfferingFailure | None:
+    return next((failure for failure in failures if remedy(failure.code, failure.message)), None)
 
 
 def _remember_failures(
@@ -326,7 +342,9 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     if not failures:
         return "EC2 gave fewer instances than were asked for, and no reason"
     codes = sorted({failure.code for failure in failures})
-    return f"{', '.join(codes)} on {len(failures)} offerings"
+    text = f"{', '.join(codes)} on {len(failures)} offerings"
+    known = _needing_people(failures)
+    return text if known is None else with_remedy(known.code, f"{text}: {known.message}", known.message)
 
 
 def _fail_unless_just_tried(

@@ -178,36 +178,6 @@ def timeouts(history: JoinHistory, ceiling_s: float) -> Mapping[str, float]:
 
 _PREFIX = "nodeclass:"
 
-_ADVICE = {
-    "Client.InternalError": "key",
-    "Client.InvalidKMSKey": "key",
-    "Client.CustomerKeyHasBeenRevoked": "key",
-    "Client.InvalidSnapshot": "snapshot",
-    "Client.VolumeLimitExceeded": "storage",
-}
-_SENTENCES = {
-    "key": (
-        "most often EC2 may not use the KMS key of an encrypted volume: list the key under `volumeKeys` in "
-        "shiplap.yaml, deploy, and check that the policy of the key admits this account"
-    ),
-    "snapshot": "a snapshot of the AMI or of blockDeviceMappings does not exist, or is not shared with this account",
-    "storage": "request more EBS storage in Service Quotas, or ask for smaller volumes in blockDeviceMappings",
-}
-
-
-def advice(code: str) -> str:
-    """What people can do about instances that end with EC2's reason `code`; empty when nothing is known to help.
-
-    A code counts by its beginning: `Client.InvalidKMSKey.InvalidState`.
-    """
-    known = next((kind for start, kind in _ADVICE.items() if code == start or code.startswith(f"{start}.")), "")
-    return _SENTENCES.get(known, "")
-
-
-def with_advice(code: str, text: str) -> str:
-    """The text, and the advice if there is any."""
-    return f"{text}; {sentence}" if (sentence := advice(code)) else text
-
 
 def node_class_scope(cluster: str, node_class: EC2NodeClass) -> str:
     """The name under which an EC2NodeClass, as it is written now, is left alone: a changed one may do."""
