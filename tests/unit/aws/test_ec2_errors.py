@@ -154,6 +154,8 @@ def test_a_code_that_is_not_expected_is_unknown(code: str) -> None:
         ("InvalidParameterValue", "Invalid value 'zz9.large' for InstanceType."),
         ("InvalidParameterValue", "The following supplied instance types do not exist: [zz9.large]"),
         ("InvalidParameterCombination", "Instance type m5.large is not supported in this Region."),
+        ("InvalidParameterValue", "Invalid availability zone: [us-east-1e]"),
+        ("InvalidParameterCombination", "Virtualization type 'hvm' is not supported for this instance type."),
     ],
 )
 def test_what_blames_one_type_or_zone_is_capacity(code: str, message: str) -> None:

@@ -24,8 +24,10 @@ def client_error(code: str, status: int = 400) -> ClientError:
 TRY_LATER = """
     InternalFailure InternalServerError ProvisionedThroughputExceededException RequestLimitExceeded RequestThrottled
     RequestTimeout ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequestsException
-    OverLimit TransactionConflictException TransactionInProgressException
-    ExpiredToken ExpiredTokenException RequestExpired SignatureDoesNotMatch UnrecognizedClientException
+    KMS.ThrottlingException KmsThrottled OperationAborted OverLimit TransactionConflictException
+    TransactionInProgressException
+    ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidSignatureException InvalidToken RequestExpired
+    RequestTimeTooSkewed SignatureDoesNotMatch UnrecognizedClientException
 """
 """By the lists of common errors of DynamoDB, S3, SQS and EventBridge."""
 

@@ -102,7 +102,9 @@ _TYPE_NAME = re.compile(r"(?<![\w.-])[a-z][\w-]*\.[\w-]+(?![\w-])")
 
 _OFFERING_PHRASES = (
     "not supported in your requested Availability Zone",
+    "Invalid availability zone",
     "for InstanceType",
+    "for this instance type",
     "instance types do not exist",
     "is not supported in this Region",
 )

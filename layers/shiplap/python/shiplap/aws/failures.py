@@ -33,10 +33,14 @@ CREDENTIALS_REFUSED = frozenset(
         "ExpiredToken",
         "ExpiredTokenException",
         "IncompleteSignature",
+        "InvalidAccessKeyId",
         "InvalidClientTokenId",
         "InvalidSecurity.RequestHasExpired",
+        "InvalidSignatureException",
+        "InvalidToken",
         "MissingAuthenticationToken",
         "RequestExpired",
+        "RequestTimeTooSkewed",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
     }
@@ -46,21 +50,22 @@ CREDENTIALS_REFUSED = frozenset(
 _SERVICE_FAILED = frozenset({"InternalFailure", "InternalServerError", "ServiceUnavailable"})
 """These come with a status from 500 on, and within answers that have none."""
 
-_IN_CONFLICT = frozenset({"OverLimit", "TransactionConflictException"})
-"""What botocore leaves to its callers: SQS has too many messages in flight; another transaction has the item."""
+_PASSES = frozenset({"KmsThrottled", "OperationAborted", "OverLimit", "TransactionConflictException"})
+"""What botocore leaves to its callers: the key is asked for too often, another request or transaction has the object,
+or too many messages of a queue are in flight."""
 
 _THROTTLING = ThrottledRetryableChecker()
 _PASSING = TransientRetryableChecker()
 
 
 def is_throttling(code: str) -> bool:
-    """Whether an error code asks to slow down, by botocore's own list."""
-    return _THROTTLING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}))
+    """Whether an error code asks to slow down, by botocore's own list; `KMS.ThrottlingException` as its last part."""
+    return _THROTTLING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code.rpartition(".")[2]}}))
 
 
 def is_worth_a_retry(code: str) -> bool:
     """Whether the same request may succeed a little later."""
-    if code in CREDENTIALS_REFUSED | _SERVICE_FAILED | _IN_CONFLICT:
+    if code in CREDENTIALS_REFUSED | _SERVICE_FAILED | _PASSES:
         return True
     return is_throttling(code) or _PASSING.is_retryable(RetryContext(1, parsed_response={"Error": {"Code": code}}))
 

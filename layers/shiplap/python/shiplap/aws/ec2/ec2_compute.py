@@ -36,6 +36,7 @@ from shiplap.aws.instance_profiles import InstanceProfileClient
 from shiplap.aws.selectors.node_classes import NodeClassResolver
 from shiplap.errors import AwsError, AwsThrottled, AwsUnavailable, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem, ResolvedNodeClass
+from shiplap.instances.offerings.remedies import with_remedy
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import EC2NodeClass
 from shiplap.manifests.nodeclaim import NodeClaim
@@ -374,7 +375,7 @@ class Ec2Compute:
             if isinstance(translated, AwsThrottled | AwsUnavailable):
                 raise translated from error
             gone = len(ids) == 1 and translated.code in INSTANCE_GONE
-            return [] if gone else [translated]
+            return [] if gone else [AwsError(with_remedy(translated.code, str(translated)), code=translated.code)]
         except NO_ANSWER as error:
             raise aws_error(what, error) from error
         return []

@@ -94,6 +94,16 @@ REMEDIES = (
         action="let subnetSelectorTerms and securityGroupSelectorTerms select in one VPC",
     ),
     Remedy(
+        codes=("InvalidSubnetID", "InvalidSubnetId", "InvalidGroup", "InvalidSecurityGroupID"),
+        effect=_CLASS,
+        action="let subnetSelectorTerms and securityGroupSelectorTerms select what exists",
+    ),
+    Remedy(
+        codes=("TagPolicyViolation",),
+        effect=_CLASS,
+        action="give the EC2NodeClass the `tags` that the tag policy of the organisation asks for",
+    ),
+    Remedy(
         codes=("InvalidAMIID",),
         effect=_CLASS,
         action="select an AMI that exists in this Region",
