@@ -31,6 +31,7 @@ from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.aws.selectors.network import security_groups
 from shiplap.aws.sqs import SqsTimers
 from shiplap.errors import ShiplapError
+from shiplap.flows.schedule.launch import _BLAMELESS
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, Subnet
 from shiplap.instances.readiness.nodeclass_status import InstallStatus
 from shiplap.kubernetes import labels
@@ -259,9 +260,7 @@ class Launch:
             return noted
         failures = noted.answer.failures
         marked = [
-            UnavailableOffering.after(None, failure, NOW)
-            for failure in failures
-            if failure.kind not in ("throttled", "transient", "configuration")  # as flows/schedule/launch.py blames
+            UnavailableOffering.after(None, failure, NOW) for failure in failures if failure.kind not in _BLAMELESS
         ]
         return msgspec.structs.replace(
             noted,

@@ -155,7 +155,6 @@ def test_a_code_that_is_not_expected_is_unknown(code: str) -> None:
         ("InvalidParameterValue", "The following supplied instance types do not exist: [zz9.large]"),
         ("InvalidParameterCombination", "Instance type m5.large is not supported in this Region."),
         ("InvalidParameterValue", "Invalid availability zone: [us-east-1e]"),
-        ("InvalidParameterCombination", "Virtualization type 'hvm' is not supported for this instance type."),
     ],
 )
 def test_what_blames_one_type_or_zone_is_capacity(code: str, message: str) -> None:
@@ -178,6 +177,12 @@ def test_what_names_a_type_that_was_asked_for_is_about_that_type(
     message: str, types: tuple[str, ...], kind: str
 ) -> None:
     assert classify("InvalidFleetConfig", message, types) == kind
+    assert classify("InvalidFleetConfiguration", message, types) == kind
+
+
+def test_an_image_that_does_not_suit_a_type_is_no_reason_to_rest_the_type_for_other_clusters() -> None:
+    message = "Enhanced networking with ENA is required for the 'm5.large' instance type."
+    assert classify("InvalidParameterCombination", message, ("m5.large",)) == "configuration"
 
 
 def test_a_subnet_without_addresses_is_no_mistake_of_the_node_class() -> None:

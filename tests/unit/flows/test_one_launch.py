@@ -181,14 +181,26 @@ def test_pods_of_one_claim_are_told_what_only_people_can_end() -> None:
     assert len(outcome.failed) == 2
     (reason,) = {claim.failure for claim in outcome.failed}
     assert reason.startswith("Code, VcpuLimitExceeded on 2 offerings: your limit is 32; raise the quota of vCPUs")
-    assert events_of_pods(stage) == [reason] * len(outcome.failed[0].plan.pods)
+    told = reason.replace("Code, VcpuLimitExceeded on 2", "VcpuLimitExceeded on 1")
+    assert events_of_pods(stage) == [told] * len(outcome.failed[0].plan.pods)
 
 
-def test_pods_hear_nothing_of_what_the_next_offering_ends() -> None:
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        ("Code", "capacity", "Code on 1 offerings"),
+        (
+            "InsufficientFreeAddressesInSubnet",
+            "subnet",
+            "InsufficientFreeAddressesInSubnet on 1 offerings; add subnets",
+        ),
+    ],
+)
+def test_pods_hear_nothing_of_what_another_offering_or_subnet_may_end(code: str, kind: str, says: str) -> None:
     stage = planned()
-    stage.compute.answers = [nothing([failure(ZONES[0])])]
+    stage.compute.answers = [nothing([OfferingFailure("m6i.large", ZONES[0], "on-demand", code, kind)])]
     (claim,) = launched(stage).failed
-    assert claim.failure == "Code on 1 offerings"
+    assert claim.failure.startswith(says)
     assert events_of_pods(stage) == []
 
 

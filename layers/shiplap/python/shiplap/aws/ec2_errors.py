@@ -97,6 +97,10 @@ _KINDS: dict[str, str] = {
 }
 _KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes.split()}
 
+_FLEET_REFUSED = ("InvalidFleetConfig", "InvalidFleetConfiguration")
+"""Of these codes a type that is named is not to be had in the Region. Other codes may name a type because the image or
+an option of the EC2NodeClass does not suit it: all clusters of the account would let it rest for nothing."""
+
 _TYPE_NAME = re.compile(r"(?<![\w.-])[a-z][\w-]*\.[\w-]+(?![\w-])")
 """What may be the name of an instance type, such as `m5.large` or `u-6tb1.metal`."""
 
@@ -104,7 +108,6 @@ _OFFERING_PHRASES = (
     "not supported in your requested Availability Zone",
     "Invalid availability zone",
     "for InstanceType",
-    "for this instance type",
     "instance types do not exist",
     "is not supported in this Region",
 )
@@ -148,11 +151,12 @@ def classify(code: str, message: str = "", instance_types: Iterable[str] = ()) -
 
     A code that is not listed is judged by the part before its first dot (`InvalidAMIID.NotFound`). A type that does
     not exist or is not sold in the zone counts as missing capacity, and so does one of `instance_types`, those that
-    were asked for, that EC2 does not launch like this: another offering may do.
+    were asked for, that a fleet cannot have: another offering may do.
     """
     kind = _KIND_OF.get(code) or _KIND_OF.get(code.partition(".")[0]) or _unlisted(code)
-    about_an_offering = any(phrase in message for phrase in _OFFERING_PHRASES) or named_types(message, instance_types)
-    if kind == CONFIGURATION and about_an_offering:
+    if kind == CONFIGURATION and any(phrase in message for phrase in _OFFERING_PHRASES):
+        return CAPACITY
+    if code in _FLEET_REFUSED and named_types(message, instance_types):
         return CAPACITY
     if kind == CONFIGURATION and _SUBNET_PHRASE in message:
         return SUBNET

@@ -289,9 +289,13 @@ def _assign(
 
 
 def _tell_first_pods(failed: Sequence[NodeClaim], failures: Sequence[OfferingFailure], context: FlowContext) -> None:
-    """Tell pods of what only people can end; those of one claim, as the others of the launch failed for the same."""
-    if failed and _needing_people(failures) is not None:
-        publish_for_pods(failed[0], _summary(failures), context)
+    """Tell pods of a quota that only people raise; those of one claim, as the others of the launch failed for the same.
+
+    A full subnet is no news for them: the next subnet may do.
+    """
+    quotas = [failure for failure in failures if failure.kind == "quota"]
+    if failed and _needing_people(quotas) is not None:
+        publish_for_pods(failed[0], _summary(quotas), context)
 
 
 def _needing_people(failures: Sequence[OfferingFailure]) -> OfferingFailure | None:
@@ -344,7 +348,9 @@ def _summary(failures: Sequence[OfferingFailure]) -> str:
     codes = sorted({failure.code for failure in failures})
     text = f"{', '.join(codes)} on {len(failures)} offerings"
     known = _needing_people(failures)
-    return text if known is None else with_remedy(known.code, f"{text}: {known.message}", known.message)
+    if known is None:
+        return text
+    return with_remedy(known.code, f"{text}: {known.message}" if known.message else text, known.message)
 
 
 def _fail_unless_just_tried(
