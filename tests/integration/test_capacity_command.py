@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
@@ -259,6 +262,49 @@ def test_importing_into_a_file_that_does_not_exist_makes_it(
     assert len(command.json("list")) == 1
     elsewhere = Command(["--file", str(tmp_path / "none" / "new.json")], capsys)
     assert "No such file" in elsewhere("import", exported(seen("a")), code=2)
+
+
+@pytest.mark.parametrize("second", ["import", "forget"])
+def test_two_commands_that_write_one_file_take_turns(
+    second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exported: Callable[..., str]
+) -> None:
+    """The second reads the file only when the first has written it, and keeps what the first has added."""
+    place = commands.CapacityLocation(file=tmp_path / "learned.json")
+    argument = exported(seen("b", ami="ami-2")) if second == "import" else "ami-2"
+    arrived_at_lock, finished = Event(), Event()
+
+    def run_second() -> None:
+        assert run(["capacity", second, argument, "--file", str(place.file)]) == 0
+        finished.set()
+
+    with commands._store(place, writes=True, create=True) as store:
+        lock = fcntl.flock
+        monkeypatch.setattr(
+            fcntl,
+            "flock",
+            lambda *given: (arrived_at_lock.set(), lock(*given))[1],  # type: ignore[func-returns-value]
+        )
+        other = Thread(target=run_second)
+        other.start()
+        assert arrived_at_lock.wait(60)
+        assert not finished.is_set()
+        store.observe(seen("a"))
+    other.join(60)
+
+    assert place.file is not None
+    known = {entry.ami for entry in learned_file.read_learned(place.file)}
+    assert known == ({"ami-1", "ami-2"} if second == "import" else {"ami-1"})
+
+
+def test_a_folder_that_cannot_be_locked_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, exported: Callable[..., str]
+) -> None:
+    def refuse(_folder: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    command = Command(["--file", str(tmp_path / "new.json")], capsys)
+    assert "cannot be locked: No locks available" in command("import", exported(seen("a")), code=2)
 
 
 def test_a_table_that_does_not_exist_is_bad_input(

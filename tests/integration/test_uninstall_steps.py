@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 import yaml
@@ -23,8 +24,8 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.commands import uninstall as command
 from shiplap_cli.inputs.learned_file import read_learned
 from shiplap_cli.main import run
+from shiplap_cli.removal.removal_record import read_record, save_record
 from shiplap_cli.removal.stack_deletion import delete_stack, stack_state
-from shiplap_cli.removal.stored_data import export_data
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
 from shiplap_lab.fakes.signals import FakeClock
@@ -100,6 +101,9 @@ class InstallToRemove:
         printed = self._capsys.readouterr()
         assert got == code, printed.err + printed.out
         return dict(json.loads(printed.out)) if printed.out else {"error": printed.err}
+
+    def protect(self, table: str) -> None:
+        self.dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
 
     @property
     def stack(self) -> str:
@@ -213,32 +217,52 @@ def test_everything_in_one_run(installed: InstallToRemove) -> None:
     assert installed.s3.list_buckets()["Buckets"] == []
 
 
-def test_a_deletion_of_data_that_died_is_finished_by_the_next_run(
-    installed: InstallToRemove, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed.runs("--yes")
-    record = command._Uninstall(command._find("Shiplap", "bucket"), "Shiplap", _options(installed)).record
-    export_data(
-        record, Path("one-export"), installed.dynamodb, installed.s3, DynamoCapacity(installed.dynamodb, "capacity")
-    )
-    installed.dynamodb.delete_table(TableName="state")
-    installed.s3.delete_object(Bucket="bucket", Key="records/blue/1")
+def test_an_older_export_does_not_stand_for_the_present_data(installed: InstallToRemove) -> None:
+    """An uninstall that was given up months ago left its export: what has come since is exported, the old one kept."""
+    installed.protect("state")
+    assert "deletion protection" in installed.runs("--yes", "--delete-data", "one", code=2)["error"]
+    installed.dynamodb.update_table(TableName="state", DeletionProtectionEnabled=False)
+    _forget_deletion(installed)
+    installed.now += 90 * 86400
+    installed.s3.put_object(Bucket="bucket", Key="records/blue/2", Body=b"since")
+
     installed.runs("--yes", "--bucket", "bucket", "--delete-data", "one")
+
+    present, older = installed.folder / "one-export", installed.folder / "one-export-2027-01-15T080045Z"
+    assert (present / "bucket" / "records" / "blue" / "2").read_bytes() == b"since"
+    assert (older / "complete.json").exists()
+    assert not (older / "bucket" / "records" / "blue" / "2").exists()
+
+
+def _forget_deletion(installed: InstallToRemove) -> None:
+    """As if the run had died after its export, before it noted in the bucket that the deletion begins."""
+    kept = read_record(installed.s3, "bucket")
+    assert kept is not None
+    save_record(installed.s3, msgspec.structs.replace(kept, exported_at=0.0))
+
+
+@pytest.mark.parametrize("gone", [("state",), ("state", "capacity")])
+def test_a_deletion_of_data_that_died_is_finished_by_the_next_run(
+    installed: InstallToRemove, gone: tuple[str, ...]
+) -> None:
+    """Its export is the only one with the tables that are gone: it is kept, and no other will do."""
+    installed.protect("capacity")
+    assert "deletion protection" in installed.runs("--yes", "--delete-data", "one", code=2)["error"]
+    assert installed.dynamodb.list_tables()["TableNames"] == ["capacity"]
+    installed.dynamodb.update_table(TableName="capacity", DeletionProtectionEnabled=False)
+    for table in gone[1:]:
+        installed.dynamodb.delete_table(TableName=table)
+    installed.s3.delete_object(Bucket="bucket", Key="records/blue/1")
+    again = ("--yes", "--bucket", "bucket", "--delete-data", "one")
+    refused = installed.runs(*again, "--export", "elsewhere", code=2)["error"]
+    assert "is not the export of 2027-01-15T08:00:45Z, after which the deletion began" in refused
+
+    installed.now += 86400
+    installed.runs(*again)
+
     assert installed.s3.list_buckets()["Buckets"] == []
-
-
-def _options(installed: InstallToRemove) -> command.UninstallOptions:
-    return command.UninstallOptions(
-        contexts={},
-        kubeconfig=Path(installed.kubeconfig),
-        to_karpenter=(),
-        grace_s=0,
-        wait_s=0,
-        leave_running=False,
-        delete_data="",
-        export=None,
-        yes=True,
-    )
+    assert (installed.folder / "one-export" / "state.jsonl.gz").exists()
+    assert (installed.folder / "one-export" / "bucket" / "records" / "blue" / "1").read_bytes() == b"new"
 
 
 def test_a_cluster_goes_to_karpenter_and_the_others_are_drained(installed: InstallToRemove, server: ApiServer) -> None:

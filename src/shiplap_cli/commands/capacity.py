@@ -6,8 +6,10 @@ that tests use, and written back whole.
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -303,7 +305,7 @@ def import_(
         here, left_out = arrived(entries, ids_here(_ec2(), [entry.image for entry in entries]))
     else:
         here, left_out = as_imported(_checked_entries(source, document)), 0
-    with _store(place, create=True) as store:
+    with _store(place, writes=True, create=True) as store:
         known = {(each.ami, each.instance_type, each.kubelet_hash) for each in store.all() if is_observed(each)}
         for entry in here:
             store.merge(entry)
@@ -321,7 +323,7 @@ def _restore(source: Path, document: bytes, place: CapacityLocation, output: For
         raise InvalidInput(str(source), "holds no observations: --restore takes an export without --portable")
     entries = _checked_entries(source, document)
     observations = [observation for entry in entries for observation in entry.recent]
-    with _store(place, create=True) as store:
+    with _store(place, writes=True, create=True) as store:
         known = [each for entry in store.learned(sorted({each.ami for each in entries})) for each in entry.recent]
         new = [observation for observation in observations if observation not in known]
         for entry in entries:
@@ -387,22 +389,26 @@ def forget(
 
     Example: shiplap capacity forget ami-0123456789abcdef0
     """
-    with _store(place) as store:
+    with _store(place, writes=True) as store:
         done = _Forgotten(store.forget(ami, instance_type, kubelet_hash))
     emit(done, output, lambda: Text(f"forgot {done.forgotten} {'entry' if done.forgotten == 1 else 'entries'}"))
 
 
 @contextmanager
-def _store(place: CapacityLocation, *, create: bool = False) -> Iterator[CapacityStore]:
-    """The store to work on; a changed file is written back. Raises InvalidInput."""
+def _store(place: CapacityLocation, *, writes: bool = False, create: bool = False) -> Iterator[CapacityStore]:
+    """The store to work on; a changed file is written back. Raises InvalidInput.
+
+    Commands that write a file take turns, from its reading on: none loses what another one adds meanwhile.
+    """
     file = place.file
     if file is not None:
-        known = () if create and not file.exists() else learned_file.read_learned(file)
-        in_memory = FakeCapacity(learned=known)
-        before = in_memory.all()
-        yield in_memory
-        if in_memory.all() != before:
-            _write_whole(file, learned_file.dump_learned(in_memory.all()))
+        with _turn_of_writers(file) if writes else nullcontext():
+            known = () if create and not file.exists() else learned_file.read_learned(file)
+            in_memory = FakeCapacity(learned=known)
+            before = in_memory.all()
+            yield in_memory
+            if in_memory.all() != before:
+                _write_whole(file, learned_file.dump_learned(in_memory.all()))
         return
     # An install that is named on the command line counts over a table that the environment names.
     table = _table_of_install(place) if place.dev or place.stack != STACK or not place.table else place.table
@@ -414,6 +420,27 @@ def _store(place: CapacityLocation, *, create: bool = False) -> Iterator[Capacit
         yield DynamoCapacity(client("dynamodb"), table)
     except (StoreError, AwsError) as error:
         raise InvalidInput(f"table {table}", with_hint(error)) from error
+
+
+@contextmanager
+def _turn_of_writers(file: Path) -> Iterator[None]:
+    """Wait until no other command writes a file of this folder.
+
+    The folder is locked, because a file that is replaced takes its lock with it. The kernel gives the lock back however
+    a command ends. Raises InvalidInput.
+    """
+    try:
+        folder = os.open(file.parent, os.O_RDONLY)
+    except OSError as error:
+        raise InvalidInput(str(file), error.strerror or str(error)) from error
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError as error:  # a file system without locks
+            raise InvalidInput(str(file), f"its folder cannot be locked: {error.strerror}") from error
+        yield
+    finally:
+        os.close(folder)
 
 
 def _table_of_install(place: CapacityLocation) -> str:

@@ -357,7 +357,7 @@ class _Uninstall:
         folder = self._options.export or Path(f"{self.record.install}-export")
         clients = self._clients
         with progress("exporting") as say:
-            done = export_data(self.record, folder, clients.dynamodb, clients.s3, clients.capacity, say)
+            done = export_data(self.record, folder, clients.dynamodb, clients.s3, clients.capacity, _now(), say)
         items = ", ".join(f"{number} items of {table}" for table, number in done.items.items())
         self._agree(f"{folder} holds {items} and {done.objects} objects. Delete tables and bucket for good?")
         delete_data(self.record, folder, clients.dynamodb, clients.s3)

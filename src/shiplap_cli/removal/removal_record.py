@@ -21,7 +21,10 @@ class RemovedCluster(msgspec.Struct, frozen=True):
 
 
 class RemovalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The install that is being removed, by the names of its resources."""
+    """The install that is being removed, by the names of its resources.
+
+    `exported_at` is when the export was finished after which the deletion of data began, in epoch seconds; 0 before.
+    """
 
     install: str
     region: str
@@ -30,6 +33,7 @@ class RemovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     state_table: str
     capacity_table: str
     clusters: tuple[RemovedCluster, ...] = ()
+    exported_at: float = 0.0
 
 
 def save_record(client: Any, record: RemovalRecord) -> None:

@@ -2,6 +2,9 @@
 
 The folder holds each table as lines of DynamoDB's JSON, learned capacity once more as `shiplap capacity import` reads
 it, the newest version of every object of the bucket, and at last `complete.json`, without which nothing is deleted.
+
+An export holds the data as they were at one moment. So each run makes a new one, until a deletion has begun: from then
+on the tables may be gone, and the export that the bucket's record of the removal names is the only whole one.
 """
 
 from __future__ import annotations
@@ -19,21 +22,23 @@ from botocore.exceptions import ClientError
 from shiplap.aws.dynamodb.items import scan
 from shiplap.aws.failures import code_of, store_errors
 from shiplap.errors import InvalidInput, StoreError
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.ports import CapacityStore
 from shiplap_cli.inputs.learned_file import dump_learned
-from shiplap_cli.removal.removal_record import KEY, RemovalRecord
+from shiplap_cli.removal.removal_record import KEY, RemovalRecord, save_record
 
 COMPLETE = "complete.json"
 _BATCH = 1000
 
 
 class ExportedData(msgspec.Struct, frozen=True):
-    """What a folder holds: whose data, and how many items and objects of each."""
+    """What a folder holds: whose data, how many items and objects of each, and when they were exported (epoch)."""
 
     install: str
     bucket: str
     items: dict[str, int]
     objects: int
+    exported_at: float = 0.0
 
 
 def export_data(
@@ -42,20 +47,27 @@ def export_data(
     dynamodb: Any,
     s3: Any,
     capacity: CapacityStore,
+    now: float,
     say: Callable[[str], None] = lambda _: None,
 ) -> ExportedData:
-    """Write everything into a folder; a folder that is complete stays as it is.
+    """Write everything into a folder. An earlier export there is kept, in a folder beside it that ends in its time.
+
+    Once a deletion has begun, nothing is written: the folder must hold the export that was made before.
 
     Raises:
         StoreError: a table or the bucket cannot be read.
-        InvalidInput: the folder holds another install's data, or cannot be written.
+        InvalidInput: the folder holds another install's data, or not the export before the deletion, or cannot be
+            written.
     """
     known = _exported(folder)
-    if known is not None:
-        if known.bucket != record.bucket:
-            raise InvalidInput(str(folder), f"holds the data of bucket {known.bucket}: name another --export folder")
-        return known
+    if known is not None and known.bucket != record.bucket:
+        raise InvalidInput(str(folder), f"holds the data of bucket {known.bucket}: name another --export folder")
+    if record.exported_at:
+        return _required(known, record, folder)
+    folder = folder.resolve()  # a relative name would follow the folder that is renamed
     try:
+        if known is not None:
+            folder.rename(folder.with_name(f"{folder.name}-{rfc3339(known.exported_at).replace(':', '')}"))
         folder.mkdir(parents=True, exist_ok=True)
         items = {}
         for table in (record.state_table, record.capacity_table):
@@ -63,11 +75,22 @@ def export_data(
             items[table] = _export_table(dynamodb, table, folder / f"{table}.jsonl.gz")
         (folder / "learned.json").write_bytes(dump_learned(capacity.all()))
         say(f"exporting bucket {record.bucket}")
-        done = ExportedData(record.install, record.bucket, items, _export_bucket(s3, record.bucket, folder / "bucket"))
+        objects = _export_bucket(s3, record.bucket, folder / "bucket")
+        done = ExportedData(record.install, record.bucket, items, objects, now)
         (folder / COMPLETE).write_bytes(msgspec.json.encode(done))
     except OSError as error:
         raise InvalidInput(error.filename or str(folder), error.strerror or str(error)) from error
     return done
+
+
+def _required(known: ExportedData | None, record: RemovalRecord, folder: Path) -> ExportedData:
+    """The export after which the deletion began. Raises InvalidInput: the folder does not hold it."""
+    if known is None or known.exported_at != record.exported_at:
+        when = rfc3339(record.exported_at)
+        raise InvalidInput(
+            str(folder), f"is not the export of {when}, after which the deletion began: --export names it"
+        )
+    return known
 
 
 def _exported(folder: Path) -> ExportedData | None:
@@ -117,6 +140,9 @@ def _keys(client: Any, bucket: str) -> Iterator[str]:
 def delete_data(record: RemovalRecord, folder: Path, dynamodb: Any, s3: Any) -> None:
     """Delete both tables, then the bucket with all versions of its objects. It may be repeated.
 
+    The record in the bucket names the export first, so that the next run knows that data are missing, and which export
+    has them.
+
     Raises:
         InvalidInput: the folder holds no complete export of this install.
         StoreError: something is still there.
@@ -124,6 +150,8 @@ def delete_data(record: RemovalRecord, folder: Path, dynamodb: Any, s3: Any) -> 
     known = _exported(folder)
     if known is None or known.bucket != record.bucket:
         raise InvalidInput(str(folder), "holds no complete export of this install: nothing is deleted")
+    if not record.exported_at:
+        save_record(s3, msgspec.structs.replace(record, exported_at=known.exported_at))
     for table in (record.state_table, record.capacity_table):
         _delete_table(dynamodb, table)
     _delete_bucket(s3, record.bucket)
