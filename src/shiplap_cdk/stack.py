@@ -29,7 +29,8 @@ from shiplap_cdk.install_document import InstallConfig, in_group
 class Shiplap(Construct):
     """All of Shiplap for the clusters of one account and Region, for use in anybody's stack.
 
-    `functions` and `queues` are by name; those of a network group with a name end in it, as `schedule-blue`.
+    `functions` and `queues` are by name; those of a network group with a name end in it, as `schedule-blue`. `fed` are
+    the names in Lambda of functions that a queue feeds.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class Shiplap(Construct):
         self.networks = {name: self._network(name, install, common) for name in install.networks}
         self.queues: dict[str, WorkQueue] = {"interruption": self.events.interruption}
         self.functions: dict[str, lambda_.Function] = {}
+        self.fed: set[str] = set()
         for name, group in self.networks.items():
             self.queues |= {in_group(queue, name): work for queue, work in group.queues._asdict().items()}
             self.functions |= {in_group(function, name): made for function, made in group.functions.items()}
+            self.fed |= group.fed
         live = self._functions_of_install(install, common)
         Schedules(self, "Schedules", group=common.schedule_group).refresh(live["catalog"])
         has_live_manifests = any(cluster.document.reads_cluster for cluster in install.clusters)
@@ -133,6 +136,7 @@ class Shiplap(Construct):
             running=common.running(),
         )
         self.functions |= made.functions
+        self.fed |= made.fed
         return made.live
 
     def _clusters(self, install: InstallConfig, audit: lambda_.Alias | None) -> None:

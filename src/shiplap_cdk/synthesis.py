@@ -2,7 +2,8 @@
 
 Context: `settings` is the path of shiplap.yaml; `stage=local` builds the layers for this machine, because the local
 emulator runs the functions with this interpreter; `endpoints` (local stage) is a JSON object from AWS service ids to
-addresses. Apart from these layers and addresses the local template is the deployed one.
+addresses. Apart from these layers and addresses the local template is the deployed one. `withoutEventSourceMapping` is
+the name of a Lambda function, see `stack_values`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from aws_cdk import Annotations, App, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
 from jsii.errors import JSIIError
 
-from shiplap.errors import InvalidManifests, ShiplapError
 from shiplap.printable import printable
+from shiplap.errors import InvalidInput, InvalidManifests, ShiplapError
 from shiplap_cdk import quotas
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.layers import Artifacts
 from shiplap_cdk.install_document import InstallConfig, read, refusal
 from shiplap_cdk.stack import ShiplapStack
+from shiplap_cdk.stack_values import WITHOUT_MAPPING
 
 DEFAULT_SETTINGS = "shiplap.yaml"
 
@@ -51,7 +53,7 @@ def build(
     """The app of one install, not yet synthesised.
 
     Raises:
-        InvalidInput: shiplap.yaml or a manifest says something wrong.
+        InvalidInput: shiplap.yaml, a manifest or the context says something wrong.
         ShiplapError: a layer cannot be built.
     """
     install = read(settings)
@@ -66,6 +68,10 @@ def build(
         environment={f"AWS_ENDPOINT_URL_{service}": url for service, url in (endpoints or {}).items()},
         env=_environment(install),
     )
+    left_out = tree.node.try_get_context(WITHOUT_MAPPING)
+    if left_out and left_out not in stack.shiplap.fed:
+        known = ", ".join(sorted(stack.shiplap.fed))
+        raise InvalidInput(f"-c {WITHOUT_MAPPING}={left_out}", f"queues feed {known}: name one of them")
     if not local:
         Validations.of(tree).add_plugins(AwsSolutionsChecks(tree))
     if not target.bytecode:

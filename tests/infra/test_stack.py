@@ -32,7 +32,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Match, Template
 
 from shiplap_cdk.artifacts.service_models import called
-from shiplap_cdk.constructs.audit_subscription import PATTERN
+from shiplap_cdk.stack_values import AUDIT_PATTERN
 from shiplap_cdk.synthesis import build
 from tests import audit_log
 from tests.aws_rules.cloud_assembly import Resource as Made
@@ -803,8 +803,8 @@ def test_without_a_cluster_that_asks_for_it_there_is_no_audit_function(tmp_path:
     ids=["pending", "objects left out", "own scheduler", "kubelet", "bound", "begun", "binding", "node", "no object"],
 )
 def test_cloudwatch_passes_on_only_what_can_be_a_pod_that_waits(record: Resource, passes: bool) -> None:
-    assert _passes(PATTERN, record) is passes
-    assert len(PATTERN) <= 1024
+    assert _passes(AUDIT_PATTERN, record) is passes
+    assert len(AUDIT_PATTERN) <= 1024
 
 
 def _passes(pattern: str, record: Resource) -> bool:

@@ -12,17 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-PATTERN = (
-    '{ ($.objectRef.resource = "pods") && ($.objectRef.subresource = "status") && ($.stage = "ResponseComplete") && '
-    '($.user.username != "system:node:*") && ($.responseObject.spec.nodeName NOT EXISTS) }'
-)
-"""What CloudWatch passes on: writes to the status of pods without a node, by anybody but the kubelets, whose writes are
-nearly all. Records that lost their objects, being too large, pass too; those that were cut are no JSON and do not."""
-
-
-def log_group_of(cluster: str) -> str:
-    """The log group of an EKS cluster's control plane."""
-    return f"/aws/eks/{cluster}/cluster"
+from shiplap_cdk.stack_values import AUDIT_PATTERN, log_group_of
 
 
 def let_deliver(scope: Construct, id_: str, function: lambda_.IFunction) -> lambda_.CfnPermission:
@@ -52,6 +42,6 @@ def subscribe(
         id_,
         log_group_name=log_group_of(cluster),
         filter_name=install,
-        filter_pattern=PATTERN,
+        filter_pattern=AUDIT_PATTERN,
         destination_arn=function.function_arn,
     )

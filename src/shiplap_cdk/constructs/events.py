@@ -19,6 +19,7 @@ from constructs import Construct
 
 from shiplap.flows.claim_events import DISRUPTION_DUE, INSPECTION_DUE
 from shiplap_cdk.constructs.spread import spread
+from shiplap_cdk.stack_values import MOST_DELIVERIES
 
 PATTERN_CHARACTERS = 2048
 """What EventBridge allows in the pattern of a rule, unless the account's quota was raised."""
@@ -26,8 +27,6 @@ PATTERN_CHARACTERS = 2048
 # AWS advises a visibility timeout of six times the function's, so that a batch is not delivered again while it is
 # being retried by the event source mapping.
 VISIBILITY_FACTOR = 6
-# Five deliveries: throttled invocations count as deliveries too.
-MOST_DELIVERIES = 5
 
 # What AWS publishes on the default bus about instances that are about to go, or have gone.
 _OF_EC2 = {

@@ -22,6 +22,7 @@ from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.install_document import WATCH_MEMORY_MIB, VpcConfig, in_group
 from shiplap_cdk.shipped_files import shipped
+from shiplap_cdk.stack_values import WITHOUT_MAPPING
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 CODE = shipped("functions")
@@ -125,6 +126,8 @@ class Layers(Construct):
 class LambdaFunctions(Construct):
     """The functions by name, in `functions`, and the aliases of their versions in service, in `live`.
 
+    `fed` are the names in Lambda of those that a queue feeds, also of one whose mapping is left out.
+
     Queues and schedules start the alias, never the newest code: rolling back is moving the alias to an earlier version.
     """
 
@@ -148,6 +151,7 @@ class LambdaFunctions(Construct):
         self._running = running
         self._layers = list(layer_versions)
         self.live: dict[str, lambda_.Alias] = {}
+        self.fed = {f"{install}-{in_group(name, running.group)}" for name in feeds}
         self.functions = {
             specification.name: self._function(specification, roles[specification.name], feeds.get(specification.name))
             for specification in specifications
@@ -203,7 +207,7 @@ class LambdaFunctions(Construct):
             max_event_age=Duration.seconds(specification.stale_s) if specification.stale_s else None,
             retry_attempts=specification.repeats,
         )
-        if feed:
+        if feed and self.node.try_get_context(WITHOUT_MAPPING) != f"{self._install}-{name}":
             alias.add_event_source(
                 sources.SqsEventSource(
                     feed.queue.queue,

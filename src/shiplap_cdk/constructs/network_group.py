@@ -124,7 +124,7 @@ class NetworkGroup(Construct):
             feeds=_feeds(self.queues, len(clusters)),
             running=common.running()._replace(network=network, group=name),
         )
-        self.functions = made.functions
+        self.functions, self.fed = made.functions, made.fed
         bus, disrupt = common.events.bus, made.live["disrupt"]
         hand_on_disruption(self, "DisruptionDue", bus=bus, network=name, disrupt=disrupt)
         Schedules(self, "Schedules", group=common.schedule_group).look_after(

@@ -10,8 +10,11 @@ from urllib.parse import unquote
 
 from shiplap.aws import tags
 from shiplap.settings import OtlpSettings
-from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment, answer_or_none
 from shiplap_cli.installs.installed import settings_in_layers
+from shiplap.aws.failures import FAILURES
+from shiplap_cli.doctor import remedies
+from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment, answer_or_none
+from shiplap_cli.doctor.remedies import Remedy, by_hand
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
 """AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
@@ -47,8 +50,9 @@ def caller(client: Client, region: str, now: float, account: str = "") -> Iterat
     """Who asks, whether the account is the one that is meant, and whether this machine's clock is AWS's."""
     answer, report = client("sts").get_caller_identity(), CheckReporter("credentials")
     if account and answer["Account"] != account:
-        fix = f"use credentials of account {account}, or correct `account` in shiplap.yaml"
-        yield report.failed(answer["Arn"], f"is of account {answer['Account']}, not of {account}", fix)
+        says = f"is of account {answer['Account']}, not of {account}"
+        remedy = by_hand(f"use credentials of account {account}, or correct `account` in shiplap.yaml")
+        yield report.failed(answer["Arn"], says, remedy)
     else:
         yield report.ok(answer["Arn"], f"account {answer['Account']}, {region}")
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
@@ -58,11 +62,11 @@ def caller(client: Client, region: str, now: float, account: str = "") -> Iterat
 
 def _clock_skew(seconds: float) -> CheckResult:
     report, says = CheckReporter("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
-    fix = "set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off"
+    remedy = by_hand("set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off")
     if abs(seconds) >= _SKEW_FAILED_S:
-        return report.failed("this machine", says, fix)
+        return report.failed("this machine", says, remedy)
     if abs(seconds) >= _SKEW_WARNING_S:
-        return report.warning("this machine", says, fix)
+        return report.warning("this machine", says, remedy)
     return report.ok("this machine", says)
 
 
@@ -72,27 +76,36 @@ def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     for name, function in deployment.functions.items():
         configuration = lambdas.get_function_configuration(FunctionName=function)
         state, update = configuration.get("State", "Active"), configuration.get("LastUpdateStatus", "Successful")
-        if state not in ("Active", "Inactive") or update == "Failed":
-            why = configuration.get("StateReason") or configuration.get("LastUpdateStatusReason", "")
-            yield report.failed(name, f"is {state}, its last update {update}: {why}", "run `npx cdk deploy` again")
+        why = configuration.get("StateReason") or configuration.get("LastUpdateStatusReason", "")
+        says = f"is {state}, its last update {update}: {why}"
+        if "Failed" in (state, update):
+            yield report.failed(name, says, remedies.update_function(function))
+            continue
+        if state == "Pending" or update == "InProgress":
+            yield report.warning(name, says, by_hand("a deployment is under way: wait a minute and run this again"))
             continue
         reserved = lambdas.get_function_concurrency(FunctionName=function).get("ReservedConcurrentExecutions")
         if reserved == 0:
-            fix = f"aws lambda delete-function-concurrency --function-name {function}"
-            yield report.failed(name, "is switched off: its concurrency is 0", fix)
+            says = "is switched off: its concurrency is 0"
+            yield report.failed(name, says, remedies.give_concurrency_back(function))
             continue
-        yield _in_service(lambdas, name, function)
+        yield _in_service(lambdas, name, function, deployment.functions[f"schedule{deployment.networks[0]}"])
 
 
-def _in_service(lambdas: Any, name: str, function: str) -> CheckResult:
+def _in_service(lambdas: Any, name: str, function: str, schedule: str) -> CheckResult:
+    """`schedule` is the function in Lambda whose versions name the releases."""
     report = CheckReporter("functions")
     live = lambdas.get_alias(FunctionName=function, Name="live")["FunctionVersion"]
-    pages = lambdas.get_paginator("list_versions_by_function").paginate(FunctionName=function)
-    newest = max(int(item["Version"]) for page in pages for item in page["Versions"] if item["Version"].isdigit())
+    newest = _newest_version(lambdas, function)
     if int(live) < newest:
-        fix = "intended after a roll back; the next `npx cdk deploy` moves the alias forward again"
-        return report.warning(name, f"version {live} is in service, {newest} is the newest", fix)
+        says = f"version {live} is in service, {newest} is the newest"
+        return report.warning(name, says, remedies.move_forward(_newest_version(lambdas, schedule)))
     return report.ok(name, f"version {live} is in service")
+
+
+def _newest_version(lambdas: Any, function: str) -> int:
+    pages = lambdas.get_paginator("list_versions_by_function").paginate(FunctionName=function)
+    return max(int(item["Version"]) for page in pages for item in page["Versions"] if item["Version"].isdigit())
 
 
 def _queues_of_functions(deployment: Deployment) -> dict[str, str]:
@@ -113,12 +126,11 @@ def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResul
         found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
         states = sorted({item.get("State", "Enabled") for item in found})
         if not found:
-            yield report.failed(
-                name, "no queue feeds it", "run `npx cdk deploy` again: the mapping was deleted by hand"
-            )
+            says = "no queue feeds it: its event source mapping was deleted"
+            yield report.failed(name, says, remedies.make_mapping_again(function))
         elif states != ["Enabled"]:
-            fix = f"aws lambda update-event-source-mapping --uuid {found[0].get('UUID', 'UUID')} --enabled"
-            yield report.failed(name, f"its queue's mapping is {', '.join(states)}", fix)
+            says = f"its queue's mapping is {', '.join(states)}"
+            yield report.failed(name, says, remedies.enable_mapping(found[0].get("UUID", "UUID")))
         else:
             yield report.ok(name, "its queue is polled")
 
@@ -128,23 +140,45 @@ def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     report, sqs = CheckReporter("queues"), client("sqs")
     for queue in _queues_of_functions(deployment).values():
         url, dead_letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
-        attributes = _attributes(sqs, url)
+        attributes, of_dead_letters = _attributes(sqs, url), _attributes(sqs, dead_letters)
+        is_well = True
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
-            fix = "run `npx cdk deploy` again: the queue's policy was changed"
-            yield report.failed(queue.lower(), "its policy does not let events.amazonaws.com send", fix)
-        elif "RedrivePolicy" not in attributes:
-            yield report.failed(queue.lower(), "it has no dead letters", "run `npx cdk deploy` again")
-        else:
+            is_well, remedy = False, _remedy_of_policy(client, deployment, url, attributes["QueueArn"])
+            yield report.failed(queue.lower(), "its policy does not let events.amazonaws.com send", remedy)
+        if "RedrivePolicy" not in attributes:
+            is_well = False
+            remedy = remedies.set_dead_letters(url, of_dead_letters["QueueArn"])
+            yield report.failed(queue.lower(), "it has no dead letters", remedy)
+        if is_well:
             waiting = attributes.get("ApproximateNumberOfMessages", "0")
             yield report.ok(queue.lower(), f"EventBridge may send; {waiting} messages wait")
-        number = int(_attributes(sqs, dead_letters).get("ApproximateNumberOfMessages", "0"))
+        number = int(of_dead_letters.get("ApproximateNumberOfMessages", "0"))
         if number:
-            says = f"{number} messages could not be handled"
-            yield report.failed(
-                f"{queue.lower()} dead letters", says, "docs/operations.md#dead-letters says how to look"
-            )
+            says, remedy = f"{number} messages could not be handled", remedies.put_dead_letters_back(deployment.stack)
+            yield report.failed(f"{queue.lower()} dead letters", says, remedy)
         else:
             yield report.ok(f"{queue.lower()} dead letters", "empty")
+
+
+def _remedy_of_policy(client: Client, deployment: Deployment, url: str, queue: str) -> Remedy:
+    """The policy of a queue, given by URL and ARN, lets its rules send. A refusal to list them hides no finding."""
+    try:
+        rules = _rules_of(client, deployment, queue)
+    except FAILURES as error:
+        return by_hand(f"its rules cannot be listed: {error}; allow it, and run this again")
+    if not rules:
+        return by_hand("no rule sends to it: run `npx cdk deploy --revert-drift`, and then this again")
+    return remedies.let_rules_send(url, queue, rules)
+
+
+def _rules_of(client: Client, deployment: Deployment, queue: str) -> tuple[str, ...]:
+    """ARNs of the rules that send to a queue, given by its ARN, on the account's default bus and the install's."""
+    events, found = client("events"), []
+    for bus in ("default", deployment.outputs["Bus"]):
+        pages = events.get_paginator("list_rule_names_by_target").paginate(TargetArn=queue, EventBusName=bus)
+        names = [name for page in pages for name in page["RuleNames"]]
+        found += [events.describe_rule(Name=name, EventBusName=bus)["Arn"] for name in names]
+    return tuple(found)
 
 
 def _attributes(sqs: Any, url: str) -> dict[str, str]:
@@ -164,11 +198,11 @@ def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
     for service, code, what, key in _QUOTAS:
         most = quota_of(client, service, code)
         says = f"{used[key]:g} of {most:g}"
-        fix = quota_increase(service, code, 2 * most)
+        remedy = remedies.ask_for_quota(service, code, 2 * most)
         if used[key] >= most:
-            yield report.failed(what, says, fix)
+            yield report.failed(what, says, remedy)
         elif used[key] >= most * _NEARLY_FULL:
-            yield report.warning(what, says, fix)
+            yield report.warning(what, says, remedy)
         else:
             yield report.ok(what, says)
 
@@ -179,16 +213,10 @@ def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
-        fix = quota_increase("lambda", "L-B99A9384", needed)
-        yield report.warning(what, f"{most} in the account, {needed} may be needed", fix)
+        remedy = remedies.ask_for_quota("lambda", "L-B99A9384", needed)
+        yield report.warning(what, f"{most} in the account, {needed} may be needed", remedy)
     else:
         yield report.ok(what, f"{most} in the account")
-
-
-def quota_increase(service: str, code: str, wanted: float) -> str:
-    """The command that asks AWS for more."""
-    asks = f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code}"
-    return f"{asks} --desired-value {wanted:g}"
 
 
 def quota_of(client: Client, service: str, code: str) -> float:
@@ -227,8 +255,12 @@ def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iter
     ours = counts.pop(deployment.install, 0)
     old = counts.pop("", 0)
     for other, count in sorted(counts.items()):
-        fix = f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"
-        yield report.warning(cluster, f"{count} instances of install {other!r} run in it: both serve its pods", fix)
+        says = f"{count} instances of install {other!r} run in it: both serve its pods"
+        yield report.warning(
+            cluster,
+            says,
+            by_hand(f"take {cluster} out of one install's shiplap.yaml, or give each its own pods by `claimRules`"),
+        )
     if not counts:
         says = f"{ours} instances of {deployment.install}, none of another install"
         yield report.ok(cluster, says + (f", {old} without the tag {tags.INSTALL}" if old else ""))
@@ -293,15 +325,14 @@ def egress(
         if _has_egress(table):
             yield report.ok(subnet, "has a way out through a NAT gateway or another router")
         elif missing:
-            fix = (
-                f"make VPC endpoints for {', '.join(missing)} (s3 and dynamodb as gateways), or route 0.0.0.0/0 to NAT"
-            )
-            yield report.failed(subnet, f"no way out, and no endpoints for {', '.join(missing)}", fix)
+            says = f"no way out, and no endpoints for {', '.join(missing)}"
+            wanted = f"make VPC endpoints for {', '.join(missing)} (s3 and dynamodb as gateways)"
+            yield report.failed(subnet, says, by_hand(f"{wanted}, or route 0.0.0.0/0 to NAT"))
         else:
             yield report.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
         if collector and not _has_egress(table):
-            fix = "run the collector inside the VPC, or route 0.0.0.0/0 to NAT; else no metrics arrive"
-            yield report.warning(subnet, f"no way out to {collector}, unless it is inside the VPC", fix)
+            remedy = by_hand("run the collector inside the VPC, or route 0.0.0.0/0 to NAT; else no metrics arrive")
+            yield report.warning(subnet, f"no way out to {collector}, unless it is inside the VPC", remedy)
 
 
 def _service(endpoint: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shiplap.aws.failures import FAILURES, code_of
 from shiplap.errors import ClusterDenied, ClusterError, ShiplapError
 from shiplap_cli.installs.find_install import install_name
+from shiplap_cli.doctor.remedies import Remedy, by_hand
 from shiplap_cli.output import Printed
 
 Client = Callable[[str], Any]
@@ -34,13 +35,18 @@ class CheckVerdict(StrEnum):
 
 
 class CheckResult(Printed, frozen=True):
-    """The result for one subject; `mend` on the wire is the fix, empty when nothing is wrong."""
+    """The result for one subject.
+
+    `mend` on the wire is the fix, empty when nothing is wrong; `commands` are those in it, empty where a person has to
+    act.
+    """
 
     check: str
     subject: str
     verdict: CheckVerdict
     says: str
     fix: str = msgspec.field(default="", name="mend")
+    commands: tuple[str, ...] = ()
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -88,14 +94,17 @@ class CheckReporter:
     def ok(self, subject: str, says: str) -> CheckResult:
         return CheckResult(self._check, subject, CheckVerdict.OK, says)
 
-    def warning(self, subject: str, says: str, fix: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.WARNING, says, fix)
+    def warning(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.WARNING, says, remedy)
 
-    def failed(self, subject: str, says: str, fix: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.FAILED, says, fix)
+    def failed(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.FAILED, says, remedy)
 
-    def unknown(self, subject: str, says: str, fix: str) -> CheckResult:
-        return CheckResult(self._check, subject, CheckVerdict.UNKNOWN, says, fix)
+    def unknown(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.UNKNOWN, says, remedy)
+
+    def _wrong(self, subject: str, verdict: CheckVerdict, says: str, remedy: Remedy) -> CheckResult:
+        return CheckResult(self._check, subject, verdict, says, remedy.says, remedy.commands)
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
@@ -124,17 +133,24 @@ def _refused(name: str, error: Exception) -> CheckResult:
     if isinstance(error, ClientError) and _DENIED.search(code_of(error)):
         named = _ACTION.search(str(error))
         action = named["action"] if named else error.operation_name
-        return report.unknown("", f"not permitted: {action}", f"allow {action} to who runs this, or ask who may")
+        return report.unknown(
+            "", f"not permitted: {action}", by_hand(f"allow {action} to who runs this, or ask who may")
+        )
     if isinstance(error, BotoCoreError):
-        return report.unknown("", f"no answer: {said}", "look at the network, AWS_REGION and the credentials")
-    return report.unknown("", f"AWS refused: {said}", "look at the message; AWS's status page may know more")
+        return report.unknown("", f"no answer: {said}", by_hand("look at the network, AWS_REGION and the credentials"))
+    return report.unknown("", f"AWS refused: {said}", by_hand("look at the message; AWS's status page may know more"))
 
 
 def _failed(name: str, error: ShiplapError) -> CheckResult:
     report = CheckReporter(name)
     if isinstance(error, ClusterDenied):
-        return report.unknown("", str(error), "this identity may not ask the cluster: use one that is a cluster admin")
+        return report.unknown(
+            "", str(error), by_hand("this identity may not ask the cluster: use one that is a cluster admin")
+        )
     if isinstance(error, ClusterError):
-        fix = "run this where the API server can be reached: a private endpoint only answers inside its VPC"
-        return report.unknown("", str(error), fix)
-    return report.unknown("", str(error), "fix what the message names and run this again")
+        return report.unknown(
+            "",
+            str(error),
+            by_hand("run this where the API server can be reached: a private endpoint only answers inside its VPC"),
+        )
+    return report.unknown("", str(error), by_hand("fix what the message names and run this again"))

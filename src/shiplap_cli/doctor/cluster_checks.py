@@ -14,6 +14,8 @@ from shiplap.instances.catalog.ami_families import FAMILIES
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap_cdk.stack_values import log_group_of
+from shiplap_cli.doctor import remedies
 from shiplap_cli.doctor.check_results import (
     CheckReporter,
     CheckResult,
@@ -22,12 +24,11 @@ from shiplap_cli.doctor.check_results import (
     Deployment,
     answer_or_none,
 )
+from shiplap_cli.doctor.remedies import GROUP, by_hand
 from shiplap_cli.output import counted, summary
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
 """Functions that talk to API servers."""
-GROUP = "shiplap"
-"""The Kubernetes group of the functions, which docs/rbac.yaml binds."""
 LIVE_RBAC = "rbac-cluster-manifests.yaml"
 """What the group may do besides where manifests are read from the cluster."""
 
@@ -95,16 +96,16 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
     return tuple(sorted(permissions))
 
 
-def catalogue(s3: Any, bucket: str, region: str, now: float) -> Iterator[CheckResult]:
-    """Whether instance types and prices are fresh."""
-    report, fix = CheckReporter("catalogue"), "invoke the function catalog (docs/operations.md), and read its log"
+def catalogue(s3: Any, bucket: str, region: str, now: float, function: str) -> Iterator[CheckResult]:
+    """Whether instance types and prices are fresh; `function` refreshes them."""
+    report, remedy = CheckReporter("catalogue"), remedies.refresh_catalogue(function)
     try:
         age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
     except StoreError as error:
-        yield report.failed(region, str(error), fix)
+        yield report.failed(region, str(error), remedy)
         return
     if age_s > _OLD_CATALOG_S:
-        yield report.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", fix)
+        yield report.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", remedy)
     else:
         yield report.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
 
@@ -113,13 +114,16 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
     """What the last inspection found: AMIs, subnets, security groups by their selectors, role and instance profile."""
     report = CheckReporter("node classes")
     if not known:
-        fix = "wait five minutes after the first deployment; then look at the log of the function catalog"
-        yield report.failed("", "nothing was inspected yet", fix)
+        yield report.failed(
+            "",
+            "nothing was inspected yet",
+            by_hand("wait five minutes after the first deployment; then look at the log of the function catalog"),
+        )
     for cluster in known:
         age_s = now - cluster.checked_at
         if age_s > _OLD_STATUS_S:
             says = f"the last inspection was {age_s / 60:.0f} minutes ago"
-            yield report.warning(cluster.cluster, says, "look at the log of the function catalog")
+            yield report.warning(cluster.cluster, says, by_hand("look at the log of the function catalog"))
         for status in cluster.node_classes:
             subject = f"{cluster.cluster}/{status.name}"
             wrong = [found for found in status.conditions if found.status != nodeclass_status.TRUE and found.message]
@@ -129,8 +133,12 @@ def node_classes(known: Sequence[ClusterStatus], now: float) -> Iterator[CheckRe
                     subject, f"{len(status.subnets)} subnets, {groups} security groups, {len(status.amis)} AMIs"
                 )
             for condition in wrong[:1]:
-                fix = "correct the manifest or the tags and deploy; it is inspected again within five minutes"
-                yield report.failed(subject, f"{condition.type}: {condition.reason}: {condition.message}", fix)
+                says = f"{condition.type}: {condition.reason}: {condition.message}"
+                yield report.failed(
+                    subject,
+                    says,
+                    by_hand("correct the manifest or the tags and deploy; it is inspected again within five minutes"),
+                )
 
 
 def control_plane(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
@@ -165,11 +173,20 @@ def describe_cluster(client: Client, cluster: str) -> tuple[Mapping[str, Any] | 
     report = CheckReporter("cluster")
     found = answer_or_none(lambda: client("eks").describe_cluster(name=cluster)["cluster"])
     if found is None:
-        fix = "right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"
-        return None, [report.warning(cluster, "EKS knows no cluster of this name", fix)]
+        says = "EKS knows no cluster of this name"
+        return None, [
+            report.warning(
+                cluster,
+                says,
+                by_hand("right for a cluster outside EKS (`endpoint` in shiplap.yaml); else correct `name`"),
+            )
+        ]
     if found.get("status") not in ("ACTIVE", "UPDATING"):
-        fix = "wait, or look at its health in the EKS console"
-        return None, [report.failed(cluster, f"is {found.get('status')}", fix)]
+        return None, [
+            report.failed(
+                cluster, f"is {found.get('status')}", by_hand("wait, or look at its health in the EKS console")
+            )
+        ]
     return found, [report.ok(cluster, f"is {found['status']}, Kubernetes {found.get('version', '?')}")]
 
 
@@ -177,8 +194,8 @@ def authentication(cluster: str, described: Mapping[str, Any]) -> CheckResult:
     """Whether a cluster knows access entries."""
     report, mode = CheckReporter("access"), described.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
-        fix = f"aws eks update-cluster-config --name {cluster} --access-config authenticationMode=API_AND_CONFIG_MAP"
-        return report.failed(cluster, "knows no access entries: its mode is CONFIG_MAP", fix)
+        says = "knows no access entries: its mode is CONFIG_MAP"
+        return report.failed(cluster, says, remedies.know_access_entries(cluster))
     return report.ok(cluster, f"knows access entries: its mode is {mode}")
 
 
@@ -188,17 +205,23 @@ def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) ->
     inside, public = bool(vpc.get("SubnetIds")), config.get("endpointPublicAccess", True)
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
     if not inside and not public:
-        fix = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
-        return report.failed(cluster, "its endpoint is private, and the functions are outside of its VPC", fix)
+        says = "its endpoint is private, and the functions are outside of its VPC"
+        remedy = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
+        return report.failed(cluster, says, by_hand(remedy))
     if not inside and "0.0.0.0/0" not in open_to:
-        fix = (
+        says = f"its public endpoint is open only to {', '.join(open_to)}"
+        remedy = (
             "give the cluster `vpc` in shiplap.yaml, or allow all addresses: functions outside a VPC have no fixed ones"
         )
-        return report.failed(cluster, f"its public endpoint is open only to {', '.join(open_to)}", fix)
+        return report.failed(cluster, says, by_hand(remedy))
     if inside and private and vpc.get("VpcId") != config.get("vpcId"):
-        fix = "right if the VPCs are peered and resolve the endpoint's name; else use subnets of the cluster's VPC"
+        says = f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}"
         return report.warning(
-            cluster, f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}", fix
+            cluster,
+            says,
+            by_hand(
+                "right if the VPCs are peered and resolve the endpoint's name; else use subnets of the cluster's VPC"
+            ),
         )
     kind = "public and private" if public and private else "public" if public else "private"
     return report.ok(cluster, f"its endpoint is {kind}, the functions are {'inside' if inside else 'outside'} the VPC")
@@ -214,12 +237,13 @@ def _entry_of(client: Client, cluster: str, role: str) -> Mapping[str, Any] | No
 def _access_entry(client: Client, deployment: Deployment, cluster: str, name: str) -> CheckResult:
     report, subject = CheckReporter("access"), f"{cluster}/{name}"
     role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
-    fix = "`access: entry` in shiplap.yaml and `npx cdk deploy`; without it map the role to the group yourself"
     entry = _entry_of(client, cluster, role)
     if entry is None:
-        return report.failed(subject, f"no access entry for {role}", fix)
-    if GROUP not in entry.get("kubernetesGroups", ()):
-        return report.failed(subject, f"its access entry lacks the group {GROUP}", fix)
+        return report.failed(subject, f"no access entry for {role}", remedies.let_function_enter(cluster, role))
+    groups = entry.get("kubernetesGroups", ())
+    if GROUP not in groups:
+        remedy = remedies.add_function_to_group(cluster, role, groups)
+        return report.failed(subject, f"its access entry lacks the group {GROUP}", remedy)
     return report.ok(subject, f"enters as the group {GROUP}")
 
 
@@ -247,20 +271,19 @@ def node_access_entry(client: Client, cluster: str, role: str, system: str) -> C
     """Whether a role has an access entry of the type that nodes of an operating system (linux, windows) need."""
     report, wanted = CheckReporter("node role"), f"EC2_{system.upper()}"
     subject, entry = f"{cluster}/{role.rpartition('/')[2]}", _entry_of(client, cluster, role)
-    create = f"aws eks create-access-entry --cluster-name {cluster} --principal-arn {role} --type {wanted}"
     if entry is None:
         says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
-        return report.warning(subject, says, create)
+        return report.warning(subject, says, remedies.let_nodes_enter(cluster, role, wanted))
     kind = entry.get("type", "STANDARD")
     if kind != wanted:
-        fix = f"aws eks delete-access-entry --cluster-name {cluster} --principal-arn {role}; then {create}"
-        return report.failed(subject, f"its access entry is of type {kind}, its nodes need {wanted}", fix)
+        says = f"its access entry is of type {kind}, its nodes need {wanted}"
+        return report.failed(subject, says, remedies.replace_node_entry(cluster, role, wanted))
     return report.ok(subject, f"enters as {wanted}")
 
 
 def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator[CheckResult]:
     """Whether a cluster's audit log reaches the function, where the install has one."""
-    report, group = CheckReporter("audit log"), f"/aws/eks/{cluster}/cluster"
+    report, group = CheckReporter("audit log"), log_group_of(cluster)
     if "audit" not in deployment.functions:
         yield report.ok(cluster, "is not used")
         return
@@ -268,16 +291,15 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
         lambda: client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
     )
     if answer is None:
-        fix = f"switch the control plane's `audit` logs on for {cluster}, or take `audit: true` away"
-        yield report.warning(cluster, f"there is no log group {group}", fix)
+        yield report.warning(cluster, f"there is no log group {group}", remedies.log_audit(cluster))
         return
     function = deployment.functions["audit"]
     if any(f":function:{function}" in item["destinationArn"] for item in answer):
         yield report.ok(cluster, f"reaches {function}")
     else:
-        yield report.warning(
-            cluster, f"no subscription of {group} reaches {function}", "`audit: true` and deploy, or none"
-        )
+        live = client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
+        remedy = remedies.subscribe_audit_log(cluster, deployment.install, live)
+        yield report.warning(cluster, f"no subscription of {group} reaches {function}", remedy)
 
 
 def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
@@ -290,8 +312,8 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
     if missing:
         of_manifests = any(right.group.startswith("karpenter.") for right in missing)
         file = f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml"
-        fix = f"kubectl apply -f {file} in this cluster"
-        yield report.failed(cluster, f"the group {GROUP} may not {summary([*map(str, missing)])}", fix)
+        says = f"the group {GROUP} may not {summary([*map(str, missing)])}"
+        yield report.failed(cluster, says, remedies.grant_rights(file))
     else:
         yield report.ok(cluster, f"{len(rights)} rights are granted")
 
@@ -322,8 +344,8 @@ def live_manifests(read: LiveManifests, cluster: str) -> Iterator[CheckResult]:
     report = CheckReporter("manifests")
     for item in read.refused:
         name = f"{item.kind} {item.namespace}/{item.name}" if item.namespace else f"{item.kind} {item.name}"
-        fix = f"kubectl edit {item.kind.lower()} {item.name}"
-        yield report.failed(cluster, f"{name} is not used: {item.reasons[0]}", fix)
+        says = f"{name} is not used: {item.reasons[0]}"
+        yield report.failed(cluster, says, by_hand(f"kubectl edit {item.kind.lower()} {item.name}"))
     if read.observed and not read.refused:
         yield report.ok(cluster, f"{counted(len(read.observed), 'object')} of the API server can be used")
 

@@ -121,8 +121,12 @@ def install_checks(
     yield Check("functions", lambda: account_checks.functions(aws, deployment))
     yield Check("event sources", lambda: account_checks.event_sources(aws, deployment))
     yield Check("queues", lambda: account_checks.queues(aws, deployment))
+    function = deployment.functions["catalog"]
     for catalog_region in sorted({item.region for item in statuses} or {region}):
-        yield Check("catalogue", partial(cluster_checks.catalogue, aws("s3"), outputs["Bucket"], catalog_region, now()))
+        yield Check(
+            "catalogue",
+            partial(cluster_checks.catalogue, aws("s3"), outputs["Bucket"], catalog_region, now(), function),
+        )
     yield Check("quotas", lambda: account_checks.quotas(aws, deployment))
     yield Check("network", lambda: account_checks.network(aws, deployment))
     for name in names:
@@ -146,12 +150,15 @@ def install_checks(
 def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:
     from shiplap_cli.doctor import cluster_checks  # noqa: PLC0415
     from shiplap_cli.doctor.check_results import CheckReporter  # noqa: PLC0415
+    from shiplap_cli.doctor.remedies import by_hand  # noqa: PLC0415
 
     try:
         ask = entering(name, region)
     except ClusterGone:
-        fix = f"shiplap doctor --cluster {name} --context CONTEXT"
-        return (CheckReporter("rbac").warning(name, "is outside of EKS, so it was not asked", fix),)
+        says = "is outside of EKS, so it was not asked"
+        return (
+            CheckReporter("rbac").warning(name, says, by_hand(f"shiplap doctor --cluster {name} --context CONTEXT")),
+        )
     return cluster_checks.rbac(ask, name, rights, myself=myself)
 
 

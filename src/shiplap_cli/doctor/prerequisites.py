@@ -14,8 +14,9 @@ from shiplap.instances.catalog.ami_families import family_of
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap_cdk.install_document import InstallConfig, ServedCluster, read
-from shiplap_cli.doctor import account_checks, cluster_checks
+from shiplap_cli.doctor import account_checks, cluster_checks, remedies
 from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client, answer_or_none
+from shiplap_cli.doctor.remedies import by_hand
 
 
 class NodeRole(msgspec.Struct, frozen=True, order=True):
@@ -146,14 +147,14 @@ def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[Ch
 
 def bootstrap(client: Client) -> Iterator[CheckResult]:
     """Whether `cdk bootstrap` was run in this account and Region."""
-    report, fix = CheckReporter("bootstrap"), "npx cdk bootstrap"
+    report, remedy = CheckReporter("bootstrap"), remedies.bootstrap()
     parameter = answer_or_none(lambda: client("ssm").get_parameter(Name=_BOOTSTRAP), "ParameterNotFound")
     if parameter is None:
-        yield report.failed("CDK", "this account and Region are not bootstrapped", fix)
+        yield report.failed("CDK", "this account and Region are not bootstrapped", remedy)
         return
     version = int(parameter["Parameter"]["Value"])
     if version < _LEAST_BOOTSTRAP:
-        yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", fix)
+        yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", remedy)
     else:
         yield report.ok("CDK", f"its bootstrap stack is of version {version}")
 
@@ -165,8 +166,8 @@ def rules(client: Client) -> Iterator[CheckResult]:
     used = sum(len(page["Rules"]) for page in pages)
     limit = account_checks.quota_of(client, "events", "L-244521F2")
     if used + _DEFAULT_BUS_RULES > limit:
-        fix = account_checks.quota_increase("events", "L-244521F2", used + _DEFAULT_BUS_RULES)
-        yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", fix)
+        remedy = remedies.ask_for_quota("events", "L-244521F2", used + _DEFAULT_BUS_RULES)
+        yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", remedy)
     else:
         yield report.ok(what, f"{used} of {limit:g}")
 
@@ -186,26 +187,28 @@ def volumes(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     if described.get("KeyManager") == "AWS" or names & set(plan.volume_keys):
         yield report.ok("default encryption", f"is by {key}")
         return
-    fix = f"name it in shiplap.yaml, `volumeKeys: [{described['Arn']}]`, so that `schedule` may use it"
-    yield report.failed("default encryption", f"is by {key}, which shiplap.yaml does not name", fix)
+    says = f"is by {key}, which shiplap.yaml does not name"
+    yield report.failed(
+        "default encryption",
+        says,
+        by_hand(f"name it in shiplap.yaml, `volumeKeys: [{described['Arn']}]`, so that `schedule` may use it"),
+    )
 
 
 def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[CheckResult]:
     """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
     report = CheckReporter("service-linked roles")
     if plan.spot:
-        fix = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        remedy = remedies.make_service_linked_role("spot.amazonaws.com")
         if _exists(client, _SPOT_ROLE):
             yield report.ok(_SPOT_ROLE, "exists")
         else:
-            yield report.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", fix)
+            yield report.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", remedy)
     if _exists(client, _FLEET_ROLE):
         yield report.ok(_FLEET_ROLE, "exists")
     else:
-        fix = "aws iam create-service-linked-role --aws-service-name ec2fleet.amazonaws.com"
-        yield report.warning(
-            _FLEET_ROLE, "does not exist; EC2's guide asks for it where fleets are made by the API", fix
-        )
+        says = "does not exist; EC2's guide asks for it where fleets are made by the API"
+        yield report.warning(_FLEET_ROLE, says, remedies.make_service_linked_role("ec2fleet.amazonaws.com"))
 
 
 def _exists(client: Client, role: str) -> bool:
@@ -225,8 +228,9 @@ def network(
     """Whether the subnets exist, and functions in them have a way to the services that they ask, and to a collector."""
     described = _subnets(client, subnets)
     if len({item["VpcId"] for item in described}) > 1:
-        fix = "name subnets of one VPC in `vpc`"
-        yield CheckReporter("network").failed(", ".join(subnets), "are of several VPCs", fix)
+        yield CheckReporter("network").failed(
+            ", ".join(subnets), "are of several VPCs", by_hand("name subnets of one VPC in `vpc`")
+        )
         return
     yield from account_checks.egress(client, _vpc(described), subnets, endpoints, collector)
 
@@ -260,8 +264,12 @@ def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
         return
     names = [name for name in (config.get("clusterSecurityGroupId"), *config.get("securityGroupIds", ())) if name]
     if not names:
-        fix = "look at the cluster's networking in the EKS console: it must admit the functions on port 443"
-        yield report.unknown(cluster.name, "EKS names no security group of its API server", fix)
+        says = "EKS names no security group of its API server"
+        yield report.unknown(
+            cluster.name,
+            says,
+            by_hand("look at the cluster's networking in the EKS console: it must admit the functions on port 443"),
+        )
         return
     own = names[0]
     groups = client("ec2").describe_security_groups(GroupIds=names)["SecurityGroups"]
@@ -271,11 +279,8 @@ def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
     if any(_admits(rule, cluster.security_groups, [item["CidrBlock"] for item in subnets]) for rule in rules):
         yield report.ok(cluster.name, f"its security groups admit {source} on port {_HTTPS}")
         return
-    fix = (
-        f"aws ec2 authorize-security-group-ingress --group-id {own} --protocol tcp --port {_HTTPS} "
-        f"--source-group {source}"
-    )
-    yield report.failed(cluster.name, f"{own} does not admit the functions' {source} on port {_HTTPS}", fix)
+    says = f"{own} does not admit the functions' {source} on port {_HTTPS}"
+    yield report.failed(cluster.name, says, remedies.admit_functions(own, _HTTPS, source))
 
 
 def _of_https(rule: Mapping[str, Any]) -> bool:

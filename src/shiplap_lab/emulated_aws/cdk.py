@@ -56,15 +56,18 @@ class Cdk:
             raise ShiplapError(f"the CDK's command line is missing ({self._tool}); run `make setup`")
         self._environment = self._clean_environment() | dict(credentials)
 
-    def synth(self, settings: Path, endpoints: Mapping[str, str]) -> Process:
-        """Start to synthesise the local stage. The app runs directly: the command line would only start it."""
-        context = {"settings": str(settings), "stage": "local", "endpoints": json.dumps(dict(endpoints))}
+    def synth(self, settings: Path, endpoints: Mapping[str, str], context: Mapping[str, str]) -> Process:
+        """Start to synthesise the local stage. The app runs directly: the command line would only start it.
+
+        `context` is what `-c` adds on a command line.
+        """
+        stage = {"settings": str(settings), "stage": "local", "endpoints": json.dumps(dict(endpoints))}
         return self._start(
             "synth",
             [sys.executable, "-m", "shiplap_cdk"],
             ROOT,
             CDK_OUTDIR=str(self._assembly),
-            CDK_CONTEXT_JSON=json.dumps(context),
+            CDK_CONTEXT_JSON=json.dumps(stage | dict(context)),
         )
 
     def bootstrap(self) -> Process:

@@ -133,12 +133,15 @@ class AwsEmulator:
         self._bootstrap = self._running.enter_context(self._cdk.bootstrap())
         return self
 
-    def deploy(self, settings: Path, endpoints: Mapping[str, str]) -> DeployedStack:
-        """Deploy the stack for a `shiplap.yaml`.
+    def deploy(
+        self, settings: Path, endpoints: Mapping[str, str], context: Mapping[str, str] | None = None
+    ) -> DeployedStack:
+        """Deploy the stack for a `shiplap.yaml`, anew or again.
 
         Args:
             settings: the settings file.
             endpoints: addresses of what functions find elsewhere, by service id (`EC2`, `SSM`, `PRICING`).
+            context: of the CDK app, as `-c` gives it.
 
         Raises:
             ShiplapError: a step failed; the text holds the end of its output.
@@ -146,7 +149,7 @@ class AwsEmulator:
         began = time.monotonic()
         if self._bootstrap is None:
             raise ShiplapError("the emulator is not started")
-        finish(self._cdk.synth(settings.resolve(), endpoints), "synthesising the stack")
+        finish(self._cdk.synth(settings.resolve(), endpoints, context or {}), "synthesising the stack")
         self.phases["synth"] = time.monotonic() - began
         finish(self._bootstrap, "cdk bootstrap")
         self.phases["synth and bootstrap"] = time.monotonic() - began
@@ -156,6 +159,10 @@ class AwsEmulator:
             self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
         self.phases["deploy"] = time.monotonic() - began
         return DeployedStack.of(self._cdk.outputs())
+
+    def bootstrap(self) -> None:
+        """Run `cdk bootstrap` again. Raises ShiplapError when it fails."""
+        finish(self._cdk.bootstrap(), "cdk bootstrap")
 
     def check(self) -> None:
         """Raises ShiplapError, with the end of the log, when MiniStack has ended: what its tables held is lost."""

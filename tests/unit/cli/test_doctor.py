@@ -103,7 +103,7 @@ def outputs() -> dict[str, str]:
     found = {f"{name}Function": f"shiplap-{name.lower()}" for name in FUNCTIONS}
     for queue in QUEUES:
         found |= {f"{queue}QueueUrl": f"https://sqs/{queue}", f"{queue}DeadLettersUrl": f"https://sqs/{queue}-dead"}
-    return found | {"Bucket": "bucket"}
+    return found | {"Bucket": "bucket", "Bus": "shiplap"}
 
 
 def status(*problems: NodeClassProblem, checked_at: float = NOW - 60) -> InstallStatus:
@@ -148,13 +148,15 @@ def configuration(**changes: Any) -> Callable[..., Any]:
     return get
 
 
-def attributes(*, dead: int = 0, policy: str = '{"Service": "events.amazonaws.com"}') -> Callable[..., Any]:
+def attributes(
+    *, dead: int = 0, policy: str = '{"Service": "events.amazonaws.com"}', redrive: str = "{}"
+) -> Callable[..., Any]:
     def get(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         assert AttributeNames == ["All"]
         if QueueUrl.endswith("-dead"):
-            return {"Attributes": {"ApproximateNumberOfMessages": str(dead)}}
-        found = {"ApproximateNumberOfMessages": "2", "RedrivePolicy": "{}", "Policy": policy}
-        return {"Attributes": {name: value for name, value in found.items() if value}}
+            return {"Attributes": {"ApproximateNumberOfMessages": str(dead), "QueueArn": f"arn:{QueueUrl}"}}
+        found = {"ApproximateNumberOfMessages": "2", "RedrivePolicy": redrive, "Policy": policy}
+        return {"Attributes": {"QueueArn": f"arn:{QueueUrl}"} | {name: value for name, value in found.items() if value}}
 
     return get
 
@@ -189,6 +191,22 @@ def instance(install: str) -> dict[str, Any]:
     return {**INSTANCE, "Tags": [{"Key": "shiplap.dev/install", "Value": install}]}
 
 
+def alias(*, FunctionName: str, Name: str) -> dict[str, str]:  # noqa: N803
+    return {"FunctionVersion": "4", "AliasArn": f"arn:aws:lambda:eu-west-1:1:function:{FunctionName}:{Name}"}
+
+
+def rule_names(*, TargetArn: str, EventBusName: str) -> dict[str, Any]:  # noqa: N803
+    return {"RuleNames": [f"of-{EventBusName}"]}
+
+
+def described_rule(*, Name: str, EventBusName: str) -> dict[str, Any]:  # noqa: N803
+    return {"Arn": f"arn:aws:events:eu-west-1:1:rule/{EventBusName}/{Name}"}
+
+
+RULES = {"events.list_rule_names_by_target": rule_names, "events.describe_rule": described_rule}
+"""Asked only for the remedy of a queue's policy."""
+
+
 def healthy() -> dict[str, Answer]:
     listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs().items()]
     return {
@@ -201,7 +219,7 @@ def healthy() -> dict[str, Answer]:
         "s3.get_object": objects(status()),
         "lambda.get_function_configuration": configuration(),
         "lambda.get_function_concurrency": {},
-        "lambda.get_alias": {"FunctionVersion": "4"},
+        "lambda.get_alias": alias,
         "lambda.list_versions_by_function": {"Versions": [{"Version": name} for name in ("$LATEST", "3", "4")]},
         "lambda.list_event_source_mappings": {"EventSourceMappings": [{"State": "Enabled", "UUID": "u"}]},
         "lambda.get_account_settings": {"AccountLimit": {"ConcurrentExecutions": 1000}},
@@ -316,7 +334,14 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "functions",
             "failed",
             "no subnet",
-            "cdk deploy",
+            "update-function-configuration --function-name shiplap-",
+        ),
+        (
+            {"lambda.get_function_configuration": configuration(State="Pending", LastUpdateStatus="InProgress")},
+            "functions",
+            "warning",
+            "its last update InProgress",
+            "under way",
         ),
         (
             {"lambda.get_function_concurrency": {"ReservedConcurrentExecutions": 0}},
@@ -325,9 +350,21 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "switched off",
             "delete-function-concurrency --function-name shiplap-",
         ),
-        ({"lambda.get_alias": {"FunctionVersion": "3"}}, "functions", "warning", "version 3 is in service, 4", "roll"),
+        (
+            {"lambda.get_alias": {"FunctionVersion": "3"}},
+            "functions",
+            "warning",
+            "version 3 is in service, 4",
+            "shiplap rollback 4",
+        ),
         ({"lambda.get_alias": missing("GetAlias")}, "functions", "unknown", "AWS refused", "message"),
-        ({"lambda.list_event_source_mappings": {"EventSourceMappings": []}}, "event sources", "failed", "no queue", ""),
+        (
+            {"lambda.list_event_source_mappings": {"EventSourceMappings": []}},
+            "event sources",
+            "failed",
+            "no queue",
+            "-c without",
+        ),
         (
             {"lambda.list_event_source_mappings": {"EventSourceMappings": [{"State": "Disabled", "UUID": "u7"}]}},
             "event sources",
@@ -335,7 +372,40 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "Disabled",
             "--uuid u7 --enabled",
         ),
-        ({"sqs.get_queue_attributes": attributes(policy="{}")}, "queues", "failed", "events.amazonaws.com", "deploy"),
+        (
+            {"sqs.get_queue_attributes": attributes(policy="{}")} | RULES,
+            "queues",
+            "failed",
+            "events.amazonaws.com",
+            "arn:aws:events:eu-west-1:1:rule/shiplap/of-shiplap",
+        ),
+        (
+            {
+                "sqs.get_queue_attributes": attributes(policy="{}"),
+                "events.list_rule_names_by_target": {"RuleNames": []},
+            },
+            "queues",
+            "failed",
+            "events.amazonaws.com",
+            "no rule sends to it: run `npx cdk deploy --revert-drift`",
+        ),
+        (
+            {
+                "sqs.get_queue_attributes": attributes(policy="{}"),
+                "events.list_rule_names_by_target": denied("ListRuleNamesByTarget", "events:ListRuleNamesByTarget"),
+            },
+            "queues",
+            "failed",
+            "events.amazonaws.com",
+            "perform: events:ListRuleNamesByTarget",
+        ),
+        (
+            {"sqs.get_queue_attributes": attributes(redrive="")},
+            "queues",
+            "failed",
+            "no dead letters",
+            "deadLetterTargetArn",
+        ),
         (
             {"sqs.get_queue_attributes": attributes(dead=3)},
             "queues",
@@ -385,14 +455,20 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "CONFIG_MAP",
             "API_AND_CONFIG",
         ),
-        ({"eks.describe_access_entry": entry(groups=())}, "access", "failed", "role/shiplap-schedule", "access: entry"),
+        (
+            {"eks.describe_access_entry": entry(groups=())},
+            "access",
+            "failed",
+            "role/shiplap-schedule",
+            "--kubernetes-groups shiplap",
+        ),
         ({"eks.describe_access_entry": entry("")}, "node role", "warning", "only if the ConfigMap", "EC2_LINUX"),
         (
             {"eks.describe_access_entry": entry(groups=("admins",))},
             "access",
             "failed",
             "lacks the group shiplap",
-            "access: entry",
+            "--kubernetes-groups admins shiplap",
         ),
         (
             {"eks.describe_access_entry": entry("EC2_WINDOWS")},
@@ -427,7 +503,7 @@ def endpoint(**changes: Any) -> dict[str, Any]:
             "audit log",
             "warning",
             "no subscription",
-            "deploy",
+            "--destination-arn arn:aws:lambda:eu-west-1:1:function:shiplap-audit:live",
         ),
         (
             {
@@ -540,7 +616,7 @@ def test_clusters_are_entered_by_the_functions_of_their_network(aws: Aws, first:
     own = {
         name: value
         for name, value in listed.items()
-        if not name.startswith(("Catalog", "Interrupt", "Audit", "Bucket"))
+        if not name.startswith(("Catalog", "Interrupt", "Audit", "Bucket", "Bus"))
     }
     common = {name: value for name, value in listed.items() if name not in own}
     for network in (first, "Blue"):
@@ -675,7 +751,7 @@ def test_exit_codes_and_formats(aws: Aws, monkeypatch: pytest.MonkeyPatch, shipl
     monkeypatch.setattr(doctor.time, "time", lambda: NOW)
     shown = shiplap.json("doctor")
     assert shown["verdicts"] == {"ok": len(shown["findings"]), "warning": 0, "failed": 0, "unknown": 0}
-    assert set(shown["findings"][0]) == {"check", "subject", "verdict", "says", "mend"}
+    assert set(shown["findings"][0]) == {"check", "subject", "verdict", "says", "mend", "commands"}
     assert "verdict: ok" in shiplap("doctor", "-o", "yaml")
     aws.answers["lambda.get_alias"] = {"FunctionVersion": "3"}
     assert "version 3 is in service" in shiplap("doctor"), "a warning is no failure"
