@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from shiplap_cdk.synthesis import main
+from shiplap_cdk.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

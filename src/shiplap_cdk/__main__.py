@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from shiplap_cdk.synthesis import main
+from shiplap.errors import InvalidInput
+from shiplap_cdk.nodejs import require_nodejs
+
+
+def main() -> int:
+    """Synthesise, if there is a Node.js to do it with; exit code 2 for bad input."""
+    try:
+        require_nodejs()
+    except InvalidInput as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    from shiplap_cdk.synthesis import main as synthesise  # noqa: PLC0415 - it starts Node.js
+
+    return synthesise()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -308,9 +308,8 @@ def read(path: Path) -> InstallConfig:
         InvalidManifests: it, or a manifest it refers to, says something wrong; holds all problems of that file.
     """
     if not path.exists():
-        raise InvalidInput(
-            str(path), "does not exist; write it as docs/deployment.md shows, or name another by -c settings=PATH"
-        )
+        wanted = "write it as docs/deployment.md shows, or name another (--settings, or `npx cdk -c settings=PATH`)"
+        raise InvalidInput(str(path), f"does not exist; {wanted}")
     documents = read_documents(path)
     if len(documents) != 1:
         raise InvalidInput(str(path), f"expected one document, found {len(documents)}")

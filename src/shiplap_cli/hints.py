@@ -24,6 +24,7 @@ _BY_CODE = {
     **dict.fromkeys(("ProxyConnectionError", "SSLError"), _UNREACHED),
     "ProfileNotFound": "no such profile: `aws configure list-profiles` lists them",
     "NoRegionError": "set AWS_REGION to the install's region",
+    "InvalidRegionError": "name a Region such as eu-west-1 by --region or AWS_REGION",
 }
 """Remedies by the service's error code or the name of botocore's exception."""
 

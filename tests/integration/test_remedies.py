@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ import pytest
 import yaml
 
 from shiplap.aws import session
+from shiplap.aws.dynamodb import tables
 from shiplap.errors import ShiplapError
 from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor, prerequisites, remedies
 from shiplap_cli.doctor.check_results import CheckResult, CheckVerdict, Deployment
@@ -36,8 +38,8 @@ from shiplap_lab.emulated_aws.emulator import AwsEmulator, DeployedStack
 from shiplap_lab.emulated_ec2 import seed
 from shiplap_lab.emulated_ec2.ec2_server import Ec2Emulator
 from shiplap_lab.emulated_ec2.regional_prices import Prices
-from tests.aws_command_line import run_command
-from tests.integration.contracts.in_process_aws import aws_in_process, make_client
+from tests.aws_command_line import parsed, run_command
+from tests.integration.contracts.in_process_aws import aws_in_process, create_table, make_client
 from tests.integration.test_deployed_stack import PRICES, REGION, VERSION, Clock, written
 
 try:
@@ -214,6 +216,65 @@ def test_every_remedy_is_tried() -> None:
 def _sample(made: Callable[..., Remedy]) -> Remedy:
     samples = {"str": "x", "int": 1, "float": 1.0, "Sequence[str]": ("x",)}
     return made(*(samples[parameter.annotation] for parameter in inspect.signature(made).parameters.values()))
+
+
+def _of_runbook() -> dict[tuple[str, str], str]:
+    """Commands of the AWS command line on the page for the engineer on call, by service and operation."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    found = re.findall(r"(?<=[`\s])aws ([a-z0-9-]+) ([a-z0-9-]+)((?: [^`;#\n]*)?)", text)
+    return {
+        (service, verb): f"aws {service} {verb}{rest}".strip()
+        for service, verb, rest in found
+        if (service, verb) != ("logs", "tail") and rest.strip()  # `tail` is the command line's own
+    }
+
+
+READ_ONLY = ("get-", "list-", "describe-", "receive-")
+TRIED_OF_RUNBOOK = {
+    ("sqs", "purge-queue"),
+    ("lambda", "put-function-recursion-config"),
+    ("lambda", "put-function-concurrency"),
+    ("lambda", "delete-function-concurrency"),
+    ("lambda", "invoke"),
+    ("dynamodb", "restore-table-to-point-in-time"),
+}
+"""Commands of the runbook that change something; a test below runs each."""
+
+
+def test_commands_of_the_runbook_exist_and_those_that_change_something_are_tried() -> None:
+    commands = _of_runbook()
+    for command in commands.values():
+        parsed(command)
+    assert {key for key in commands if not key[1].startswith(READ_ONLY)} == TRIED_OF_RUNBOOK
+
+
+def test_the_runbook_pauses_everything_and_lets_it_go_on(account: Account) -> None:
+    commands = _of_runbook()
+    for verb, verdict in (("put", CheckVerdict.FAILED), ("delete", CheckVerdict.OK)):
+        account.run(commands["lambda", f"{verb}-function-concurrency"].replace("$f", "schedule"))
+        assert account.found("functions", "schedule").verdict is verdict
+
+
+def test_the_runbook_purges_dead_letters(account: Account) -> None:
+    url = account.deployed.lifecycle_dead_letters_url
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="not an event")
+    assert account.found("queues", "lifecycle dead letters").verdict is CheckVerdict.FAILED
+    account.run(_of_runbook()["sqs", "purge-queue"].replace("URL", url))
+    assert account.found("queues", "lifecycle dead letters").verdict is CheckVerdict.OK
+
+
+def test_the_runbook_lets_lifecycle_set_its_timers(account: Account) -> None:
+    lambdas = account.client("lambda")
+    lambdas.put_function_recursion_config(FunctionName="shiplap-lifecycle", RecursiveLoop="Terminate")
+    account.run(_of_runbook()["lambda", "put-function-recursion-config"])
+    assert lambdas.get_function_recursion_config(FunctionName="shiplap-lifecycle")["RecursiveLoop"] == "Allow"
+
+
+def test_the_runbook_refreshes_a_stale_catalogue(account: Account) -> None:
+    before = account.client("s3").list_objects_v2(Bucket=account.deployed.bucket, Prefix="catalog")["Contents"]
+    account.run(_of_runbook()["lambda", "invoke"])
+    after = account.client("s3").list_objects_v2(Bucket=account.deployed.bucket, Prefix="catalog")["Contents"]
+    assert {item["LastModified"] for item in after} != {item["LastModified"] for item in before}
 
 
 def test_nothing_is_wrong_at_first(account: Account) -> None:
@@ -471,6 +532,34 @@ def test_a_function_whose_update_failed_is_updated_again() -> None:
     assert now.verdict is CheckVerdict.OK
 
 
+class Stacks:
+    """CloudFormation with a stack whose deployment could not be undone; no emulator has that."""
+
+    def __init__(self) -> None:
+        self.status = "UPDATE_ROLLBACK_FAILED"
+
+    def describe_stacks(self, *, StackName: str) -> dict[str, Any]:  # noqa: N803 - CloudFormation's name
+        return {"Stacks": [{"StackName": StackName, "StackStatus": self.status}]}
+
+    def continue_update_rollback(self, *, StackName: str) -> dict[str, Any]:  # noqa: N803 - as above
+        assert StackName == "One"
+        self.status = "UPDATE_ROLLBACK_COMPLETE"
+        return {}
+
+
+@tries(remedies.continue_rollback)
+def test_a_deployment_whose_undoing_failed_is_undone() -> None:
+    stacks = Stacks()
+    look = partial(account_checks.stack, lambda _: stacks, Deployment("One", REGION, {}, ()))
+    (wrong,) = look()
+    assert wrong.verdict is CheckVerdict.FAILED
+    for command in wrong.commands:
+        run_command(command, lambda _: stacks)
+    (now,) = look()
+    assert now.verdict is CheckVerdict.WARNING
+    assert "its last deployment failed" in now.says
+
+
 @pytest.fixture
 def moto() -> Iterator[Callable[[str], Any]]:
     with aws_in_process():
@@ -501,6 +590,18 @@ class Eks:
         assert name == "demo"
         self.cluster |= changes
         return {"update": {"status": "InProgress"}}
+
+
+def test_the_runbook_restores_a_table(moto: Callable[[str], Any]) -> None:
+    dynamodb = moto("dynamodb")
+    create_table(dynamodb, "state", tables.STATE)
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.update_continuous_backups(TableName="state", PointInTimeRecoverySpecification=recovery)
+    item = {"cluster": {"S": "demo"}, "item": {"S": "EPOCH"}}
+    dynamodb.put_item(TableName="state", Item=item)
+    command = _of_runbook()["dynamodb", "restore-table-to-point-in-time"]
+    run_command(command.replace("TABLE", "state").replace("NEW", "restored").rstrip("."), moto)
+    assert dynamodb.scan(TableName="restored")["Items"] == [item]
 
 
 @tries(remedies.know_access_entries)

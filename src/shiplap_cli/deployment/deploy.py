@@ -54,8 +54,8 @@ def deploy(
 
     Example: shiplap deploy --installs installs.yaml --dry-run
     """
-    chosen = _chosen(installs, from_wave, only or [])
-    lines = {item.name: _command_line(item, installs.parent, command) for item in chosen}
+    chosen, program = _chosen(installs, from_wave, only or []), _words(command)
+    lines = {item.name: _command_line(item, installs.parent, program) for item in chosen}
     if dry_run:
         planned = [DeploymentCommand(item.wave, item.name, shlex.join(lines[item.name])) for item in chosen]
         emit(planned, output, lambda: Text("\n".join(f"wave {item.wave}: {item.command}" for item in planned)))
@@ -85,9 +85,20 @@ def _chosen(path: Path, from_wave: int, names: Sequence[str]) -> tuple[Described
     return chosen
 
 
-def _command_line(install: DescribedInstall, folder: Path, command: str) -> list[str]:
+def _words(command: str) -> list[str]:
+    """Raises InvalidInput."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidInput("--command", f"is no command line: {error}") from error
+    if not words:
+        raise InvalidInput("--command", "is empty; without it `npx aws-cdk deploy` is run")
+    return words
+
+
+def _command_line(install: DescribedInstall, folder: Path, program: Sequence[str]) -> list[str]:
     profile = ["--profile", install.profile] if install.profile else []
-    return [*shlex.split(command), "-c", f"settings={folder / install.settings}", *profile]
+    return [*program, "-c", f"settings={folder / install.settings}", *profile]
 
 
 def _run(name: str, command: Sequence[str]) -> str:

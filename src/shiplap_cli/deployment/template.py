@@ -11,6 +11,8 @@ import typer
 from rich.text import Text
 
 from shiplap.errors import InvalidInput
+from shiplap_cdk.install_document import read
+from shiplap_cdk.nodejs import require_nodejs
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
 from shiplap_lab.emulated_aws.cdk import executable
 
@@ -50,7 +52,9 @@ def template(
     """
     if not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
         raise InvalidInput("--bucket", f"{bucket!r} is no name of a bucket")
+    read(settings)  # what is wrong with it is said before Node.js is started
     os.environ.setdefault("JSII_NODE", str(executable()))
+    require_nodejs()
     from shiplap_cdk.plain_template import write_template  # noqa: PLC0415 - it starts Node.js
 
     with progress("synthesising"):

@@ -70,6 +70,24 @@ def _clock_skew(seconds: float) -> CheckResult:
     return report.ok("this machine", says)
 
 
+def stack(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
+    """Whether the last deployment was completed."""
+    report, name = CheckReporter("stack"), deployment.stack
+    (described,) = client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    status, says = described["StackStatus"], f"is {described['StackStatus']}"
+    events = f"`aws cloudformation describe-stack-events --stack-name {name}` says why"
+    if status == "UPDATE_ROLLBACK_FAILED":
+        yield report.failed(name, f"{says}: it takes no deployment", remedies.continue_rollback(name))
+    elif status == "DELETE_FAILED":
+        yield report.failed(name, says, by_hand("`shiplap uninstall` says what could not be deleted, and goes on"))
+    elif status in ("UPDATE_FAILED", "UPDATE_ROLLBACK_COMPLETE"):
+        yield report.warning(name, f"{says}: its last deployment failed", by_hand(f"{events}; correct it and deploy"))
+    elif status.endswith("_IN_PROGRESS") and "CLEANUP" not in status:
+        yield report.warning(name, says, by_hand("wait for its end, and run this again"))
+    else:
+        yield report.ok(name, says)
+
+
 def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether each function is deployed, not switched off, and in service with its newest version."""
     report, lambdas = CheckReporter("functions"), client("lambda")
@@ -89,7 +107,7 @@ def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
             says = "is switched off: its concurrency is 0"
             yield report.failed(name, says, remedies.give_concurrency_back(function))
             continue
-        yield _in_service(lambdas, name, function, deployment.functions[f"schedule{deployment.networks[0]}"])
+        yield _in_service(lambdas, name, function, deployment.function(f"schedule{deployment.networks[0]}"))
 
 
 def _in_service(lambdas: Any, name: str, function: str, schedule: str) -> CheckResult:
@@ -122,7 +140,7 @@ def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResul
     """Whether Lambda polls the queues."""
     report, lambdas = CheckReporter("event sources"), client("lambda")
     for name in _queues_of_functions(deployment):
-        function = deployment.functions[name]
+        function = deployment.function(name)
         found = lambdas.list_event_source_mappings(FunctionName=f"{function}:live")["EventSourceMappings"]
         states = sorted({item.get("State", "Enabled") for item in found})
         if not found:
@@ -139,7 +157,7 @@ def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether EventBridge may send to the queues, and whether anything was set aside."""
     report, sqs = CheckReporter("queues"), client("sqs")
     for queue in _queues_of_functions(deployment).values():
-        url, dead_letters = deployment.outputs[f"{queue}QueueUrl"], deployment.outputs[f"{queue}DeadLettersUrl"]
+        url, dead_letters = deployment.output(f"{queue}QueueUrl"), deployment.output(f"{queue}DeadLettersUrl")
         attributes, of_dead_letters = _attributes(sqs, url), _attributes(sqs, dead_letters)
         is_well = True
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
@@ -174,7 +192,7 @@ def _remedy_of_policy(client: Client, deployment: Deployment, url: str, queue: s
 def _rules_of(client: Client, deployment: Deployment, queue: str) -> tuple[str, ...]:
     """ARNs of the rules that send to a queue, given by its ARN, on the account's default bus and the install's."""
     events, found = client("events"), []
-    for bus in ("default", deployment.outputs["Bus"]):
+    for bus in ("default", deployment.output("Bus")):
         pages = events.get_paginator("list_rule_names_by_target").paginate(TargetArn=queue, EventBusName=bus)
         names = [name for page in pages for name in page["RuleNames"]]
         found += [events.describe_rule(Name=name, EventBusName=bus)["Arn"] for name in names]
@@ -269,7 +287,7 @@ def other_installs(client: Client, deployment: Deployment, cluster: str) -> Iter
 def network(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     """Whether functions inside a VPC have a way to the AWS services they ask: a route out, or an endpoint for each."""
     for name in deployment.networks:
-        function = deployment.functions[f"schedule{name}"]
+        function = deployment.function(f"schedule{name}")
         configuration = client("lambda").get_function_configuration(FunctionName=function)
         vpc = configuration.get("VpcConfig", {})
         endpoints, collector = ENDPOINTS, ""

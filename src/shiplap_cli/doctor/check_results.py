@@ -11,7 +11,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shiplap.aws.failures import FAILURES, code_of
-from shiplap.errors import ClusterDenied, ClusterError, ShiplapError
+from shiplap.errors import ClusterDenied, ClusterError, InvalidInput, ShiplapError
 from shiplap_cli.installs.find_install import install_name
 from shiplap_cli.doctor.remedies import Remedy, by_hand
 from shiplap_cli.output import Printed
@@ -60,6 +60,19 @@ class Deployment(msgspec.Struct, frozen=True):
     region: str
     outputs: Mapping[str, str]
     clusters: Sequence[str]
+
+    def output(self, name: str) -> str:
+        """An output of the stack. Raises InvalidInput: the stack has none of this name."""
+        if name not in self.outputs:
+            reason = f"has no output {name}, as one of another version of Shiplap: deploy it with this version"
+            raise InvalidInput(f"stack {self.stack}", reason)
+        return self.outputs[name]
+
+    def function(self, name: str) -> str:
+        """The name in Lambda of a function. Raises InvalidInput: the stack has none of this name."""
+        if name not in self.functions:
+            return self.output(f"{name.capitalize()}Function")
+        return self.functions[name]
 
     @property
     def functions(self) -> dict[str, str]:

@@ -96,11 +96,11 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
     return tuple(sorted(permissions))
 
 
-def catalogue(s3: Any, bucket: str, region: str, now: float, function: str) -> Iterator[CheckResult]:
-    """Whether instance types and prices are fresh; `function` refreshes them."""
-    report, remedy = CheckReporter("catalogue"), remedies.refresh_catalogue(function)
+def catalogue(s3: Any, deployment: Deployment, region: str, now: float) -> Iterator[CheckResult]:
+    """Whether instance types and prices are fresh."""
+    report, remedy = CheckReporter("catalogue"), remedies.refresh_catalogue(deployment.function("catalog"))
     try:
-        age_s = now - BucketCatalog(s3, bucket, region).load().refreshed_at
+        age_s = now - BucketCatalog(s3, deployment.output("Bucket"), region).load().refreshed_at
     except StoreError as error:
         yield report.failed(region, str(error), remedy)
         return
@@ -148,7 +148,7 @@ def control_plane(client: Client, deployment: Deployment, cluster: str) -> Itera
     if described is None:
         return
     network = _network_of(client, deployment, cluster)
-    schedule = client("lambda").get_function_configuration(FunctionName=deployment.functions[f"schedule{network}"])
+    schedule = client("lambda").get_function_configuration(FunctionName=deployment.function(f"schedule{network}"))
     yield endpoint(cluster, described.get("resourcesVpcConfig", {}), schedule.get("VpcConfig", {}))
     entries = authentication(cluster, described)
     if entries.verdict is CheckVerdict.FAILED:
@@ -161,7 +161,7 @@ def control_plane(client: Client, deployment: Deployment, cluster: str) -> Itera
 def _network_of(client: Client, deployment: Deployment, cluster: str) -> str:
     """The network whose functions enter a cluster; the first where none do, and where there is only one."""
     for name in deployment.networks[1:]:
-        function = deployment.functions[f"schedule{name}"]
+        function = deployment.function(f"schedule{name}")
         role = client("lambda").get_function_configuration(FunctionName=function)["Role"]
         if _entry_of(client, cluster, role) is not None:
             return name
@@ -236,7 +236,7 @@ def _entry_of(client: Client, cluster: str, role: str) -> Mapping[str, Any] | No
 
 def _access_entry(client: Client, deployment: Deployment, cluster: str, name: str) -> CheckResult:
     report, subject = CheckReporter("access"), f"{cluster}/{name}"
-    role = client("lambda").get_function_configuration(FunctionName=deployment.functions[name])["Role"]
+    role = client("lambda").get_function_configuration(FunctionName=deployment.function(name))["Role"]
     entry = _entry_of(client, cluster, role)
     if entry is None:
         return report.failed(subject, f"no access entry for {role}", remedies.let_function_enter(cluster, role))
@@ -293,7 +293,7 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
     if answer is None:
         yield report.warning(cluster, f"there is no log group {group}", remedies.log_audit(cluster))
         return
-    function = deployment.functions["audit"]
+    function = deployment.function("audit")
     if any(f":function:{function}" in item["destinationArn"] for item in answer):
         yield report.ok(cluster, f"reaches {function}")
     else:

@@ -105,6 +105,7 @@ def install_checks(
     outputs = outputs_of(aws, stack)
     stack_only = Deployment(stack, region, outputs, ())
     yield Check("credentials", lambda: account_checks.credentials(aws, stack_only, now()))
+    yield Check("stack", lambda: account_checks.stack(aws, stack_only))
     statuses: list[Any] = []
 
     def inspect() -> Iterable[Any]:
@@ -121,12 +122,8 @@ def install_checks(
     yield Check("functions", lambda: account_checks.functions(aws, deployment))
     yield Check("event sources", lambda: account_checks.event_sources(aws, deployment))
     yield Check("queues", lambda: account_checks.queues(aws, deployment))
-    function = deployment.functions["catalog"]
     for catalog_region in sorted({item.region for item in statuses} or {region}):
-        yield Check(
-            "catalogue",
-            partial(cluster_checks.catalogue, aws("s3"), outputs["Bucket"], catalog_region, now(), function),
-        )
+        yield Check("catalogue", partial(cluster_checks.catalogue, aws("s3"), deployment, catalog_region, now()))
     yield Check("quotas", lambda: account_checks.quotas(aws, deployment))
     yield Check("network", lambda: account_checks.network(aws, deployment))
     for name in names:
@@ -184,17 +181,11 @@ def clients(region: str = "") -> Callable[[str], Any]:
 
 def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
     """The outputs of a stack that is Shiplap's. Raises InvalidInput, AwsError."""
-    from botocore.exceptions import ClientError  # noqa: PLC0415
+    from shiplap_cli.installs.stack_outputs import stack_outputs  # noqa: PLC0415 - botocore
 
-    from shiplap.aws.failures import FAILURES  # noqa: PLC0415
-
-    try:
-        (described,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-    except FAILURES as error:
-        if isinstance(error, ClientError) and "does not exist" in str(error):
-            raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region") from error
-        raise AwsError(f"could not look up stack {stack}: {error}") from error
-    outputs = {item["OutputKey"]: item["OutputValue"] for item in described.get("Outputs", ())}
+    outputs = stack_outputs(client("cloudformation"), stack)
+    if outputs is None:
+        raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region")
     if "Bucket" not in outputs or not any(re.fullmatch("Schedule.*Function", name) for name in outputs):
         raise InvalidInput("--stack", f"stack {stack!r} is not an install of Shiplap")
     return outputs

@@ -39,6 +39,14 @@ def _run(*commands: str, first: str = "") -> Remedy:
     return Remedy(first + "; then ".join(commands), commands)
 
 
+def continue_rollback(stack: str) -> Remedy:
+    """Go on with the undoing of a deployment. CloudFormation takes no other change of the stack before."""
+    events = f"`aws cloudformation describe-stack-events --stack-name {stack}` says why"
+    return _run(
+        f"aws cloudformation continue-update-rollback --stack-name {stack}", first=f"{events}; once it is corrected, "
+    )
+
+
 def update_function(function: str) -> Remedy:
     """Lambda updates a function again when it is asked for a change of nothing."""
     return _run(

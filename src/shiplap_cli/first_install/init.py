@@ -113,7 +113,8 @@ def _surroundings(cluster: str, region: str) -> ClusterSurroundings:
 
 
 def _clients(region: str) -> tuple[Client, str]:
-    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for botocore
+    """Raises InvalidInput: no Region is named; AwsError: the profile or the Region cannot be used."""
+    from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415 - so that --help does not wait for botocore
 
     made: dict[str, object] = {}
 
@@ -124,8 +125,10 @@ def _clients(region: str) -> tuple[Client, str]:
 
     try:
         return client, client("eks").meta.region_name  # type: ignore[attr-defined]
-    except BotoCoreError as error:
-        raise InvalidInput("--region", f"{error} Name the Region by --region") from error
+    except NoRegionError as error:
+        raise InvalidInput("--region", "is missing, and so is AWS_REGION: name the cluster's Region") from error
+    except BotoCoreError as error:  # no such profile, or what is no Region
+        raise AwsError(f"AWS cannot be asked: {error}") from error
 
 
 def _chosen(names: Sequence[str], region: str) -> str:

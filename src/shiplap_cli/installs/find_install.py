@@ -229,15 +229,13 @@ def dev_access(cluster: str) -> Access:
 
 
 def _outputs(stack: str) -> dict[str, str] | None:
-    """The outputs of a stack; None when there is none. Raises AwsError."""
-    from botocore.exceptions import ClientError  # noqa: PLC0415 - so that --help does not wait for it
+    """The outputs of a stack; None when there is none. Raises AwsError, InvalidInput: it was never completed."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - so that --help does not wait for it
 
-    from shiplap.aws.failures import FAILURES  # noqa: PLC0415
+    from shiplap_cli.installs.stack_outputs import stack_outputs  # noqa: PLC0415 - as above
 
     try:
-        (described,) = aws_client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-    except FAILURES as error:
-        if isinstance(error, ClientError) and "does not exist" in str(error):
-            return None
+        client = aws_client("cloudformation")
+    except BotoCoreError as error:  # no Region, no such profile
         raise AwsError(f"could not look up stack {stack}: {error}") from error
-    return {item["OutputKey"]: item["OutputValue"] for item in described.get("Outputs", ())}
+    return stack_outputs(client, stack)

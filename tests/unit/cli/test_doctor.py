@@ -210,7 +210,7 @@ RULES = {"events.list_rule_names_by_target": rule_names, "events.describe_rule":
 def healthy() -> dict[str, Answer]:
     listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs().items()]
     return {
-        "cloudformation.describe_stacks": {"Stacks": [{"Outputs": listed}]},
+        "cloudformation.describe_stacks": {"Stacks": [{"Outputs": listed, "StackStatus": "UPDATE_COMPLETE"}]},
         "sts.get_caller_identity": {
             "Arn": "arn:aws:iam::1:user/me",
             "Account": "1",
@@ -292,6 +292,7 @@ def test_a_healthy_install_is_all_ok(aws: Aws) -> None:
     assert {item.check for item in seen} == {
         "credentials",
         "clock",
+        "stack",
         "node classes",
         "functions",
         "event sources",
@@ -626,7 +627,8 @@ def test_clusters_are_entered_by_the_functions_of_their_network(aws: Aws, first:
             common[name.removesuffix(ending) + network + ending] = (
                 value.removesuffix("-dead") + suffix + ("-dead" if value.endswith("-dead") else "")
             )
-    stack = {"Outputs": [{"OutputKey": name, "OutputValue": value} for name, value in common.items()]}
+    listed_now = [{"OutputKey": name, "OutputValue": value} for name, value in common.items()]
+    stack = {"Outputs": listed_now, "StackStatus": "UPDATE_COMPLETE"}
     aws.answers["cloudformation.describe_stacks"] = {"Stacks": [stack]}
     asked: set[str] = set()
 

@@ -77,7 +77,10 @@ def _completed(install: DescribedInstall, folder: Path) -> DescribedInstall:
     path = folder / install.settings
     if not path.exists():
         raise InvalidInput(str(path), f"does not exist; install {install.name} names it")
-    data = read_documents(path)[0].data
+    documents = read_documents(path)
+    if len(documents) != 1:
+        raise InvalidInput(str(path), f"expected one document, found {len(documents)}; install {install.name} names it")
+    data = documents[0].data
     region, account = (str(data.get(key, "")) for key in ("region", "account"))
     return msgspec.structs.replace(install, region=install.region or region, account=install.account or account)
 

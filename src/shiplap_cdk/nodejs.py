@@ -1,0 +1,29 @@
+"""Looks at the Node.js that the CDK runs on, before the CDK is imported: importing it starts Node.js."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+from shiplap.errors import InvalidInput
+
+_TIMEOUT_S = 20.0
+_VERSION = re.compile(r"v\d+\.")
+
+
+def require_nodejs() -> None:
+    """Raises InvalidInput when the program that $JSII_NODE names, or `node` on the path, is not Node.js."""
+    named = os.environ.get("JSII_NODE", "")
+    program, source = named or "node", "JSII_NODE" if named else "node"
+    wanted = "the CDK needs Node.js 22: install it, or let JSII_NODE name it"
+    try:
+        asked = subprocess.run(  # noqa: S603 - the program that jsii would start
+            [program, "--version"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+        )
+    except OSError as error:
+        raise InvalidInput(source, f"{program} cannot be run: {error.strerror}; {wanted}") from error
+    except subprocess.TimeoutExpired as error:
+        raise InvalidInput(source, f"{program} does not answer; {wanted}") from error
+    if asked.returncode or not _VERSION.match(asked.stdout):
+        raise InvalidInput(source, f"{program} is not Node.js; {wanted}")
