@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from shiplap.errors import InvalidInput
+from shiplap.printable import printable
 from shiplap_cdk.nodejs import require_nodejs
 
 
@@ -13,7 +14,7 @@ def main() -> int:
     try:
         require_nodejs()
     except InvalidInput as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201
         return 2
     from shiplap_cdk.synthesis import main as synthesise  # noqa: PLC0415 - it starts Node.js
 

@@ -18,8 +18,8 @@ from aws_cdk import Annotations, App, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
 from jsii.errors import JSIIError
 
-from shiplap.printable import printable
 from shiplap.errors import InvalidInput, InvalidManifests, ShiplapError
+from shiplap.printable import printable
 from shiplap_cdk import quotas
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.artifacts.layers import Artifacts
