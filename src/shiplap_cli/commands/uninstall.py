@@ -166,9 +166,9 @@ def _find(stack: str, bucket: str) -> DeployedInstall:
     """By the stack while it is there, and then by the bucket. Raises AwsError, InvalidInput."""
     try:
         return find_install(bucket="", stack=stack, dev=False)
-    except InvalidInput:
+    except InvalidInput as error:
         if not bucket:
-            raise
+            raise InvalidInput(error.source, f"{error.reason}; once it is gone, name the --bucket") from error
         return DeployedInstall(bucket)
 
 

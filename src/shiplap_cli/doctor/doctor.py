@@ -181,11 +181,11 @@ def clients(region: str = "") -> Callable[[str], Any]:
 
 def outputs_of(client: Callable[[str], Any], stack: str) -> Mapping[str, str]:
     """The outputs of a stack that is Shiplap's. Raises InvalidInput, AwsError."""
-    from shiplap_cli.installs.stack_outputs import stack_outputs  # noqa: PLC0415 - botocore
+    from shiplap_cli.installs.stack_outputs import no_stack, stack_outputs  # noqa: PLC0415 - botocore
 
     outputs = stack_outputs(client("cloudformation"), stack)
     if outputs is None:
-        raise InvalidInput("--stack", f"there is no stack {stack!r} in this account and Region")
+        raise no_stack(stack)
     if "Bucket" not in outputs or not any(re.fullmatch("Schedule.*Function", name) for name in outputs):
         raise InvalidInput("--stack", f"stack {stack!r} is not an install of Shiplap")
     return outputs

@@ -175,7 +175,9 @@ def find_install(*, bucket: str, stack: str, dev: bool) -> DeployedInstall:
         return DeployedInstall(bucket)
     outputs = _outputs(stack)
     if outputs is None:
-        raise InvalidInput("--stack", f"there is no stack {stack!r}; name it, or the bucket by --bucket")
+        from shiplap_cli.installs.stack_outputs import no_stack  # noqa: PLC0415 - so that --help does not wait for botocore
+
+        raise no_stack(stack)
     if "Bucket" not in outputs:
         raise InvalidInput("--stack", f"stack {stack!r} has no output Bucket: it is not an install of Shiplap")
     return DeployedInstall(outputs["Bucket"], outputs)

@@ -26,6 +26,12 @@ _INCOMPLETE = {
 }
 
 
+def no_stack(stack: str) -> InvalidInput:
+    """The refusal where `stack_outputs` is None."""
+    reason = f"there is no stack {stack!r} in this account and Region: check --stack, --region and --profile"
+    return InvalidInput("--stack", reason)
+
+
 def stack_outputs(cloudformation: Any, stack: str) -> dict[str, str] | None:
     """The outputs of a stack by name; None when there is no such stack.
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from shiplap.aws import session
 from shiplap_cli.doctor import account_checks, check_results, doctor
@@ -89,7 +90,7 @@ def test_aws_that_cannot_be_asked(
 
 
 class Stacks:
-    """CloudFormation with one stack in a status."""
+    """CloudFormation with one stack in a status; an empty one for no stack."""
 
     meta = SimpleNamespace(region_name="eu-west-1")
 
@@ -97,8 +98,21 @@ class Stacks:
         self.status, self.outputs = status, outputs
 
     def describe_stacks(self, *, StackName: str) -> dict[str, Any]:  # noqa: N803 - CloudFormation's name
+        if not self.status:
+            error = {"Code": "ValidationError", "Message": f"Stack with id {StackName} does not exist"}
+            raise ClientError({"Error": error}, "DescribeStacks")
         listed = [{"OutputKey": name, "OutputValue": value} for name, value in self.outputs.items()]
         return {"Stacks": [{"StackName": StackName, "StackStatus": self.status, "Outputs": listed}]}
+
+
+@pytest.mark.parametrize("command", ["doctor", "uninstall --dry-run", "rollback", "status"])
+def test_a_stack_that_is_not_in_this_region(command: str, shiplap: Shiplap, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = Stacks("", {})
+    for module in (find_install, doctor):
+        monkeypatch.setattr(module, "aws_client", lambda _service, _region="": stacks)
+    line = shiplap.error(*command.split())
+    assert "there is no stack 'Shiplap' in this account and Region: check --stack, --region and --profile" in line
+    assert ("--bucket" in line) is command.startswith("uninstall")
 
 
 @pytest.mark.parametrize("command", ["doctor", "uninstall --dry-run", "rollback", "status", "capacity list"])
