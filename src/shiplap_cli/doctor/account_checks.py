@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from shiplap.aws import tags
-from shiplap.settings import OtlpSettings
-from shiplap_cli.installs.installed import settings_in_layers
 from shiplap.aws.failures import FAILURES
-from shiplap_cli.doctor import remedies
+from shiplap.settings import OtlpSettings
+from shiplap_cli.doctor import fixes
 from shiplap_cli.doctor.check_results import CheckReporter, CheckResult, Client, Deployment, answer_or_none
-from shiplap_cli.doctor.remedies import Remedy, by_hand
+from shiplap_cli.doctor.fixes import Fix, by_hand
+from shiplap_cli.installs.installed import settings_in_layers
 
 _SKEW_WARNING_S, _SKEW_FAILED_S = 30.0, 300.0
 """AWS refuses requests whose clock is five minutes off; tokens for clusters live for little longer."""
@@ -51,8 +51,8 @@ def caller(client: Client, region: str, now: float, account: str = "") -> Iterat
     answer, report = client("sts").get_caller_identity(), CheckReporter("credentials")
     if account and answer["Account"] != account:
         says = f"is of account {answer['Account']}, not of {account}"
-        remedy = by_hand(f"use credentials of account {account}, or correct `account` in shiplap.yaml")
-        yield report.failed(answer["Arn"], says, remedy)
+        fix = by_hand(f"use credentials of account {account}, or correct `account` in shiplap.yaml")
+        yield report.failed(answer["Arn"], says, fix)
     else:
         yield report.ok(answer["Arn"], f"account {answer['Account']}, {region}")
     date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
@@ -62,11 +62,11 @@ def caller(client: Client, region: str, now: float, account: str = "") -> Iterat
 
 def _clock_skew(seconds: float) -> CheckResult:
     report, says = CheckReporter("clock"), f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} AWS"
-    remedy = by_hand("set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off")
+    fix = by_hand("set this machine's clock by NTP; AWS and API servers refuse requests that are minutes off")
     if abs(seconds) >= _SKEW_FAILED_S:
-        return report.failed("this machine", says, remedy)
+        return report.failed("this machine", says, fix)
     if abs(seconds) >= _SKEW_WARNING_S:
-        return report.warning("this machine", says, remedy)
+        return report.warning("this machine", says, fix)
     return report.ok("this machine", says)
 
 
@@ -77,7 +77,7 @@ def stack(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
     status, says = described["StackStatus"], f"is {described['StackStatus']}"
     events = f"`aws cloudformation describe-stack-events --stack-name {name}` says why"
     if status == "UPDATE_ROLLBACK_FAILED":
-        yield report.failed(name, f"{says}: it takes no deployment", remedies.continue_rollback(name))
+        yield report.failed(name, f"{says}: it takes no deployment", fixes.continue_rollback(name))
     elif status == "DELETE_FAILED":
         yield report.failed(name, says, by_hand("`shiplap uninstall` says what could not be deleted, and goes on"))
     elif status in ("UPDATE_FAILED", "UPDATE_ROLLBACK_COMPLETE"):
@@ -97,7 +97,7 @@ def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
         why = configuration.get("StateReason") or configuration.get("LastUpdateStatusReason", "")
         says = f"is {state}, its last update {update}: {why}"
         if "Failed" in (state, update):
-            yield report.failed(name, says, remedies.update_function(function))
+            yield report.failed(name, says, fixes.update_function(function))
             continue
         if state == "Pending" or update == "InProgress":
             yield report.warning(name, says, by_hand("a deployment is under way: wait a minute and run this again"))
@@ -105,7 +105,7 @@ def functions(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
         reserved = lambdas.get_function_concurrency(FunctionName=function).get("ReservedConcurrentExecutions")
         if reserved == 0:
             says = "is switched off: its concurrency is 0"
-            yield report.failed(name, says, remedies.give_concurrency_back(function))
+            yield report.failed(name, says, fixes.give_concurrency_back(function))
             continue
         yield _in_service(lambdas, name, function, deployment.function(f"schedule{deployment.networks[0]}"))
 
@@ -117,7 +117,7 @@ def _in_service(lambdas: Any, name: str, function: str, schedule: str) -> CheckR
     newest = _newest_version(lambdas, function)
     if int(live) < newest:
         says = f"version {live} is in service, {newest} is the newest"
-        return report.warning(name, says, remedies.move_forward(_newest_version(lambdas, schedule)))
+        return report.warning(name, says, fixes.move_forward(_newest_version(lambdas, schedule)))
     return report.ok(name, f"version {live} is in service")
 
 
@@ -145,10 +145,10 @@ def event_sources(client: Client, deployment: Deployment) -> Iterator[CheckResul
         states = sorted({item.get("State", "Enabled") for item in found})
         if not found:
             says = "no queue feeds it: its event source mapping was deleted"
-            yield report.failed(name, says, remedies.make_mapping_again(function))
+            yield report.failed(name, says, fixes.make_mapping_again(function))
         elif states != ["Enabled"]:
             says = f"its queue's mapping is {', '.join(states)}"
-            yield report.failed(name, says, remedies.enable_mapping(found[0].get("UUID", "UUID")))
+            yield report.failed(name, says, fixes.enable_mapping(found[0].get("UUID", "UUID")))
         else:
             yield report.ok(name, "its queue is polled")
 
@@ -161,24 +161,24 @@ def queues(client: Client, deployment: Deployment) -> Iterator[CheckResult]:
         attributes, of_dead_letters = _attributes(sqs, url), _attributes(sqs, dead_letters)
         is_well = True
         if "events.amazonaws.com" not in unquote(attributes.get("Policy", "")):
-            is_well, remedy = False, _remedy_of_policy(client, deployment, url, attributes["QueueArn"])
-            yield report.failed(queue.lower(), "its policy does not let events.amazonaws.com send", remedy)
+            is_well, fix = False, _fix_of_policy(client, deployment, url, attributes["QueueArn"])
+            yield report.failed(queue.lower(), "its policy does not let events.amazonaws.com send", fix)
         if "RedrivePolicy" not in attributes:
             is_well = False
-            remedy = remedies.set_dead_letters(url, of_dead_letters["QueueArn"])
-            yield report.failed(queue.lower(), "it has no dead letters", remedy)
+            fix = fixes.set_dead_letters(url, of_dead_letters["QueueArn"])
+            yield report.failed(queue.lower(), "it has no dead letters", fix)
         if is_well:
             waiting = attributes.get("ApproximateNumberOfMessages", "0")
             yield report.ok(queue.lower(), f"EventBridge may send; {waiting} messages wait")
         number = int(of_dead_letters.get("ApproximateNumberOfMessages", "0"))
         if number:
-            says, remedy = f"{number} messages could not be handled", remedies.put_dead_letters_back(deployment.stack)
-            yield report.failed(f"{queue.lower()} dead letters", says, remedy)
+            says, fix = f"{number} messages could not be handled", fixes.put_dead_letters_back(deployment.stack)
+            yield report.failed(f"{queue.lower()} dead letters", says, fix)
         else:
             yield report.ok(f"{queue.lower()} dead letters", "empty")
 
 
-def _remedy_of_policy(client: Client, deployment: Deployment, url: str, queue: str) -> Remedy:
+def _fix_of_policy(client: Client, deployment: Deployment, url: str, queue: str) -> Fix:
     """The policy of a queue, given by URL and ARN, lets its rules send. A refusal to list them hides no finding."""
     try:
         rules = _rules_of(client, deployment, queue)
@@ -186,7 +186,7 @@ def _remedy_of_policy(client: Client, deployment: Deployment, url: str, queue: s
         return by_hand(f"its rules cannot be listed: {error}; allow it, and run this again")
     if not rules:
         return by_hand("no rule sends to it: run `npx cdk deploy --revert-drift`, and then this again")
-    return remedies.let_rules_send(url, queue, rules)
+    return fixes.let_rules_send(url, queue, rules)
 
 
 def _rules_of(client: Client, deployment: Deployment, queue: str) -> tuple[str, ...]:
@@ -216,11 +216,11 @@ def vcpus_and_templates(client: Client) -> Iterator[CheckResult]:
     for service, code, what, key in _QUOTAS:
         most = quota_of(client, service, code)
         says = f"{used[key]:g} of {most:g}"
-        remedy = remedies.ask_for_quota(service, code, 2 * most)
+        fix = fixes.ask_for_quota(service, code, 2 * most)
         if used[key] >= most:
-            yield report.failed(what, says, remedy)
+            yield report.failed(what, says, fix)
         elif used[key] >= most * _NEARLY_FULL:
-            yield report.warning(what, says, remedy)
+            yield report.warning(what, says, fix)
         else:
             yield report.ok(what, says)
 
@@ -231,8 +231,8 @@ def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     most = client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
-        remedy = remedies.ask_for_quota("lambda", "L-B99A9384", needed)
-        yield report.warning(what, f"{most} in the account, {needed} may be needed", remedy)
+        fix = fixes.ask_for_quota("lambda", "L-B99A9384", needed)
+        yield report.warning(what, f"{most} in the account, {needed} may be needed", fix)
     else:
         yield report.ok(what, f"{most} in the account")
 
@@ -349,8 +349,8 @@ def egress(
         else:
             yield report.ok(subnet, f"no way out, but endpoints for {', '.join((*endpoints, *GATEWAYS))}")
         if collector and not _has_egress(table):
-            remedy = by_hand("run the collector inside the VPC, or route 0.0.0.0/0 to NAT; else no metrics arrive")
-            yield report.warning(subnet, f"no way out to {collector}, unless it is inside the VPC", remedy)
+            fix = by_hand("run the collector inside the VPC, or route 0.0.0.0/0 to NAT; else no metrics arrive")
+            yield report.warning(subnet, f"no way out to {collector}, unless it is inside the VPC", fix)
 
 
 def _service(endpoint: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shiplap.aws.failures import FAILURES, code_of
 from shiplap.errors import ClusterDenied, ClusterError, InvalidInput, ShiplapError
+from shiplap_cli.doctor.fixes import Fix, by_hand
 from shiplap_cli.installs.find_install import install_name
-from shiplap_cli.doctor.remedies import Remedy, by_hand
 from shiplap_cli.output import Printed
 
 Client = Callable[[str], Any]
@@ -107,17 +107,17 @@ class CheckReporter:
     def ok(self, subject: str, says: str) -> CheckResult:
         return CheckResult(self._check, subject, CheckVerdict.OK, says)
 
-    def warning(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
-        return self._wrong(subject, CheckVerdict.WARNING, says, remedy)
+    def warning(self, subject: str, says: str, fix: Fix) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.WARNING, says, fix)
 
-    def failed(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
-        return self._wrong(subject, CheckVerdict.FAILED, says, remedy)
+    def failed(self, subject: str, says: str, fix: Fix) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.FAILED, says, fix)
 
-    def unknown(self, subject: str, says: str, remedy: Remedy) -> CheckResult:
-        return self._wrong(subject, CheckVerdict.UNKNOWN, says, remedy)
+    def unknown(self, subject: str, says: str, fix: Fix) -> CheckResult:
+        return self._wrong(subject, CheckVerdict.UNKNOWN, says, fix)
 
-    def _wrong(self, subject: str, verdict: CheckVerdict, says: str, remedy: Remedy) -> CheckResult:
-        return CheckResult(self._check, subject, verdict, says, remedy.says, remedy.commands)
+    def _wrong(self, subject: str, verdict: CheckVerdict, says: str, fix: Fix) -> CheckResult:
+        return CheckResult(self._check, subject, verdict, says, fix.says, fix.commands)
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:

@@ -15,7 +15,7 @@ from shiplap.instances.readiness import nodeclass_status
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
 from shiplap_cdk.stack_values import log_group_of
-from shiplap_cli.doctor import remedies
+from shiplap_cli.doctor import fixes
 from shiplap_cli.doctor.check_results import (
     CheckReporter,
     CheckResult,
@@ -24,7 +24,7 @@ from shiplap_cli.doctor.check_results import (
     Deployment,
     answer_or_none,
 )
-from shiplap_cli.doctor.remedies import GROUP, by_hand
+from shiplap_cli.doctor.fixes import GROUP, by_hand
 from shiplap_cli.output import counted, summary
 
 ENTERING = ("schedule", "lifecycle", "disrupt", "watch")
@@ -98,14 +98,14 @@ def permissions_of(manifest: Path) -> tuple[RbacPermission, ...]:
 
 def catalogue(s3: Any, deployment: Deployment, region: str, now: float) -> Iterator[CheckResult]:
     """Whether instance types and prices are fresh."""
-    report, remedy = CheckReporter("catalogue"), remedies.refresh_catalogue(deployment.function("catalog"))
+    report, fix = CheckReporter("catalogue"), fixes.refresh_catalogue(deployment.function("catalog"))
     try:
         age_s = now - BucketCatalog(s3, deployment.output("Bucket"), region).load().refreshed_at
     except StoreError as error:
-        yield report.failed(region, str(error), remedy)
+        yield report.failed(region, str(error), fix)
         return
     if age_s > _OLD_CATALOG_S:
-        yield report.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", remedy)
+        yield report.failed(region, f"was refreshed {age_s / 3600:.1f} hours ago", fix)
     else:
         yield report.ok(region, f"was refreshed {age_s / 60:.0f} minutes ago")
 
@@ -195,7 +195,7 @@ def authentication(cluster: str, described: Mapping[str, Any]) -> CheckResult:
     report, mode = CheckReporter("access"), described.get("accessConfig", {}).get("authenticationMode", "API")
     if mode == "CONFIG_MAP":
         says = "knows no access entries: its mode is CONFIG_MAP"
-        return report.failed(cluster, says, remedies.know_access_entries(cluster))
+        return report.failed(cluster, says, fixes.know_access_entries(cluster))
     return report.ok(cluster, f"knows access entries: its mode is {mode}")
 
 
@@ -206,14 +206,14 @@ def endpoint(cluster: str, config: Mapping[str, Any], vpc: Mapping[str, Any]) ->
     private, open_to = config.get("endpointPrivateAccess", False), config.get("publicAccessCidrs", ["0.0.0.0/0"])
     if not inside and not public:
         says = "its endpoint is private, and the functions are outside of its VPC"
-        remedy = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
-        return report.failed(cluster, says, by_hand(remedy))
+        fix = "give the cluster `vpc` in shiplap.yaml: subnets and security groups that reach its endpoint"
+        return report.failed(cluster, says, by_hand(fix))
     if not inside and "0.0.0.0/0" not in open_to:
         says = f"its public endpoint is open only to {', '.join(open_to)}"
-        remedy = (
+        fix = (
             "give the cluster `vpc` in shiplap.yaml, or allow all addresses: functions outside a VPC have no fixed ones"
         )
-        return report.failed(cluster, says, by_hand(remedy))
+        return report.failed(cluster, says, by_hand(fix))
     if inside and private and vpc.get("VpcId") != config.get("vpcId"):
         says = f"functions are in {vpc.get('VpcId')}, the cluster in {config.get('vpcId')}"
         return report.warning(
@@ -239,11 +239,11 @@ def _access_entry(client: Client, deployment: Deployment, cluster: str, name: st
     role = client("lambda").get_function_configuration(FunctionName=deployment.function(name))["Role"]
     entry = _entry_of(client, cluster, role)
     if entry is None:
-        return report.failed(subject, f"no access entry for {role}", remedies.let_function_enter(cluster, role))
+        return report.failed(subject, f"no access entry for {role}", fixes.let_function_enter(cluster, role))
     groups = entry.get("kubernetesGroups", ())
     if GROUP not in groups:
-        remedy = remedies.add_function_to_group(cluster, role, groups)
-        return report.failed(subject, f"its access entry lacks the group {GROUP}", remedy)
+        fix = fixes.add_function_to_group(cluster, role, groups)
+        return report.failed(subject, f"its access entry lacks the group {GROUP}", fix)
     return report.ok(subject, f"enters as the group {GROUP}")
 
 
@@ -273,11 +273,11 @@ def node_access_entry(client: Client, cluster: str, role: str, system: str) -> C
     subject, entry = f"{cluster}/{role.rpartition('/')[2]}", _entry_of(client, cluster, role)
     if entry is None:
         says = "has no access entry, so its nodes join only if the ConfigMap aws-auth maps it"
-        return report.warning(subject, says, remedies.let_nodes_enter(cluster, role, wanted))
+        return report.warning(subject, says, fixes.let_nodes_enter(cluster, role, wanted))
     kind = entry.get("type", "STANDARD")
     if kind != wanted:
         says = f"its access entry is of type {kind}, its nodes need {wanted}"
-        return report.failed(subject, says, remedies.replace_node_entry(cluster, role, wanted))
+        return report.failed(subject, says, fixes.replace_node_entry(cluster, role, wanted))
     return report.ok(subject, f"enters as {wanted}")
 
 
@@ -291,15 +291,15 @@ def audit_logs(client: Client, deployment: Deployment, cluster: str) -> Iterator
         lambda: client("logs").describe_subscription_filters(logGroupName=group)["subscriptionFilters"]
     )
     if answer is None:
-        yield report.warning(cluster, f"there is no log group {group}", remedies.log_audit(cluster))
+        yield report.warning(cluster, f"there is no log group {group}", fixes.log_audit(cluster))
         return
     function = deployment.function("audit")
     if any(f":function:{function}" in item["destinationArn"] for item in answer):
         yield report.ok(cluster, f"reaches {function}")
     else:
         live = client("lambda").get_alias(FunctionName=function, Name="live")["AliasArn"]
-        remedy = remedies.subscribe_audit_log(cluster, deployment.install, live)
-        yield report.warning(cluster, f"no subscription of {group} reaches {function}", remedy)
+        fix = fixes.subscribe_audit_log(cluster, deployment.install, live)
+        yield report.warning(cluster, f"no subscription of {group} reaches {function}", fix)
 
 
 def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bool) -> Iterator[CheckResult]:
@@ -313,7 +313,7 @@ def rbac(ask: Ask, cluster: str, rights: Sequence[RbacPermission], *, myself: bo
         of_manifests = any(right.group.startswith("karpenter.") for right in missing)
         file = f"docs/{LIVE_RBAC}" if of_manifests else "docs/rbac.yaml"
         says = f"the group {GROUP} may not {summary([*map(str, missing)])}"
-        yield report.failed(cluster, says, remedies.grant_rights(file))
+        yield report.failed(cluster, says, fixes.grant_rights(file))
     else:
         yield report.ok(cluster, f"{len(rights)} rights are granted")
 

@@ -147,7 +147,7 @@ def install_checks(
 def _rbac(entering: Callable[[str, str], Any], name: str, region: str, rights: Sequence[Any], *, myself: bool) -> Any:
     from shiplap_cli.doctor import cluster_checks  # noqa: PLC0415
     from shiplap_cli.doctor.check_results import CheckReporter  # noqa: PLC0415
-    from shiplap_cli.doctor.remedies import by_hand  # noqa: PLC0415
+    from shiplap_cli.doctor.fixes import by_hand  # noqa: PLC0415
 
     try:
         ask = entering(name, region)

@@ -14,9 +14,9 @@ from shiplap.instances.catalog.ami_families import family_of
 from shiplap.kubernetes import labels
 from shiplap.manifests.custom_resources import NodePool
 from shiplap_cdk.install_document import InstallConfig, ServedCluster, read
-from shiplap_cli.doctor import account_checks, cluster_checks, remedies
+from shiplap_cli.doctor import account_checks, cluster_checks, fixes
 from shiplap_cli.doctor.check_results import Check, CheckReporter, CheckResult, Client, answer_or_none
-from shiplap_cli.doctor.remedies import by_hand
+from shiplap_cli.doctor.fixes import by_hand
 
 
 class NodeRole(msgspec.Struct, frozen=True, order=True):
@@ -147,14 +147,14 @@ def credentials(client: Client, plan: PlannedInstall, now: float) -> Iterator[Ch
 
 def bootstrap(client: Client) -> Iterator[CheckResult]:
     """Whether `cdk bootstrap` was run in this account and Region."""
-    report, remedy = CheckReporter("bootstrap"), remedies.bootstrap()
+    report, fix = CheckReporter("bootstrap"), fixes.bootstrap()
     parameter = answer_or_none(lambda: client("ssm").get_parameter(Name=_BOOTSTRAP), "ParameterNotFound")
     if parameter is None:
-        yield report.failed("CDK", "this account and Region are not bootstrapped", remedy)
+        yield report.failed("CDK", "this account and Region are not bootstrapped", fix)
         return
     version = int(parameter["Parameter"]["Value"])
     if version < _LEAST_BOOTSTRAP:
-        yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", remedy)
+        yield report.failed("CDK", f"its bootstrap stack is of version {version}, {_LEAST_BOOTSTRAP} is needed", fix)
     else:
         yield report.ok("CDK", f"its bootstrap stack is of version {version}")
 
@@ -166,8 +166,8 @@ def rules(client: Client) -> Iterator[CheckResult]:
     used = sum(len(page["Rules"]) for page in pages)
     limit = account_checks.quota_of(client, "events", "L-244521F2")
     if used + _DEFAULT_BUS_RULES > limit:
-        remedy = remedies.ask_for_quota("events", "L-244521F2", used + _DEFAULT_BUS_RULES)
-        yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", remedy)
+        fix = fixes.ask_for_quota("events", "L-244521F2", used + _DEFAULT_BUS_RULES)
+        yield report.failed(what, f"{used} of {limit:g} are used, up to {_DEFAULT_BUS_RULES} more are needed", fix)
     else:
         yield report.ok(what, f"{used} of {limit:g}")
 
@@ -199,16 +199,16 @@ def service_linked_roles(client: Client, plan: PlannedInstall) -> Iterator[Check
     """Whether EC2's own roles exist: a call that needs one that is missing is refused to functions."""
     report = CheckReporter("service-linked roles")
     if plan.spot:
-        remedy = remedies.make_service_linked_role("spot.amazonaws.com")
+        fix = fixes.make_service_linked_role("spot.amazonaws.com")
         if _exists(client, _SPOT_ROLE):
             yield report.ok(_SPOT_ROLE, "exists")
         else:
-            yield report.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", remedy)
+            yield report.failed(_SPOT_ROLE, "does not exist, and NodePools allow spot", fix)
     if _exists(client, _FLEET_ROLE):
         yield report.ok(_FLEET_ROLE, "exists")
     else:
         says = "does not exist; EC2's guide asks for it where fleets are made by the API"
-        yield report.warning(_FLEET_ROLE, says, remedies.make_service_linked_role("ec2fleet.amazonaws.com"))
+        yield report.warning(_FLEET_ROLE, says, fixes.make_service_linked_role("ec2fleet.amazonaws.com"))
 
 
 def _exists(client: Client, role: str) -> bool:
@@ -280,7 +280,7 @@ def ingress(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
         yield report.ok(cluster.name, f"its security groups admit {source} on port {_HTTPS}")
         return
     says = f"{own} does not admit the functions' {source} on port {_HTTPS}"
-    yield report.failed(cluster.name, says, remedies.admit_functions(own, _HTTPS, source))
+    yield report.failed(cluster.name, says, fixes.admit_functions(own, _HTTPS, source))
 
 
 def _of_https(rule: Mapping[str, Any]) -> bool:

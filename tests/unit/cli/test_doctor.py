@@ -204,7 +204,7 @@ def described_rule(*, Name: str, EventBusName: str) -> dict[str, Any]:  # noqa: 
 
 
 RULES = {"events.list_rule_names_by_target": rule_names, "events.describe_rule": described_rule}
-"""Asked only for the remedy of a queue's policy."""
+"""Asked only for the fix of a queue's policy."""
 
 
 def healthy() -> dict[str, Answer]:

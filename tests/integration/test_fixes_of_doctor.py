@@ -1,6 +1,6 @@
-"""Remedies are carried out: something is broken, `shiplap doctor` names the remedy, its commands mend it.
+"""Fixes are carried out: something is broken, `shiplap doctor` names the fix, its commands mend it.
 
-`REMEDIES` is read from the code. A remedy with commands that no test carries out fails `test_every_remedy_is_tried`.
+`FIXES` is read from the code. A fix with commands that no test carries out fails `test_every_fix_is_tried`.
 The account is MiniStack with the stack deployed by the CDK, and moto for what MiniStack lacks: EKS's own settings,
 service-linked roles, security groups.
 """
@@ -26,10 +26,10 @@ import yaml
 from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
 from shiplap.errors import ShiplapError
-from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor, prerequisites, remedies
+from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor, fixes, prerequisites
 from shiplap_cli.doctor.check_results import CheckResult, CheckVerdict, Deployment
+from shiplap_cli.doctor.fixes import Fix
 from shiplap_cli.doctor.prerequisites import PlannedCluster, PlannedInstall
-from shiplap_cli.doctor.remedies import Remedy
 from shiplap_cli.main import run
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
@@ -51,21 +51,21 @@ ROOT = Path(__file__).parents[2]
 RBAC = ROOT / "docs" / "rbac.yaml"
 STACK = "Shiplap"
 
-REMEDIES = {
+FIXES = {
     name: made
-    for name, made in inspect.getmembers(remedies, inspect.isfunction)
-    if made.__module__ == remedies.__name__ and not name.startswith("_") and made is not remedies.by_hand
+    for name, made in inspect.getmembers(fixes, inspect.isfunction)
+    if made.__module__ == fixes.__name__ and not name.startswith("_") and made is not fixes.by_hand
 }
 TRIED: set[str] = set()
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
-def tries(*made: Callable[..., Remedy]) -> Callable[[_Test], _Test]:
-    """Marks the test that carries remedies out."""
+def tries(*made: Callable[..., Fix]) -> Callable[[_Test], _Test]:
+    """Marks the test that carries fixes out."""
 
     def marked(test: _Test) -> _Test:
-        TRIED.update(remedy.__name__ for remedy in made)
+        TRIED.update(fix.__name__ for fix in made)
         return test
 
     return marked
@@ -80,7 +80,7 @@ class Rights:
     def apply(self, file: Path) -> None:
         documents = [item for item in yaml.safe_load_all(file.read_text()) if item]
         roles = {item["metadata"]["name"] for item in documents if item["kind"] == "ClusterRole"}
-        group = {"kind": "Group", "name": remedies.GROUP, "apiGroup": "rbac.authorization.k8s.io"}
+        group = {"kind": "Group", "name": fixes.GROUP, "apiGroup": "rbac.authorization.k8s.io"}
         bound = {
             item["roleRef"]["name"]
             for item in documents
@@ -97,7 +97,7 @@ class Rights:
 
 
 class Account:
-    """The deployed stack, its cluster in EKS, and whoever runs `shiplap doctor` and its remedies."""
+    """The deployed stack, its cluster in EKS, and whoever runs `shiplap doctor` and its fixes."""
 
     def __init__(self, aws: AwsEmulator, ec2: Ec2Emulator, settings: Path, deployed: DeployedStack) -> None:
         self.aws, self.ec2, self.settings, self.deployed = aws, ec2, settings, deployed
@@ -170,7 +170,7 @@ class Account:
                 pytest.fail(f"nobody knows how to run {command}")
 
     def mend(self, finding: CheckResult, capsys: pytest.CaptureFixture[str] | None = None) -> None:
-        """Carry out the remedy of a finding."""
+        """Carry out the fix of a finding."""
         assert finding.commands, finding
         assert all(command in finding.fix for command in finding.commands)
         for command in finding.commands:
@@ -206,14 +206,14 @@ def commands(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     session.session.cache_clear()
 
 
-def test_every_remedy_is_tried() -> None:
+def test_every_fix_is_tried() -> None:
     """All that are told apart as a person's are made without commands."""
-    with_commands = {name for name, made in REMEDIES.items() if _sample(made).commands}
+    with_commands = {name for name, made in FIXES.items() if _sample(made).commands}
     assert with_commands == TRIED
-    assert {name for name in REMEDIES if name not in with_commands} == {"ask_for_quota"}
+    assert {name for name in FIXES if name not in with_commands} == {"ask_for_quota"}
 
 
-def _sample(made: Callable[..., Remedy]) -> Remedy:
+def _sample(made: Callable[..., Fix]) -> Fix:
     samples = {"str": "x", "int": 1, "float": 1.0, "Sequence[str]": ("x",)}
     return made(*(samples[parameter.annotation] for parameter in inspect.signature(made).parameters.values()))
 
@@ -282,7 +282,7 @@ def test_nothing_is_wrong_at_first(account: Account) -> None:
     assert wrong == {"quotas"}, "nobody is there to ask about quotas"
 
 
-@tries(remedies.give_concurrency_back)
+@tries(fixes.give_concurrency_back)
 def test_a_function_that_is_switched_off_runs_again(account: Account) -> None:
     account.client("lambda").put_function_concurrency(
         FunctionName=account.deployed.functions["schedule"], ReservedConcurrentExecutions=0
@@ -293,7 +293,7 @@ def test_a_function_that_is_switched_off_runs_again(account: Account) -> None:
     assert account.found("functions", "schedule").verdict is CheckVerdict.OK
 
 
-@tries(remedies.move_forward)
+@tries(fixes.move_forward)
 @pytest.mark.usefixtures("commands")
 def test_functions_that_were_rolled_back_move_forward(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
     lambdas, name = account.client("lambda"), account.deployed.functions["schedule"]
@@ -308,7 +308,7 @@ def test_functions_that_were_rolled_back_move_forward(account: Account, capsys: 
     assert account.found("functions", "schedule").verdict is CheckVerdict.OK
 
 
-@tries(remedies.enable_mapping)
+@tries(fixes.enable_mapping)
 def test_a_mapping_that_is_switched_off_is_polled_again(account: Account) -> None:
     mapping = _mapping(account, "lifecycle")
     account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
@@ -324,7 +324,7 @@ def _mapping(account: Account, function: str) -> dict[str, Any]:
     return dict(mapping)
 
 
-@tries(remedies.make_mapping_again)
+@tries(fixes.make_mapping_again)
 def test_a_mapping_that_was_deleted_is_made_again(account: Account) -> None:
     """As the stack made it, and no other. A deployment of the same template does not."""
     function, others_of = "interrupt", ("schedule", "lifecycle")
@@ -343,7 +343,7 @@ def test_a_mapping_that_was_deleted_is_made_again(account: Account) -> None:
     assert after["UUID"] in {item["PhysicalResourceId"] for item in shown}, "the stack knows it"
 
 
-@tries(remedies.let_rules_send)
+@tries(fixes.let_rules_send)
 @pytest.mark.parametrize("queue", ["provisioning", "lifecycle", "interruption"])
 def test_a_policy_that_was_taken_from_a_queue_is_the_stacks_again(account: Account, queue: str) -> None:
     sqs, url = account.client("sqs"), getattr(account.deployed, f"{queue}_queue_url")
@@ -377,7 +377,7 @@ def _attribute(account: Account, url: str, name: str) -> str:
     return str(answer["Attributes"][name])
 
 
-@tries(remedies.set_dead_letters)
+@tries(fixes.set_dead_letters)
 def test_a_queue_that_lost_its_dead_letters_has_them_again(account: Account) -> None:
     url = account.deployed.lifecycle_queue_url
     before = json.loads(_attribute(account, url, "RedrivePolicy"))
@@ -389,7 +389,7 @@ def test_a_queue_that_lost_its_dead_letters_has_them_again(account: Account) -> 
     assert account.found("queues", "lifecycle").verdict is CheckVerdict.OK
 
 
-@tries(remedies.put_dead_letters_back)
+@tries(fixes.put_dead_letters_back)
 @pytest.mark.usefixtures("commands")
 def test_dead_letters_go_back_to_their_queue(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
     body = json.dumps({"kind": "sweep", "cluster": "demo"})
@@ -401,7 +401,7 @@ def test_dead_letters_go_back_to_their_queue(account: Account, capsys: pytest.Ca
     assert account.found("queues", "provisioning dead letters").verdict is CheckVerdict.OK
 
 
-@tries(remedies.refresh_catalogue)
+@tries(fixes.refresh_catalogue)
 def test_a_catalogue_that_is_gone_is_read_anew(account: Account) -> None:
     s3, bucket = account.client("s3"), account.deployed.bucket
     listed = s3.list_objects_v2(Bucket=bucket, Prefix="catalog")["Contents"]
@@ -413,7 +413,7 @@ def test_a_catalogue_that_is_gone_is_read_anew(account: Account) -> None:
     assert account.found("catalogue").verdict is CheckVerdict.OK
 
 
-@tries(remedies.let_function_enter, remedies.let_nodes_enter, remedies.subscribe_audit_log)
+@tries(fixes.let_function_enter, fixes.let_nodes_enter, fixes.subscribe_audit_log)
 def test_a_cluster_that_was_made_again_under_its_name_is_entered_again(account: Account) -> None:
     """EKS deletes all access entries with the cluster, of which the stack hears nothing."""
     account.client("eks").delete_cluster(name="demo")
@@ -436,7 +436,7 @@ def test_a_cluster_that_was_made_again_under_its_name_is_entered_again(account: 
     assert subscription["destinationArn"].endswith(":function:shiplap-audit:live")
 
 
-@tries(remedies.add_function_to_group)
+@tries(fixes.add_function_to_group)
 def test_a_function_whose_entry_lost_the_group_is_in_it_again(account: Account) -> None:
     role = account.client("lambda").get_function_configuration(FunctionName="shiplap-watch")["Role"]
     entry = {"clusterName": "demo", "principalArn": role}
@@ -449,7 +449,7 @@ def test_a_function_whose_entry_lost_the_group_is_in_it_again(account: Account) 
     assert sorted(groups) == ["readers", "shiplap"]
 
 
-@tries(remedies.replace_node_entry)
+@tries(fixes.replace_node_entry)
 def test_an_access_entry_of_the_wrong_type_is_replaced(account: Account) -> None:
     eks = account.client("eks")
     role = account.client("iam").get_role(RoleName="shiplap-node-us-east-1-demo")["Role"]["Arn"]
@@ -462,7 +462,7 @@ def test_an_access_entry_of_the_wrong_type_is_replaced(account: Account) -> None
     assert account.found("node role", "demo/shiplap-node-us-east-1-demo").verdict is CheckVerdict.OK
 
 
-@tries(remedies.grant_rights)
+@tries(fixes.grant_rights)
 @pytest.mark.parametrize("file", ["rbac.yaml", cluster_checks.LIVE_RBAC])
 def test_rights_that_are_missing_are_granted(account: Account, file: str) -> None:
     rights = cluster_checks.permissions_of(ROOT / "docs" / file)
@@ -474,7 +474,7 @@ def test_rights_that_are_missing_are_granted(account: Account, file: str) -> Non
     assert [item.verdict for item in look()] == [CheckVerdict.OK]
 
 
-@tries(remedies.bootstrap)
+@tries(fixes.bootstrap)
 def test_an_account_without_the_cdks_stack_is_bootstrapped(account: Account) -> None:
     cloudformation = account.client("cloudformation")
     look = partial(prerequisites.bootstrap, account.client)
@@ -520,7 +520,7 @@ class Lambdas:
         return [{"Versions": [{"Version": "1"}]}]
 
 
-@tries(remedies.update_function)
+@tries(fixes.update_function)
 def test_a_function_whose_update_failed_is_updated_again() -> None:
     lambdas = Lambdas()
     deployment = Deployment("One", REGION, {"ScheduleFunction": "one-schedule"}, ())
@@ -547,7 +547,7 @@ class Stacks:
         return {}
 
 
-@tries(remedies.continue_rollback)
+@tries(fixes.continue_rollback)
 def test_a_deployment_whose_undoing_failed_is_undone() -> None:
     stacks = Stacks()
     look = partial(account_checks.stack, lambda _: stacks, Deployment("One", REGION, {}, ()))
@@ -604,7 +604,7 @@ def test_the_runbook_restores_a_table(moto: Callable[[str], Any]) -> None:
     assert dynamodb.scan(TableName="restored")["Items"] == [item]
 
 
-@tries(remedies.know_access_entries)
+@tries(fixes.know_access_entries)
 def test_a_cluster_that_knows_no_access_entries_learns_of_them() -> None:
     eks = Eks()
 
@@ -617,7 +617,7 @@ def test_a_cluster_that_knows_no_access_entries_learns_of_them() -> None:
     assert not _looked(look)
 
 
-@tries(remedies.log_audit)
+@tries(fixes.log_audit)
 def test_a_control_plane_without_audit_logs_writes_them(moto: Callable[[str], Any]) -> None:
     """EKS makes the log group with the first record."""
     _eks(moto)
@@ -651,7 +651,7 @@ class Roles:
         return self._client.get_role(**request)
 
 
-@tries(remedies.make_service_linked_role)
+@tries(fixes.make_service_linked_role)
 def test_service_linked_roles_that_are_missing_are_made(moto: Callable[[str], Any]) -> None:
     plan = PlannedInstall(region=REGION, account="", clusters=(), volume_keys=(), spot=True)
     roles = Roles(moto("iam"))
@@ -663,7 +663,7 @@ def test_service_linked_roles_that_are_missing_are_made(moto: Callable[[str], An
     assert not _looked(look)
 
 
-@tries(remedies.admit_functions)
+@tries(fixes.admit_functions)
 def test_security_groups_admit_the_functions(moto: Callable[[str], Any]) -> None:
     ec2 = moto("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
