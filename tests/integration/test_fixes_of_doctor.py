@@ -229,7 +229,7 @@ def _of_runbook() -> dict[tuple[str, str], str]:
     }
 
 
-READ_ONLY = ("get-", "list-", "describe-", "receive-")
+READ_ONLY = ("get-", "list-", "describe-", "receive-", "decode-")
 TRIED_OF_RUNBOOK = {
     ("sqs", "purge-queue"),
     ("lambda", "put-function-recursion-config"),
@@ -237,6 +237,7 @@ TRIED_OF_RUNBOOK = {
     ("lambda", "delete-function-concurrency"),
     ("lambda", "invoke"),
     ("dynamodb", "restore-table-to-point-in-time"),
+    ("iam", "create-service-linked-role"),
 }
 """Commands of the runbook that change something; a test below runs each."""
 
@@ -658,7 +659,9 @@ def test_service_linked_roles_that_are_missing_are_made(moto: Callable[[str], An
     look = partial(prerequisites.service_linked_roles, lambda _: roles, plan)
     wrong = _looked(look)
     assert len(wrong) == 2
-    for command in [command for item in wrong for command in item.commands]:
+    commands = [command for item in wrong for command in item.commands]
+    assert _of_runbook()["iam", "create-service-linked-role"] in commands
+    for command in commands:
         run_command(command, lambda _: roles)
     assert not _looked(look)
 
