@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Any
 
 import msgspec
@@ -10,7 +9,14 @@ import msgspec
 from shiplap.errors import ClusterError, ObjectConflict, TooManyRequests
 from shiplap.kubernetes.labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import TERMINAL_PHASES, LabelSelector
+from shiplap.kubernetes.objects import TERMINAL_PHASES, LabelSelector, Pod
+from shiplap.kubernetes.pod_disruption_budgets import (
+    EvictionRefusal,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    computed_counts,
+    eviction_refusal,
+)
 from shiplap.kubernetes.selectors import matches
 
 Object = dict[str, Any]
@@ -87,39 +93,54 @@ def deletion_grace_s(pod: Object) -> int:
 def check_eviction(pod: Object, pods: list[Object], budgets: list[Object]) -> None:
     """Whether the namespace's PodDisruptionBudgets allow the pod to go now.
 
-    Pods that are not running, and unready ones of a budget that is met without them, may always go. The number of
-    pods a percentage refers to is that of the pods the budget selects.
+    The disruption controller is played here, too: counts are those of this moment. A status that was stored says only
+    of which spec it is and which evictions are not confirmed. The number of pods a percentage refers to is that of the
+    pods the budget selects.
 
     Raises:
-        TooManyRequests: a budget forbids it for now.
+        TooManyRequests: a budget forbids it for now; status 403 where its status cannot be true.
         ClusterError: status 500, more than one budget selects the pod.
     """
-    if pod["status"].get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
-        return
     selecting = [budget for budget in budgets if _selects(budget, pod)]
-    if not selecting:
+    typed = [msgspec.convert(budget, PodDisruptionBudget, strict=False) for budget in selecting]
+    counts = {
+        known.key: _counted_now(known, [other for other in pods if _selects(budget, other)])
+        for known, budget in zip(typed, selecting, strict=True)
+    }
+    refusal = eviction_refusal(msgspec.convert(pod, Pod), typed, counts, unhealthy=not _is_healthy(pod))
+    if refusal is None:
         return
-    if len(selecting) > 1:
+    if refusal is EvictionRefusal.SEVERAL:
         raise ClusterError(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             status=500,
         )
-    budget = selecting[0]
-    covered = [
-        other for other in pods if _selects(budget, other) and other["status"].get("phase") not in TERMINAL_PHASES
-    ]
-    healthy = sum(_is_healthy(other) for other in covered)
-    desired = _desired_healthy(budget["spec"], len(covered))
-    if not _is_healthy(pod):
-        always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-        if always or healthy >= desired > 0:
-            return
-    if healthy - 1 < desired:
+    (budget,) = typed
+    name, now = budget.metadata.name, counts[budget.key]
+    if refusal in (EvictionRefusal.NEGATIVE, EvictionRefusal.UNCONFIRMED):
+        raise TooManyRequests(f'poddisruptionbudget.policy "{name}" is forbidden: {refusal.value}', status=403)
+    if refusal is EvictionRefusal.STALE:
         raise TooManyRequests(
-            "Cannot evict pod as it would violate the pod's disruption budget: "
-            f"{budget['metadata']['name']} needs {desired} healthy pods and has {healthy} currently",
-            status=429,
+            f"Cannot evict pod: the disruption budget {name} is still being processed by the server.", status=429
         )
+    raise TooManyRequests(
+        "Cannot evict pod as it would violate the pod's disruption budget: "
+        f"{name} needs {now.desired_healthy} healthy pods and has {now.current_healthy} currently",
+        status=429,
+    )
+
+
+def _counted_now(budget: PodDisruptionBudget, selected: list[Object]) -> PodDisruptionBudgetStatus:
+    present = [pod for pod in selected if pod["status"].get("phase") not in TERMINAL_PHASES]
+    counts = computed_counts(budget, len(present), sum(map(_is_healthy, present)))
+    if budget.status is None:
+        return counts
+    return msgspec.structs.replace(
+        counts,
+        disruptions_allowed=-1 if budget.status.disruptions_allowed < 0 else counts.disruptions_allowed,
+        observed_generation=budget.status.observed_generation,
+        disrupted_pods=budget.status.disrupted_pods,
+    )
 
 
 def _selects(budget: Object, pod: Object) -> bool:
@@ -133,15 +154,3 @@ def _is_healthy(pod: Object) -> bool:
     if pod["metadata"].get("deletionTimestamp"):
         return False
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-
-
-def _desired_healthy(spec: Object, expected: int) -> int:
-    if "maxUnavailable" in spec:
-        return max(0, expected - _scaled(spec["maxUnavailable"], expected))
-    return _scaled(spec.get("minAvailable", 1), expected)
-
-
-def _scaled(value: int | str, total: int) -> int:
-    if isinstance(value, str) and value.endswith("%"):
-        return ceil(total * int(value[:-1]) / 100)
-    return int(value)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict
+from shiplap.errors import ClusterDenied, ClusterError, ObjectConflict, TooManyRequests
 from shiplap_lab.api_server.api_resources import RESOURCES
 from shiplap_lab.api_server.discovery import discovery_document
 from shiplap_lab.api_server.server import ApiServer, ListOptions
@@ -336,6 +336,8 @@ def _status(error: ClusterError) -> dict[str, Any]:
         late = "status.nominatedNodeName" in str(error)
         cause = ("FieldValueForbidden", "status.nominatedNodeName") if late else ("FieldValueInvalid", "metadata.uid")
         status["details"] = {"causes": [{"reason": cause[0], "message": str(error), "field": cause[1]}]}
+    elif isinstance(error, TooManyRequests) and error.status == 403:
+        status["details"] = {"group": "policy", "kind": "poddisruptionbudget"}
     return status
 
 

@@ -231,7 +231,7 @@ def machine_of(node: Json) -> str:
 def may_be_unavailable(budget: Json, pods: int) -> int:
     """How many of these pods a PodDisruptionBudget allows to be missing."""
     spec = budget["spec"]
-    most, least = spec.get("maxUnavailable"), spec.get("minAvailable", 1)
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable", "100%")
     return share(most, pods) if most is not None else max(0, pods - share(least, pods))
 
 

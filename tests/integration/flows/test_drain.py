@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from shiplap.errors import ObjectNotFound
@@ -31,13 +34,14 @@ def limited(grace: str) -> tuple[NodePool, ...]:
     return (msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, template=template)),)
 
 
-def guard(stage: Stage) -> None:
-    """A budget that forbids every eviction."""
+def guard(stage: Stage, selector: Mapping[str, Any] | None = None, *, status: Mapping[str, Any] | None = None) -> None:
+    """A budget that forbids every eviction of the pods of a selector."""
     for item in stage.server.list("pods").items:
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         stage.server.patch("pods", item["metadata"]["name"], {"status": status}, subresource="status")
-    budget = {"maxUnavailable": 0, "selector": {}}
-    stage.server.create("poddisruptionbudgets", {"metadata": {"name": "all"}, "spec": budget})
+    spec = {"maxUnavailable": 0, "selector": dict(selector or {})}
+    budget = {"metadata": {"name": "all"}, "spec": spec, **({"status": dict(status)} if status else {})}
+    stage.server.create("poddisruptionbudgets", budget)
 
 
 def leave(stage: Stage) -> NodeClaim:
@@ -258,3 +262,30 @@ def test_a_pod_that_several_budgets_cover_is_deleted_at_the_last_moment_and_not_
     seconds_pass(stage, 20)
     assert evicted(stage) == ["web-000"]
     assert stage.meter.counts["PodsDeleted"] == 1
+
+
+def test_pods_that_a_budget_refuses_leave_evictions_for_other_workloads() -> None:
+    """More pods than one invocation evicts are refused, on nodes and with names that come first."""
+    stage = serving(MOST_EVICTIONS + 20)
+    guarded = [f"web-{place:03}" for place in range(MOST_EVICTIONS + 10)]
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "of-all-of-them", "controller": True}
+    for name in guarded:
+        change = {"metadata": {"labels": {"guarded": "yes"}, "ownerReferences": [owner]}}
+        stage.server.patch("pods", name, change)
+    guard(stage, {"matchLabels": {"guarded": "yes"}})
+    for claim in stage.claims():
+        stage.interrupt(scheduled_change(stage, claim.instance_id))
+    stage.clock.advance(20)
+    stage.attend_timers()
+    assert len(evicted(stage)) == 10
+    assert not set(guarded).intersection(evicted(stage))
+
+
+def test_an_odd_status_of_a_budget_is_waited_for_as_a_budget_is() -> None:
+    """The API server answers 403 then, which else says that a role lacks something."""
+    stage = serving()
+    guard(stage, status={"observedGeneration": 1, "disruptionsAllowed": -1})
+    claim = leave(stage)
+    minutes(stage, 2)
+    assert (evicted(stage), claim_now(stage, claim).state) == ([], ClaimState.DRAINING)
+    assert stage.meter.counts["EvictionsForbidden"] >= 1

@@ -275,6 +275,18 @@ def test_a_patch_that_came_too_late_is_a_conflict(
     assert (type(told.value), told.value.status) == (ObjectConflict if late else ClusterError, status)
 
 
+@pytest.mark.parametrize(
+    ("kind", "error"), [("poddisruptionbudget", TooManyRequests), ("pods", ClusterDenied), (None, ClusterDenied)]
+)
+def test_a_budget_that_forbids_an_eviction_is_no_lack_of_a_permission(kind: str | None, error: type) -> None:
+    """The eviction API says Forbidden of a budget whose status cannot be true."""
+    body = json.dumps({"message": "forbidden", "details": {"group": "policy", "kind": kind}}).encode()
+    talks, _, _ = talk(Answer(403, body))
+    with pytest.raises(ClusterError) as told:
+        talks.send("POST", "/api", {})
+    assert (type(told.value), told.value.status) == (error, 403)
+
+
 def test_an_error_without_details_is_none_that_came_too_late() -> None:
     talks, _, _ = talk(Answer(422, b'{"message": "invalid"}'))
     with pytest.raises(ClusterError) as told:

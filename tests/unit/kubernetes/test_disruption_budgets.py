@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Pod, PodStatus
 from shiplap.kubernetes.pod_disruption_budgets import (
+    EvictionRefusal,
     PodDisruptionBudget,
+    counts_of,
     disruptions_allowed,
+    eviction_refusal,
     never_evicted,
     pods_by_budget,
 )
@@ -42,7 +45,7 @@ PODS = [pod(f"p{place}") for place in range(5)]
         ({"maxUnavailable": 1}, 1),
         ({"maxUnavailable": "30%"}, 2),
         ({"maxUnavailable": 0}, 0),
-        ({}, 4),
+        ({}, 0),  # getExpectedPodCount of the disruption controller expects no pod
     ],
 )
 def test_without_a_controller_the_spec_is_reckoned(spec: dict[str, Any], number: int) -> None:
@@ -87,3 +90,87 @@ def test_which_pods_are_never_evicted(budgets: list[PodDisruptionBudget], ready:
     assert never_evicted(pod("p", ready=ready), budgets) is never
     assert not never_evicted(pod("p", namespace="elsewhere"), budgets)
     assert not never_evicted(pod("p", app="other"), budgets)
+
+
+# The eviction API
+
+
+FULL = {"disruptionsAllowed": 1, "currentHealthy": 5, "desiredHealthy": 4, "observedGeneration": 3}
+
+
+def judged(
+    written: dict[str, Any], *, phase: str = "Running", unhealthy: bool = False, policy: str = "IfHealthyBudget"
+) -> EvictionRefusal | None:
+    """The verdict on a pod of one budget whose spec is of generation 3, with this status."""
+    made = budget(written, maxUnavailable=1, unhealthyPodEvictionPolicy=policy)
+    made = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, generation=3))
+    asked = msgspec.structs.replace(pod("p"), status=PodStatus(phase=phase))
+    return eviction_refusal(asked, [made], {made.key: counts_of(made, ())}, unhealthy=unhealthy)
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({}, None),
+        ({"disruptionsAllowed": 0}, EvictionRefusal.EXHAUSTED),
+        ({"disruptionsAllowed": -1}, EvictionRefusal.NEGATIVE),
+        ({"observedGeneration": 2}, EvictionRefusal.STALE),
+        ({"observedGeneration": 4}, None),
+        ({"observedGeneration": 2, "disruptionsAllowed": 0}, EvictionRefusal.STALE),
+        ({"disruptedPods": {f"p{place}": "2026-01-01T00:00:00Z" for place in range(2000)}}, None),
+        ({"disruptedPods": dict.fromkeys(map(str, range(2001)))}, EvictionRefusal.UNCONFIRMED),
+    ],
+)
+def test_a_ready_pod_goes_by_the_counts_of_its_budget(change: dict[str, Any], refusal: EvictionRefusal | None) -> None:
+    assert judged(FULL | change) is refusal
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_pods_that_never_started_or_have_ended_go_without_a_budget(phase: str) -> None:
+    assert judged(FULL | {"disruptionsAllowed": 0, "observedGeneration": 0}, phase=phase) is None
+    two = [budget(maxUnavailable=0), budget(maxUnavailable=0)]
+    asked = msgspec.structs.replace(pod("p"), status=PodStatus(phase=phase))
+    assert eviction_refusal(asked, two, {}, unhealthy=True) is None
+    assert not never_evicted(asked, two)
+
+
+@pytest.mark.parametrize(
+    ("policy", "change", "goes"),
+    [
+        ("IfHealthyBudget", {}, True),
+        ("IfHealthyBudget", {"currentHealthy": 4}, True),
+        ("IfHealthyBudget", {"currentHealthy": 3}, False),
+        ("IfHealthyBudget", {"currentHealthy": 0, "desiredHealthy": 0}, False),
+        ("IfHealthyBudget", {"observedGeneration": 1}, True),
+        ("AlwaysAllow", {"currentHealthy": 0}, True),
+        ("Other", {"currentHealthy": 3}, False),
+    ],
+)
+def test_a_pod_that_is_not_ready_goes_while_the_budget_is_met_without_it(
+    policy: str, change: dict[str, Any], goes: bool
+) -> None:
+    exhausted = FULL | {"disruptionsAllowed": 0} | change
+    assert (judged(exhausted, unhealthy=True, policy=policy) is None) is goes
+    assert judged(exhausted, policy=policy) is not None
+
+
+def test_a_second_budget_refuses_whatever_both_allow() -> None:
+    both = [budget(FULL), budget(FULL)]
+    assert eviction_refusal(pod("p"), both, {}, unhealthy=True) is EvictionRefusal.SEVERAL
+
+
+def test_an_empty_selector_covers_the_namespace_and_none_covers_nothing() -> None:
+    everything, nothing = (
+        msgspec.convert({"metadata": {"name": "b", "namespace": "shop"}, "spec": spec}, PodDisruptionBudget)
+        for spec in ({"selector": {}}, {})
+    )
+    outside = pod("x", namespace="other")
+    assert pods_by_budget([everything], [*PODS, outside]) == {"shop/b": PODS}
+    assert pods_by_budget([nothing], PODS) == {"shop/b": []}
+
+
+def test_a_pod_that_is_ending_is_not_healthy() -> None:
+    ending = msgspec.structs.replace(
+        PODS[0], metadata=msgspec.structs.replace(PODS[0].metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    assert disruptions_allowed(budget(minAvailable=3), [ending, *PODS[1:]]) == 1

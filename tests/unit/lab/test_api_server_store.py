@@ -231,7 +231,7 @@ class TestEviction:
             ({"maxUnavailable": 0}, 0),
             ({"maxUnavailable": 2}, 2),
             ({"maxUnavailable": "34%"}, 2),
-            ({}, 2),
+            ({}, 0),  # getExpectedPodCount of the disruption controller expects no pod
         ],
     )
     def test_a_budget_allows_so_many_of_three(self, server: ApiServer, spec: dict, allowed: int) -> None:
@@ -267,6 +267,27 @@ class TestEviction:
             server.evict("unready2")
         server.patch("poddisruptionbudgets", "web", {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}})
         server.evict("unready2")
+
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [
+            ({"observedGeneration": 1, "disruptionsAllowed": 0}, 0),
+            ({"observedGeneration": 0, "disruptionsAllowed": 3}, 429),
+            ({"observedGeneration": 1, "disruptionsAllowed": -1}, 403),
+            ({"observedGeneration": 1, "disruptedPods": {f"x{place}": None for place in range(2001)}}, 403),
+        ],
+    )
+    def test_a_status_that_is_old_or_odd_refuses(self, server: ApiServer, status: dict, code: int) -> None:
+        """The counts are those of this moment; the rest of the status is what was stored."""
+        running(server, "p")
+        of_spec = {"metadata": {"name": "web", "generation": 1}, "status": status}
+        server.create("poddisruptionbudgets", budget(maxUnavailable=1) | of_spec)
+        if not code:
+            server.evict("p")
+            return
+        with pytest.raises(TooManyRequests) as caught:
+            server.evict("p")
+        assert caught.value.status == code
 
     def test_two_budgets_are_an_error(self, server: ApiServer) -> None:
         running(server, "p")

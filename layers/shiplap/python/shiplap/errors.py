@@ -150,7 +150,7 @@ class ObjectConflict(ClusterError):
 
 
 class TooManyRequests(ClusterError):
-    """429: client throttled, or an eviction that a PodDisruptionBudget forbids now."""
+    """429: client throttled, or an eviction that a PodDisruptionBudget forbids now (403 where its status is odd)."""
 
 
 class AnswerTooLarge(ClusterError):

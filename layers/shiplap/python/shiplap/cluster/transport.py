@@ -107,6 +107,7 @@ class _Cause(msgspec.Struct, frozen=True):
 
 class _Details(msgspec.Struct, frozen=True):
     causes: tuple[_Cause, ...] | None = None
+    kind: str | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -115,6 +116,11 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
     code: int = 0
     details: _Details | None = None
+
+    @property
+    def is_of_budget(self) -> bool:
+        """Whether a PodDisruptionBudget forbids an eviction, and not what the caller may do."""
+        return self.details is not None and self.details.kind == "poddisruptionbudget"
 
     @property
     def came_too_late(self) -> bool:
@@ -287,6 +293,8 @@ class Transport:
         message = f"{what} at {self._host}: {said.message or f'status {response.status}'}"
         if response.status == 422 and said.came_too_late:
             return ObjectConflict(message, status=422)
+        if response.status == 403 and said.is_of_budget:
+            return TooManyRequests(message, status=403)
         return error_of(response.status, message)
 
 

@@ -21,7 +21,15 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHisto
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
-from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, disruptions_allowed, is_ready, pods_by_budget
+from shiplap.kubernetes.pod_disruption_budgets import (
+    EvictionRefusal,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    counts_of,
+    eviction_refusal,
+    is_unhealthy,
+    pods_by_budget,
+)
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
@@ -303,34 +311,32 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
 class PdbLimits(msgspec.Struct, frozen=True, eq=False):
     """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
 
-    `exhausted` names the budgets that allow no disruption now, with the reason where one cannot be read. `allowed` says
-    how many pods each of the others lets go.
+    `counts` has the counts of each budget by `namespace/name`; `unreadable` says of others why they have none.
     """
 
     by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
-    exhausted: Mapping[str, str]
-    allowed: Mapping[str, int] = {}
+    counts: Mapping[str, PodDisruptionBudgetStatus]
+    unreadable: Mapping[str, str] = {}
 
 
 def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
     """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
     by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
-    exhausted: dict[str, str] = {}
-    allowed: dict[str, int] = {}
+    counts: dict[str, PodDisruptionBudgetStatus] = {}
+    unreadable: dict[str, str] = {}
     for budget in sorted(budgets, key=lambda item: item.key):
         try:
             covered = [
                 pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
             ]
-            allowed[budget.key] = disruptions_allowed(budget, covered)
-            if allowed[budget.key] < 1:
-                exhausted[budget.key] = ""
+            counts[budget.key] = counts_of(budget, covered)
         except ValueError as error:
             covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
-            exhausted[budget.key] = f": {error}"
+            counts[budget.key] = PodDisruptionBudgetStatus(observed_generation=budget.metadata.generation)
+            unreadable[budget.key] = str(error)
         for pod in covered:
             by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
-    return PdbLimits(by_pod, exhausted, allowed)
+    return PdbLimits(by_pod, counts, unreadable)
 
 
 def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
@@ -343,14 +349,11 @@ def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
     if ends_with_its_node(pod):
         return ""
     budgets = pdb_limits.by_pod.get(pod.key, ())
-    if len(budgets) > 1:
-        names = ", ".join(budget.key for budget in budgets)
+    refusal = eviction_refusal(pod, budgets, pdb_limits.counts, unhealthy=is_unhealthy(pod))
+    if refusal is None:
+        return ""
+    names = ", ".join(budget.key for budget in budgets)
+    if refusal is EvictionRefusal.SEVERAL:
         return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
-    for budget in budgets:
-        if budget.key in pdb_limits.exhausted and not _exempt(budget, pod):
-            return f"pdb {budget.key} prevents the eviction of pod {pod.key}{pdb_limits.exhausted[budget.key]}"
-    return ""
-
-
-def _exempt(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not is_ready(pod)
+    why = pdb_limits.unreadable.get(names, "" if refusal is EvictionRefusal.EXHAUSTED else refusal.value)
+    return f"pdb {names} prevents the eviction of pod {pod.key}{': ' if why else ''}{why}"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from math import ceil
 
+import msgspec
+
 from shiplap.kubernetes.names import namespaced_name
-from shiplap.kubernetes.objects import ApiObject, LabelSelector, ObjectMeta, Pod
+from shiplap.kubernetes.objects import TERMINAL_PHASES, ApiObject, LabelSelector, ObjectMeta, Pod, Whole
 from shiplap.kubernetes.selectors import matches
+
+_UNGUARDED_PHASES = ("Pending", *TERMINAL_PHASES)
+
+_MOST_UNCONFIRMED = 2000
+"""`MaxDisruptedPodSize` of the eviction API."""
 
 
 class PodDisruptionBudgetSpec(ApiObject, frozen=True):
@@ -18,7 +26,16 @@ class PodDisruptionBudgetSpec(ApiObject, frozen=True):
 
 
 class PodDisruptionBudgetStatus(ApiObject, frozen=True):
-    disruptions_allowed: int = 0
+    """Counts of healthy pods, as the disruption controller writes them; they are of the spec of `observed_generation`.
+
+    `disrupted_pods` are those whose eviction was allowed and that the controller has not seen deleted yet.
+    """
+
+    disruptions_allowed: Whole = 0
+    current_healthy: Whole = 0
+    desired_healthy: Whole = 0
+    observed_generation: Whole = 0
+    disrupted_pods: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
 class PodDisruptionBudget(ApiObject, frozen=True):
@@ -44,8 +61,18 @@ def is_ready(pod: Pod) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
-def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
-    """How many pods may go now, by the status that the controller wrote, else computed as it would compute it.
+def is_unhealthy(pod: Pod) -> bool:
+    """Whether a pod reports that it is not ready. A pod from a manifest reports nothing."""
+    return _reports_readiness(pod) and not is_ready(pod)
+
+
+def goes_without_budget(pod: Pod) -> bool:
+    """Whether evicting a pod needs no budget: it has not started, has ended or is ending."""
+    return pod.status.phase in _UNGUARDED_PHASES or bool(pod.metadata.deletion_timestamp)
+
+
+def counts_of(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> PodDisruptionBudgetStatus:
+    """The status that the controller wrote, else as it would write it.
 
     Args:
         budget: the budget.
@@ -55,30 +82,102 @@ def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> 
         ValueError: an amount is neither a number nor a percentage.
     """
     if budget.status is not None:
-        return budget.status.disruptions_allowed
-    healthy = sum(1 for pod in covered if is_ready(pod) or not _reports_readiness(pod))
+        return budget.status
+    healthy = sum(not is_unhealthy(pod) and not pod.metadata.deletion_timestamp for pod in covered)
+    return computed_counts(budget, len(covered), healthy)
+
+
+def computed_counts(budget: PodDisruptionBudget, number: int, healthy: int) -> PodDisruptionBudgetStatus:
+    """The counts for so many covered pods, as the disruption controller computes them.
+
+    A spec without an amount allows nothing. The controller takes percentages of the replicas that the owners of the
+    pods want. Here that is the number of covered pods.
+
+    Raises:
+        ValueError: an amount is neither a number nor a percentage.
+    """
+    least, allowed = 0, 0
     if budget.spec.max_unavailable is not None:
-        least = len(covered) - _amount(budget.spec.max_unavailable, len(covered))
+        least = max(number - _amount(budget.spec.max_unavailable, number), 0)
     elif budget.spec.min_available is not None:
-        least = _amount(budget.spec.min_available, len(covered))
-    else:
-        least = 1
-    return max(healthy - max(least, 0), 0)
+        least = _amount(budget.spec.min_available, number)
+    if budget.spec.max_unavailable is not None or budget.spec.min_available is not None:
+        allowed = max(healthy - least, 0)
+    return PodDisruptionBudgetStatus(allowed, healthy, least, budget.metadata.generation)
+
+
+def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
+    """How many healthy pods may go now. Raises ValueError as `counts_of`."""
+    return counts_of(budget, covered).disruptions_allowed
+
+
+class EvictionRefusal(StrEnum):
+    """Why the eviction API refuses to evict a pod now, in the order in which it looks."""
+
+    SEVERAL = "several budgets cover it, which evictions do not support"
+    STALE = "the budget's status is older than its spec"
+    NEGATIVE = "the budget's status allows less than no disruption"
+    UNCONFIRMED = "too many evictions are not confirmed by the disruption controller"
+    EXHAUSTED = "the budget allows no disruption now"
+
+
+def eviction_refusal(
+    pod: Pod,
+    budgets: Sequence[PodDisruptionBudget],
+    counts: Mapping[str, PodDisruptionBudgetStatus],
+    *,
+    unhealthy: bool,
+) -> EvictionRefusal | None:
+    """Why a pod cannot be evicted now, by the rules of the eviction API (registry/core/pod/storage/eviction.go).
+
+    Args:
+        pod: the pod.
+        budgets: those that cover it.
+        counts: of these budgets, by `namespace/name`.
+        unhealthy: whether the pod is not ready.
+    """
+    if not budgets or goes_without_budget(pod):
+        return None
+    if len(budgets) > 1:
+        return EvictionRefusal.SEVERAL
+    (budget,) = budgets
+    now = counts[budget.key]
+    if unhealthy and goes_uncounted(budget, now):
+        return None
+    return _refusal_by_counts(budget, now)
+
+
+def _refusal_by_counts(budget: PodDisruptionBudget, counts: PodDisruptionBudgetStatus) -> EvictionRefusal | None:
+    if counts.observed_generation < budget.metadata.generation:
+        return EvictionRefusal.STALE
+    if counts.disruptions_allowed < 0:
+        return EvictionRefusal.NEGATIVE
+    if len(counts.disrupted_pods) > _MOST_UNCONFIRMED:
+        return EvictionRefusal.UNCONFIRMED
+    return EvictionRefusal.EXHAUSTED if counts.disruptions_allowed == 0 else None
+
+
+def goes_uncounted(budget: PodDisruptionBudget, counts: PodDisruptionBudgetStatus) -> bool:
+    """Whether pods that are not ready may go and use up nothing: always, or while the budget is met without them."""
+    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return True
+    return counts.current_healthy >= counts.desired_healthy > 0
 
 
 def never_evicted(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> bool:
     """Whether budgets forbid to evict a pod for good: one that never allows any, or more than one at all.
 
-    The eviction API refuses a pod that several budgets cover; one that is not healthy may go where its budget says so.
     Raises ValueError for a selector with an unknown operator.
     """
+    if goes_without_budget(pod):
+        return False
     covering = [budget for budget in budgets if budget.selects(pod)]
     if len(covering) != 1:
         return len(covering) > 1
-    spec = covering[0].spec
-    if spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not is_ready(pod):
+    (budget,) = covering
+    if not is_ready(pod) and goes_uncounted(budget, budget.status or PodDisruptionBudgetStatus()):
         return False
-    return spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
+    return budget.spec.max_unavailable in (0, "0", "0%") or budget.spec.min_available == "100%"
 
 
 def pods_by_budget(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict[str, list[Pod]]:

@@ -7,14 +7,19 @@ sleep are not replaced, so a budget never recovers while they do, and a node wou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from shiplap.disruption.candidates import Candidate, PdbLimits
 from shiplap.disruption.sleep.sleep_objections import awake_pod
 from shiplap.kubernetes.objects import Pod
-from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget, is_ready
+from shiplap.kubernetes.pod_disruption_budgets import (
+    PodDisruptionBudget,
+    goes_uncounted,
+    goes_without_budget,
+    is_unhealthy,
+)
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.sleep.sleep_state import NODE_POOL, SleepState
 from shiplap.sleep.sleeping_pods import SleepingPods
@@ -78,7 +83,7 @@ class _Evictions:
 
     def __init__(self, limits: PdbLimits, leaving: Iterable[Pod]) -> None:
         self._limits = limits
-        self._left: Mapping[str, int] = limits.allowed
+        self._left = {key: counts.disruptions_allowed for key, counts in limits.counts.items()}
         self._taken: Counter[str] = Counter()
         self.take(leaving)
 
@@ -97,8 +102,10 @@ class _Evictions:
 
     def _covering(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The budgets that count a pod's eviction."""
+        if goes_without_budget(pod):
+            return []
         return [
             budget
             for budget in self._limits.by_pod.get(pod.key, ())
-            if is_ready(pod) or budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
+            if not (is_unhealthy(pod) and goes_uncounted(budget, self._limits.counts[budget.key]))
         ]

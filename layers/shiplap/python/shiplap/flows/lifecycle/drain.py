@@ -20,7 +20,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from shiplap.disruption.commands import Reason
-from shiplap.errors import ClusterError
+from shiplap.errors import ClusterError, TooManyRequests
 from shiplap.flows.claim_updates import DRAIN, facts
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import is_ready
@@ -28,6 +28,7 @@ from shiplap.flows.lifecycle.endings import give_up, has_vanished
 from shiplap.flows.lifecycle.registration import update_node
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod, Taint
+from shiplap.kubernetes.pod_disruption_budgets import is_unhealthy
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim, VolumeAttachment, attached_volumes, has_claims
 from shiplap.kubernetes.taints import DISRUPTED, is_closed
 from shiplap.kubernetes.timestamps import epoch
@@ -126,8 +127,8 @@ MOST_EVICTIONS = 100
 _SHORT_S = 180.0
 _MINUTE_S = 60.0
 _BY_SHIPLAP = "shiplap"
-_FORBIDDEN = (429, 500)
-"""A PodDisruptionBudget forbids an eviction now; several of them cover the pod, so that none ever will."""
+_SEVERAL_BUDGETS = 500
+"""The status with which the eviction API refuses a pod that several PodDisruptionBudgets cover."""
 _MOVED_ON = (404, 409)
 
 
@@ -137,6 +138,7 @@ class Drains:
     def __init__(self, settings: ClusterSettings, context: FlowContext) -> None:
         self._settings, self._context = settings, context
         self._evictions_left = MOST_EVICTIONS
+        self._refused: set[tuple[str, str, bool]] = set()
 
     @cached_property
     def _claims(self) -> tuple[NodeClaim, ...]:
@@ -187,13 +189,28 @@ class Drains:
 
         return read_sleep(self._settings, self._context, JoinHistory())
 
-    def granted(self, claim: NodeClaim, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """As many of the pods as may be evicted for a claim in this invocation: all of them under a deadline."""
+    def may_evict(self, claim: NodeClaim, pod: Pod) -> bool:
+        """Whether to ask for a pod's eviction in this invocation: always under a deadline.
+
+        Where a budget has refused a pod, it refuses those like it: asked for again and again, they would leave no
+        eviction for the pods of other workloads.
+        """
         if claim.deadline_at:
-            return pods
-        now = pods[: self._evictions_left]
-        self._evictions_left -= len(now)
-        return now
+            return True
+        if not self._evictions_left or _like(pod) in self._refused:
+            return False
+        self._evictions_left -= 1
+        return True
+
+    def refused(self, pod: Pod) -> None:
+        """A PodDisruptionBudget has refused to let a pod go."""
+        self._refused.add(_like(pod))
+
+
+def _like(pod: Pod) -> tuple[str, str, bool]:
+    """Equal for pods of one owner that are equally ready: the same budget covers them, as it goes by labels."""
+    owner = next((owner.uid for owner in pod.metadata.owner_references if owner.controller), "")
+    return pod.metadata.namespace, owner or pod.metadata.uid, is_unhealthy(pod)
 
 
 def drain(
@@ -233,8 +250,9 @@ def drain(
     # Nobody leaves in the first seconds but by the clock, which no promise stops: there is no need to read them.
     promised = drains.promised if now >= claim.changed_at + HEAD_START_S else frozenset()
     leaving = may_leave(left, promised, now, started_at=claim.changed_at, deadline_at=claim.deadline_at)
-    for pod in drains.granted(claim, leaving):
-        _evict(pod, claim, now, context)
+    for pod in leaving:
+        if drains.may_evict(claim, pod) and not _evict(pod, claim, now, context):
+            drains.refused(pod)
     for pod in left:
         if overstays(pod, claim.deadline_at):
             _delete(pod, claim, now, context)
@@ -322,23 +340,28 @@ def _without_disrupted(node: Node) -> list[Taint]:
     return [taint for taint in node.spec.taints if (taint.key, taint.effect) != (DISRUPTED.key, DISRUPTED.effect)]
 
 
-def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
-    """Ask for the pod's eviction; what a budget forbids is tried again in the next round, until it can wait no more."""
+def _evict(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> bool:
+    """Ask for the pod's eviction; returns false where a budget forbids it.
+
+    It is tried again in the next round, until it can wait no more.
+    """
     shortened = int(max(1, claim.deadline_at - now)) if claim.deadline_at else None
     if shortened is not None and shortened >= grace_s(pod):
         shortened = None
     try:
         context.cluster.evict(pod, shortened)
     except ClusterError as error:
-        if error.status in _FORBIDDEN:
+        if isinstance(error, TooManyRequests) or error.status == _SEVERAL_BUDGETS:
             context.meter.count("EvictionsForbidden")
             _LOG.info("not evicted: %s", error, extra={**facts(claim), "pod": pod.key})
             if now >= last_moment(pod, claim.deadline_at):
                 _delete(pod, claim, now, context)
-        elif error.status not in _MOVED_ON:
+            return False
+        if error.status not in _MOVED_ON:
             raise
     else:
         context.meter.count("PodsEvicted")
+    return True
 
 
 def _delete(pod: Pod, claim: NodeClaim, now: float, context: FlowContext) -> None:
