@@ -328,3 +328,15 @@ def test_a_starting_node_whose_claim_is_not_known_is_read_by_its_pool_and_type()
 def test_a_node_with_a_malformed_quantity_stops_the_decision() -> None:
     with pytest.raises(InvalidInput, match=r"memory: '8GB' is not a quantity"):
         given(pod(), nodes=[node("here", memory="8GB")])
+
+
+@pytest.mark.parametrize(("bound_to", "home"), [("ip-1", ""), ("ip-2", "claim"), ("", "claim")])
+def test_a_pod_that_is_bound_to_a_node_not_yet_read_takes_room_on_its_claim(bound_to: str, home: str) -> None:
+    """Nodes are read before pods: a node may have joined in between, and kube-scheduler may have used it."""
+    types = [fake_type("only", cpu="4", memory="8Gi", pods="10", price=1.0)]
+    first = given(pod("first", cpu="1"), types=types)
+    coming = in_flight(first.claim, node_name="ip-1", state=ClaimState.LAUNCHED)
+    quick = [pod("quick", node=bound_to, cpu="2")] if bound_to else []
+    outcome = given(pod("first", cpu="1"), pod("next", cpu="1500m"), *quick, types=types, claims=[coming])
+    assert outcome.home("first") == first.claim.name
+    assert (outcome.home("next") == first.claim.name) is bool(home)

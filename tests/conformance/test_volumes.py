@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.related_objects import PersistentVolumeClaim
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import (
     Storage,
@@ -521,3 +523,45 @@ def test_other_claims_are_shared() -> None:
 def test_the_pod_of_a_leaving_node_takes_its_claim_for_one_pod_along() -> None:
     leaving = node("n", deleting=True)
     assert given(pod("a", spec=DATA, node="n"), nodes=[leaving], storage=ONE_POD).home("a")
+
+
+def selected(name: str, node_name: str, storage_class_name: str = "fast") -> PersistentVolumeClaim:
+    """A claim that kube-scheduler has chosen a node for; its volume does not exist yet."""
+    claim = pvc(name, storage_class=storage_class_name)
+    notes = {"volume.kubernetes.io/selected-node": node_name}
+    return structs.replace(claim, metadata=structs.replace(claim.metadata, annotations=notes))
+
+
+def test_a_pod_whose_volume_is_being_made_for_a_node_goes_there_and_nowhere_else() -> None:
+    nodes = [node("a", labels={ZONE: Z1}), node("b", labels={ZONE: Z2, HOSTNAME: "host-b"})]
+    case: dict[str, Any] = {"nodes": nodes, "storage": [selected("data", "b"), storage_class("fast")]}
+    assert given(pod(spec=DATA, cpu="1"), **case).home("pod") == "b"
+    full = given(pod(spec=DATA, cpu="1"), pod("big", node="b", cpu="4"), **case)
+    assert full.home("pod") == ""
+    assert full.claims == ()
+    assert "on node host-b alone" in full.left("pod").message
+
+
+def test_each_pod_goes_to_the_node_of_its_own_volume() -> None:
+    nodes = [node(name, labels={ZONE: zone}) for name, zone in (("a", Z1), ("b", Z2))]
+    pods = [pod(name, spec=claim_volumes(f"of-{name}")) for name in ("one", "two", "free")]
+    storage = [selected("of-one", "b"), selected("of-two", "a"), pvc("of-free", storage_class="fast")]
+    outcome = given(*pods, nodes=nodes, storage=[*storage, storage_class("fast", {ZONE: [Z2]})])
+    assert [outcome.home(name) for name in ("one", "two", "free")] == ["b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        [selected("data", "gone"), storage_class("fast")],
+        [
+            structs.replace(selected("data", "a"), spec=IN_USE.spec, metadata=IN_USE.metadata),
+            pv("volume", [rule(ZONE, "In", Z2)]),
+        ],
+    ],
+    ids=["the node is gone", "the volume is there"],
+)
+def test_a_choice_that_is_over_binds_no_pod(storage: list[Storage]) -> None:
+    """Without its node the provisioner takes the choice back; once there is a volume, its own place counts."""
+    outcome = given(pod(spec=DATA, cpu="1"), nodes=[node("a", labels={ZONE: Z1}, cpu="100m")], storage=storage)
+    assert len(outcome.claims) == 1

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.disruption.candidates import disruption_cost, eviction_cost, objection, pdb_limits_of, protected_by
+from shiplap.disruption.candidates import disruption_cost, eviction_cost, objection
 from shiplap.disruption.commands import Reason
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
+from shiplap.scheduling.model.protected_pods import pdb_limits_of, protected_by
 
 NOW = 1_700_000_000.0
 COST = "controller.kubernetes.io/pod-deletion-cost"

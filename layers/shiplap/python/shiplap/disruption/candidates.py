@@ -21,21 +21,13 @@ from shiplap.disruption.disruption_snapshot import DisruptionSnapshot, NodeHisto
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
-from shiplap.kubernetes.pod_disruption_budgets import (
-    EvictionRefusal,
-    PodDisruptionBudget,
-    PodDisruptionBudgetStatus,
-    counts_of,
-    eviction_refusal,
-    is_unhealthy,
-    pods_by_budget,
-)
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, ClaimState, NodeClaim
-from shiplap.scheduling.model.claim_nodes import pair
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node, is_recreated
+from shiplap.scheduling.model.claim_nodes import pair, why_it_stays
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated
+from shiplap.scheduling.model.protected_pods import PdbLimits, first_protection
 from shiplap.scheduling.model.snapshot import ClusterView
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -128,7 +120,7 @@ def find_candidates(
         if claim is None and labels.NODE_POOL not in node.metadata.labels:
             continue  # not ours: no word about it either
         pool = pools.get(node.metadata.labels.get(labels.NODE_POOL, ""))
-        reason = _exclusion_reason(node, claim, pool, name in snapshot.busy, name in nominated)
+        reason = why_it_stays(node, claim, pool, busy=name in snapshot.busy, nominated=name in nominated)
         if reason or claim is None or pool is None:
             excluded[name] = reason
             continue
@@ -142,7 +134,7 @@ def find_candidates(
                 moving_from.get(name, ()),
                 market.price_of(pool.metadata.name, node),
                 costs.get(name, 1.0),
-                _first_protection(_annotated(pods) if unguarded else pods, pdb_limits, now),
+                first_protection(_annotated(pods) if unguarded else pods, pdb_limits, now),
             )
         )
     going = frozenset(
@@ -201,35 +193,6 @@ def eviction_cost(pod: Pod) -> float:
     except ValueError:
         deletion_cost = 0
     return min(max(1.0 + deletion_cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)
-
-
-def _exclusion_reason(node: Node, claim: NodeClaim | None, pool: NodePool | None, busy: bool, nominated: bool) -> str:  # noqa: FBT001, PLR0911
-    """Why a node of a pool is no candidate for anything, or nothing."""
-    meta = node.metadata
-    if claim is None:
-        return "has no NodeClaim: it is left alone"
-    if claim.newer:
-        return "has a NodeClaim that a newer release wrote: it is left alone"
-    if pool is None:
-        return f"NodePool {meta.labels.get(labels.NODE_POOL, '')!r} is not known: the node is left alone"
-    if busy or claim.state is ClaimState.DISRUPTING:
-        return "is part of a disruption command under way"
-    if meta.deletion_timestamp or claim.state in LEAVING:
-        return "is being deleted"
-    if meta.labels.get(labels.INITIALIZED) != "true" or claim.state is not ClaimState.INITIALIZED:
-        return "is not initialized"
-    if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-        return f"has the annotation {labels.DO_NOT_DISRUPT}=true"
-    if nominated:
-        return "is nominated for a pending pod"
-    return ""
-
-
-def _first_protection(pods: Sequence[Pod], pdb_limits: PdbLimits, now: float) -> str:
-    for pod in sorted(pods, key=_key):
-        if reason := protected_by(pod, pdb_limits, now):
-            return reason
-    return ""
 
 
 UNSTARTED_S = 900.0
@@ -306,54 +269,3 @@ def objection(reason: Reason, node: Node, pods: Sequence[Pod], now: float, *, ha
         if reason is Reason.EMPTY and is_reschedulable(pod) and eviction_cost(pod) > 0:
             return f"pod {pod.key} has come to node {name}"
     return ""
-
-
-class PdbLimits(msgspec.Struct, frozen=True, eq=False):
-    """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
-
-    `counts` has the counts of each budget by `namespace/name`; `unreadable` says of others why they have none.
-    """
-
-    by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
-    counts: Mapping[str, PodDisruptionBudgetStatus]
-    unreadable: Mapping[str, str] = {}
-
-
-def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
-    """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
-    by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
-    counts: dict[str, PodDisruptionBudgetStatus] = {}
-    unreadable: dict[str, str] = {}
-    for budget in sorted(budgets, key=lambda item: item.key):
-        try:
-            covered = [
-                pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
-            ]
-            counts[budget.key] = counts_of(budget, covered)
-        except ValueError as error:
-            covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
-            counts[budget.key] = PodDisruptionBudgetStatus(observed_generation=budget.metadata.generation)
-            unreadable[budget.key] = str(error)
-        for pod in covered:
-            by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
-    return PdbLimits(by_pod, counts, unreadable)
-
-
-def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
-    """Why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
-    if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
-        return ""
-    if do_not_disrupt(pod, now):
-        value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
-        return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
-    if ends_with_its_node(pod):
-        return ""
-    budgets = pdb_limits.by_pod.get(pod.key, ())
-    refusal = eviction_refusal(pod, budgets, pdb_limits.counts, unhealthy=is_unhealthy(pod))
-    if refusal is None:
-        return ""
-    names = ", ".join(budget.key for budget in budgets)
-    if refusal is EvictionRefusal.SEVERAL:
-        return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
-    why = pdb_limits.unreadable.get(names, "" if refusal is EvictionRefusal.EXHAUSTED else refusal.value)
-    return f"pdb {names} prevents the eviction of pod {pod.key}{': ' if why else ''}{why}"

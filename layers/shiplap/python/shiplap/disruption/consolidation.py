@@ -269,6 +269,9 @@ _IN_VAIN = 2
 """After so many larger prefixes in a row that gain less than the best one, no larger one is tried: the more nodes go,
 the less room is left on those that stay, so each gains less than the one before."""
 
+_FURTHER_ROUNDS = 3
+"""How often nodes behind those that cannot go are tried: a budget must not be kept by nodes that it lets go in vain."""
+
 _MOST_SEARCHED = 512
 """Prefixes of more nodes are compared by first fit alone: the search saves about the same part for all."""
 
@@ -351,6 +354,14 @@ class Consolidator:
         best = self._best_prefix(
             _within(ordered, allowed), _within(dearest, allowed), _alone(ordered, allowed), refused
         )
+        for _ in range(_FURTHER_ROUNDS):
+            if best:
+                break
+            ordered = [item for item in ordered if item.name not in refused and self._may_gain_alone(item)]
+            dearest = [item for item in dearest if item in ordered]
+            best = self._best_prefix(
+                _within(ordered, allowed), _within(dearest, allowed), _alone(ordered, allowed), refused
+            )
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
@@ -369,9 +380,13 @@ class Consolidator:
         alone = _alone(candidates, allowed)
         if len(alone) == SINGLES or len(_within(candidates, allowed)) > 1:
             return None
-        if any(self._may_gain_more((candidate,), _Attempt(), 0.0) for candidate in alone):
+        if any(map(self._may_gain_alone, alone)):
             return None
         return {candidate.name: self._too_little(candidate) for candidate in alone}
+
+    def _may_gain_alone(self, candidate: Candidate) -> bool:
+        """Whether removing one node may gain anything: a bound that asks no simulation."""
+        return self._may_gain_more((candidate,), _Attempt(), 0.0)
 
     def _by_worth(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """First those whose removal saves most per disruption, beyond what their room is worth to pods that move."""

@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -20,13 +21,12 @@ from shiplap.disruption.candidates import (
     disruption_cost,
     find_candidates,
     is_reschedulable,
-    pdb_limits_of,
     quiet_since,
     reschedulable_pods,
     unconsolidatable,
 )
 from shiplap.disruption.commands import Blocked, Decision, DisruptionProposal, Method, Reason
-from shiplap.disruption.consolidation import BALANCED, Consolidator, PoolTotals, components_of
+from shiplap.disruption.consolidation import BALANCED, Component, Consolidator, PoolTotals, components_of
 from shiplap.disruption.current_prices import market_of
 from shiplap.disruption.disruption_snapshot import DisruptionSnapshot
 from shiplap.disruption.drift import drift_reason, expected_node_of
@@ -41,12 +41,35 @@ from shiplap.kubernetes.taints import is_closed
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.durations import seconds_or_never
+from shiplap.scheduling.model.claim_nodes import is_initialized, reports_ready
+from shiplap.scheduling.model.planned_pods import running
+from shiplap.scheduling.model.protected_pods import pdb_limits_of
 from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.sleep.sleep_state import SleepState
 from shiplap.spending.ceilings import SpendingView, admit
 
 _MOST_CLIMBS = 8
 """How many nodes of fallback tiers are tried in one decision."""
+
+_CLIMB_TURN_S = 900.0
+"""For so many seconds the same nodes of fallback tiers are tried, then the next ones, if there are more: several
+decisions have to find a node, and no node that cannot climb may keep those behind it for ever."""
+
+_MOST_SEARCHES = 3
+"""How often consolidation is searched again without nodes whose replacements a ceiling refuses."""
+
+
+class _OverBudget(msgspec.Struct, frozen=True):
+    """A node of a NodePool stays because a budget, in words, lets no more go for a reason."""
+
+    pool: str
+    reason: Reason
+    budget: str
+
+    def words(self, going: int) -> str:
+        """The reason beside so many nodes of the pool that go."""
+        others = f"; {going} {'goes' if going == 1 else 'go'} now" if going else ""
+        return f"no allowed disruptions for {self.reason}: {self.budget}{others}"
 
 
 def decide(snapshot: DisruptionSnapshot) -> Decision:
@@ -71,7 +94,9 @@ class DisruptionDecider:
         self.candidate_nodes: CandidateNodes = find_candidates(
             snapshot, self.market, pdb_limits, self.simulator.nominated
         )
-        self.blocked: dict[str, str] = dict(self.candidate_nodes.excluded)
+        self.blocked: dict[str, str | _OverBudget] = dict(self.candidate_nodes.excluded)
+        self.spending = snapshot.scheduling.spending
+        self.unaffordable: dict[str, str] = {}
         self.totals, self.disrupting = _pool_counts(snapshot.scheduling.view.nodes, self.candidate_nodes, snapshot.busy)
         self.taken: Counter[str] = Counter()
         self.static_replacements: dict[str, set[str]] = {}
@@ -96,47 +121,83 @@ class DisruptionDecider:
         left = [candidate for candidate in left if not _in_commands(candidate, replaced)]
         if not replaced:
             commands += self._consolidate(left) or self._climb_back(left)
-        if self.snapshot.scheduling.spending is not None:
-            commands = self._within_ceilings(commands, self.snapshot.scheduling.spending)
         gone = {node for command in commands for node in command.nodes}
         # Later methods have other reasons, but none that matters more.
         self.blocked |= {name: f"does not sleep: {why}" for name, why in self.kept_awake.items()} | self.overdue
-        blocked = tuple(Blocked(name, reason) for name, reason in sorted(self.blocked.items()) if name not in gone)
+        self.blocked |= self.unaffordable
+        going = self._going_by_pool(commands)
+        blocked = tuple(
+            Blocked(name, reason if isinstance(reason, str) else reason.words(going[reason.pool]))
+            for name, reason in sorted(self.blocked.items())
+            if name not in gone
+        )
         decision = Decision(tuple(commands), blocked, self.drifted, tuple(sorted(self.overdue.keys() - gone)))
         kept = tuple(sorted(self.kept_awake.keys() - gone))
         return replace(decision, rehearsed=self.rehearsed or UNSET, kept_awake=kept or UNSET)
 
-    def _within_ceilings(self, commands: Sequence[DisruptionProposal], view: SpendingView) -> list[DisruptionProposal]:
-        """Commands without those whose replacements a ceiling in dollars refuses; their nodes stay."""
-        kept = []
+    def _going_by_pool(self, commands: Sequence[DisruptionProposal]) -> Counter[str]:
+        """How many nodes of each NodePool use up its budgets."""
+        pools = {item.name: item.pool.metadata.name for item in self.candidate_nodes.candidates}
+        counted = [command for command in commands if command.reason is not Reason.SCALED_DOWN]
+        return Counter(pools[node] for command in counted for node in command.nodes)
+
+    def _refused_by_ceilings(
+        self, commands: Sequence[DisruptionProposal]
+    ) -> tuple[dict[str, str], SpendingView | None]:
+        """Nodes whose replacements a ceiling in dollars refuses, and what the others leave of the ceilings."""
+        refused: dict[str, str] = {}
+        view = self.spending
         for command in commands:
+            if view is None:
+                break
             launches = wanted_launches(self.snapshot.scheduling, command.replacements, replaces=True)
             verdicts = admit(view, launches)
             if verdicts.refused:
-                self.blocked |= dict.fromkeys(command.nodes, next(iter(verdicts.refused.values())))
-                continue
-            view = verdicts.after
-            kept.append(command)
-        return kept
+                refused |= dict.fromkeys(command.nodes, next(iter(verdicts.refused.values())))
+            else:
+                view = verdicts.after
+        self.unaffordable |= refused
+        return refused, view
 
     def _scale_down(self) -> list[DisruptionProposal]:
         """Surplus nodes of static pools. The user asked for fewer replicas, so no budget applies.
 
         While a node of the pool is being replaced, the pool has one node too many for a moment.
         """
-        by_name = {item.name: item for item in self.candidate_nodes.candidates}
         busy = {claim.plan.node_pool for claim in self.snapshot.scheduling.claims if claim.name in self.snapshot.busy}
-        proposals = []
-        for name in self.simulator.surplus:
-            candidate = by_name.get(name)
-            if candidate is not None and candidate.pool.metadata.name not in busy:
-                why = f"NodePool {candidate.pool.metadata.name} has more than {candidate.pool.spec.replicas} replicas"
-                moved, price = len(candidate.pods), candidate.price
-                proposals.append(
-                    DisruptionProposal(Reason.SCALED_DOWN, Method.SCALE_DOWN, (name,), (), (), price, moved, why)
-                )
-                self.simulator.close((name,))
-        return proposals
+        pools = [pool for pool in self.snapshot.scheduling.manifests.node_pools if pool.spec.replicas is not None]
+        return [
+            proposal
+            for pool in sorted(pools, key=lambda item: item.metadata.name)
+            if pool.metadata.name not in busy and not pool.metadata.deletion_timestamp
+            for proposal in self._scale_down_pool(pool, pool.spec.replicas or 0)
+        ]
+
+    def _scale_down_pool(self, pool: NodePool, replicas: int) -> list[DisruptionProposal]:
+        from shiplap.scheduling.packing.static_surplus import (  # noqa: PLC0415 - few installs have static pools
+            RemovableNode,
+            in_order_of_removal,
+            surplus_in_service,
+        )
+
+        view, name = self.snapshot.scheduling.view, pool.metadata.name
+        candidates = {item.name: item for item in self.candidate_nodes.candidates if item.pool is pool}
+        running_on = view.of_pods(running)
+        staying = [
+            node
+            for node in view.nodes
+            if node.metadata.labels.get(labels.NODE_POOL) == label_value_of(name)
+            and node.metadata.name not in self.candidate_nodes.leaving
+        ]
+        removable = [RemovableNode(item.node, running_on.get(item.name, ())) for item in candidates.values()]
+        ordered = in_order_of_removal(pool, removable, self.pdb_limits, self.now)
+        going = [candidates[node.metadata.name] for node in ordered[: surplus_in_service(staying, replicas)]]
+        self.simulator.close([item.name for item in going])
+        why = f"NodePool {name} has more than {replicas} replicas"
+        reason, method = Reason.SCALED_DOWN, Method.SCALE_DOWN
+        return [
+            DisruptionProposal(reason, method, (item.name,), (), (), item.price, len(item.pods), why) for item in going
+        ]
 
     def _emptiness(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """All empty nodes that the budgets allow, in one command."""
@@ -156,16 +217,17 @@ class DisruptionDecider:
         state = self.snapshot.scheduling.sleep
         if state is None or not state.scopes:
             return []
-        found = self._find_sleeping(state, candidates)
+        pools = self.snapshot.scheduling.manifests.node_pools
+        room = {pool.metadata.name: self._budget_left(pool, Reason.ASLEEP)[0] for pool in pools}
+        found = self._find_sleeping(state, candidates, room)
+        would_go = {item.name for item in (*found.going, *found.waiting)}
         self.rehearsed = tuple(
-            sorted(
-                {item.name for item in self._find_sleeping(state.rehearsing(), candidates).going}
-                - {item.name for item in found.going}
-            )
+            sorted({item.name for item in self._find_sleeping(state.rehearsing(), candidates).going} - would_go)
         )
         self.kept_awake = found.kept
-        self.falling_asleep = frozenset(item.name for item in found.going)
-        allowed = self._within_budgets(found.going, Reason.ASLEEP)
+        self.falling_asleep = frozenset(would_go)
+        allowed = found.going
+        self._keep_within_budget(found.waiting, Reason.ASLEEP)
         self.simulator.close(sorted(self.falling_asleep))  # whatever moves is not moved there
         if not allowed:
             return []
@@ -176,13 +238,15 @@ class DisruptionDecider:
         why = f"all their pods sleep, until {rfc3339(until)} at least"
         return [DisruptionProposal(Reason.ASLEEP, Method.SLEEP, names, (), (), savings, moved, why)]
 
-    def _find_sleeping(self, state: SleepState, candidates: Sequence[Candidate]) -> SleepingNodes:
+    def _find_sleeping(
+        self, state: SleepState, candidates: Sequence[Candidate], room: Mapping[str, int] | None = None
+    ) -> SleepingNodes:
         view = self.snapshot.scheduling.view
         going = self.candidate_nodes.leaving | self.snapshot.busy
         leaving = (pod for name in sorted(going) for pod in view.by_node.get(name, ()) if is_reschedulable(pod))
         able = [item for item in candidates if not self._backing_off(item)]
         pools = self.snapshot.scheduling.manifests.node_pools
-        return find_sleeping(state, able, pools, self.pdb_limits, leaving, self.now)
+        return find_sleeping(state, able, pools, self.pdb_limits, leaving, self.now, room)
 
     def _replace(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """Expired and drifted nodes, at any cost, each with its replacements."""
@@ -226,29 +290,37 @@ class DisruptionDecider:
         self, due: Sequence[Candidate], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
     ) -> list[DisruptionProposal]:
         """One command for each of these nodes of static pools, each with a replacement of its pool."""
-        allowed = self._within_budgets(due, reason)
-        number = Counter(item.pool.metadata.name for item in allowed)
+        number = Counter(item.pool.metadata.name for item in due)
         claims = {}
         for name in sorted(number):
             # Beside those that an earlier call asked for: limits hold for all of them.
             before = self.static_replacements.setdefault(name, set())
-            wanted = self.simulator.static_claims(name, len(before) + number[name])
+            pool = next(item.pool for item in due if item.pool.metadata.name == name)
+            most = min(number[name], self._budget_left(pool, reason)[0])
+            wanted = self.simulator.static_claims(name, len(before) + most) if most else ()
             claims[name] = [claim for claim in wanted if claim.name not in before]
         proposals = []
-        for candidate in allowed:
-            pool = candidate.pool.metadata.name
-            if not claims[pool]:
-                self.blocked[candidate.name] = f"NodePool {pool} can launch no replacement now"
+        for candidate in due:
+            name = candidate.pool.metadata.name
+            if not self._budget_left(candidate.pool, reason)[0]:
+                self._keep_within_budget([candidate], reason)
                 continue
-            claim = claims[pool].pop(0)
-            self.static_replacements[pool].add(claim.name)
-            self._use_budget([candidate])
+            if not claims[name]:
+                self.blocked[candidate.name] = f"NodePool {name} can launch no replacement now"
+                continue
+            claim = claims[name][0]
             method = Method.EXPIRATION if reason is Reason.EXPIRED else Method.STATIC_DRIFT
             savings = round(candidate.price - claim.launch.price, 6)
-            why = reasons[candidate.name][1]
-            proposals.append(
-                DisruptionProposal(reason, method, (candidate.name,), (claim,), (), savings, len(candidate.pods), why)
-            )
+            why, moved = reasons[candidate.name][1], len(candidate.pods)
+            proposal = DisruptionProposal(reason, method, (candidate.name,), (claim,), (), savings, moved, why)
+            refused, left = self._refused_by_ceilings([proposal])
+            if refused:
+                continue
+            self.spending = left
+            del claims[name][0]
+            self.static_replacements[name].add(claim.name)
+            self._use_budget([candidate])
+            proposals.append(proposal)
         return proposals
 
     def _replace_dynamic(
@@ -263,26 +335,37 @@ class DisruptionDecider:
         self.blocked |= {item.name: "pods of nodes that go now are moved first" for item in due if item not in waiting}
         while candidates := self._within_budgets(waiting, reason):
             relocation = self.simulator.without([candidate.name for candidate in candidates])
-            if not relocation.stuck:
-                self._use_budget(candidates)
-                self.receiving.update(place for receiving in relocation.received.values() for place in receiving)
-                self.follows = self.simulator.follow(relocation)
-                return [
-                    DisruptionProposal(
-                        reason,
-                        Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
-                        tuple(candidate.name for candidate in part.nodes),
-                        part.claims,
-                        part.placements,
-                        round(part.paid - sum(claim.launch.price for claim in part.claims), 6),
-                        part.moved,
-                        "; ".join(sorted({reasons[candidate.name][1] for candidate in part.nodes})),
-                    )
-                    for part in components_of(relocation, candidates)
-                ]
-            self.blocked |= relocation.stuck
-            waiting = [candidate for candidate in waiting if candidate.name not in relocation.stuck]
+            if relocation.stuck:
+                staying = relocation.stuck
+            else:
+                proposals = self._replacing(components_of(relocation, candidates), reason, reasons)
+                staying, left = self._refused_by_ceilings(proposals)
+                if not staying:
+                    self.spending = left
+                    self._use_budget(candidates)
+                    self.receiving.update(place for receiving in relocation.received.values() for place in receiving)
+                    self.follows = self.simulator.follow(relocation)
+                    return proposals
+            self.blocked |= staying
+            waiting = [candidate for candidate in waiting if candidate.name not in staying]
         return []
+
+    def _replacing(
+        self, parts: Sequence[Component], reason: Reason, reasons: Mapping[str, tuple[Reason, str]]
+    ) -> list[DisruptionProposal]:
+        return [
+            DisruptionProposal(
+                reason,
+                Method.EXPIRATION if reason is Reason.EXPIRED else Method.DRIFT,
+                tuple(candidate.name for candidate in part.nodes),
+                part.claims,
+                part.placements,
+                round(part.paid - sum(claim.launch.price for claim in part.claims), 6),
+                part.moved,
+                "; ".join(sorted({reasons[candidate.name][1] for candidate in part.nodes})),
+            )
+            for part in parts
+        ]
 
     def _outdated(self, candidates: Sequence[Candidate]) -> dict[str, tuple[Reason, str]]:
         """Nodes that have expired or drifted, and why."""
@@ -313,21 +396,29 @@ class DisruptionDecider:
         totals = self._pool_totals()
         settings = self.snapshot.settings
         costs = MoveCosts(settings, expected_lives_s(self.snapshot.scheduling.claims, self.now), self.now)
-        result = Consolidator(self.simulator, self.market, totals, settings, costs, self.snapshot.commitments).search(
-            eligible, allowed
-        )
-        self.blocked |= result.refused
-        taken = {node for proposal in result.proposals for node in proposal.nodes}
+        proposals: Sequence[DisruptionProposal] = ()
+        affordable = eligible
+        for _ in range(_MOST_SEARCHES):
+            found = Consolidator(
+                self.simulator, self.market, totals, settings, costs, self.snapshot.commitments
+            ).search(affordable, allowed)
+            refused, left = self._refused_by_ceilings(found.proposals)
+            self.blocked.update(found.refused)
+            proposals = [item for item in found.proposals if not refused.keys() & item.nodes]
+            if not refused:
+                break
+            affordable = [item for item in affordable if item.name not in refused]
+        self.spending = left
+        taken = {node for proposal in proposals for node in proposal.nodes}
         going = Counter(item.pool.metadata.name for item in eligible if item.name in taken)
         for candidate in eligible:
             if candidate.name in taken or candidate.name in self.blocked:
                 continue
-            now = going[candidate.pool.metadata.name]
-            if now < allowed[candidate.pool.metadata.name]:
+            if going[candidate.pool.metadata.name] < allowed[candidate.pool.metadata.name]:
                 self.blocked[candidate.name] = "removing it now saves less than what is done instead"
             else:
-                self.blocked[candidate.name] = self._budget_reason(candidate.pool, Reason.UNDERUTILIZED, now)
-        return list(result.proposals)
+                self._keep_within_budget([candidate], Reason.UNDERUTILIZED)
+        return list(proposals)
 
     def _climb_back(self, candidates: Sequence[Candidate]) -> list[DisruptionProposal]:
         """The first node of a fallback tier whose pods would all get a better tier of its pool now.
@@ -344,7 +435,8 @@ class DisruptionDecider:
             and not self._backing_off(candidate)
             and self._budget_left(candidate.pool, Reason.DRIFTED)[0] > 0
         ]
-        for item in sorted(fallen, key=lambda item: (-item.claim.plan.tier, item.born_at, item.name))[:_MOST_CLIMBS]:
+        ordered = sorted(fallen, key=lambda item: (-item.claim.plan.tier, item.born_at, item.name))
+        for item in self._whose_turn_it_is(ordered):
             relocation = self.simulator.without([item.name])
             claims = relocation.claims
             better = all(
@@ -356,8 +448,17 @@ class DisruptionDecider:
                 best, now = min(claim.tier for claim in claims), item.claim.plan.tier
                 why = f"tier {best} of NodePool {item.pool.metadata.name} has capacity again, the node is of tier {now}"
                 reason, method, names = Reason.DRIFTED, Method.CLIMB_BACK, (item.name,)
-                return [DisruptionProposal(reason, method, names, claims, part.placements, savings, part.moved, why)]
+                places, moved = part.placements, part.moved
+                proposal = DisruptionProposal(reason, method, names, claims, places, savings, moved, why)
+                if not self._refused_by_ceilings([proposal])[0]:
+                    return [proposal]
         return []
+
+    def _whose_turn_it_is(self, fallen: Sequence[Candidate]) -> Sequence[Candidate]:
+        """As many of the nodes as are tried in one decision; of more than that, others every quarter of an hour."""
+        groups = max(-(-len(fallen) // _MOST_CLIMBS), 1)
+        start = int(self.now // _CLIMB_TURN_S) % groups * _MOST_CLIMBS
+        return fallen[start : start + _MOST_CLIMBS]
 
     def _backing_off(self, candidate: Candidate) -> str:
         """Why a node that would need a replacement is not tried again yet, or nothing."""
@@ -396,7 +497,7 @@ class DisruptionDecider:
                 fresh.add(node.metadata.name)
             if pool is None:
                 continue
-            if node.metadata.labels.get(labels.INITIALIZED) != "true":
+            if not is_initialized(node):
                 fresh.add(node.metadata.name)
             after_s = seconds_or_never(pool.spec.disruption.consolidate_after)
             history = histories.get(node.metadata.name)
@@ -420,14 +521,14 @@ class DisruptionDecider:
                 used[name] += 1
                 allowed.append(candidate)
             else:
-                self.blocked[candidate.name] = self._budget_reason(candidate.pool, reason, used[name])
+                self._keep_within_budget([candidate], reason)
         return allowed
 
-    def _budget_reason(self, pool: NodePool, reason: Reason, more: int) -> str:
-        """Which budget keeps a node, when `more` of its pool go beside those that were taken before."""
-        now = self.taken[pool.metadata.name] + more
-        others = f"; {now} {'goes' if now == 1 else 'go'} now" if now else ""
-        return f"no allowed disruptions for {reason}: {self._budget_left(pool, reason)[1]}{others}"
+    def _keep_within_budget(self, candidates: Sequence[Candidate], reason: Reason) -> None:
+        """Note that a budget keeps these nodes. How many go beside them is known once all is decided."""
+        for candidate in candidates:
+            blocking = self._budget_left(candidate.pool, reason)[1]
+            self.blocked[candidate.name] = _OverBudget(candidate.pool.metadata.name, reason, blocking)
 
     def _use_budget(self, candidates: Sequence[Candidate]) -> None:
         self.taken.update(candidate.pool.metadata.name for candidate in candidates)
@@ -468,12 +569,10 @@ def _pool_counts(
     disrupting: Counter[str] = Counter()
     for node in nodes:
         pool = node.metadata.labels.get(labels.NODE_POOL, "")
-        initialized = node.metadata.labels.get(labels.INITIALIZED) == "true"
-        if not pool or not initialized or node.metadata.name in candidate_nodes.ending:
+        if not pool or not is_initialized(node) or node.metadata.name in candidate_nodes.ending:
             continue
         total[pool] += 1
-        ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
         going = node.metadata.name in candidate_nodes.leaving or node.metadata.name in busy
-        if not ready or going:
+        if going or not reports_ready(node):
             disrupting[pool] += 1
     return total, disrupting

@@ -44,8 +44,8 @@ class Relocation(msgspec.Struct, frozen=True, eq=False):
 class Simulator:
     """Answers for one snapshot.
 
-    `nominated` are the nodes that pods which wait now will use, `surplus` those that static pools have too many of, the
-    first to be removed first. `buffered` are those with room that CapacityBuffers keep: it would be launched again.
+    `nominated` are the nodes that pods which wait now will use. `buffered` are those with room that CapacityBuffers
+    keep: it would be launched again.
     """
 
     def __init__(self, snapshot: Snapshot, protected: Collection[str]) -> None:
@@ -63,7 +63,6 @@ class Simulator:
             pod.status.nominated_node_name for pod in view.unbound
         )
         self.buffered = names.intersection(name for buffer in first.buffers for name in buffer.nodes)
-        self.surplus = tuple(name for pool in first.static_pools for name in pool.surplus if name in names)
         self._lacking = frozenset(pool.node_pool for pool in first.static_pools if pool.present < pool.replicas)
         self._snapshot = snapshot
         kept = _kept_by_buffers(snapshot, first, names)

@@ -127,6 +127,9 @@ def _selects_namespaces(pod: Pod) -> bool:
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim whose binding is done; without it a claim that names its volume is still being bound."""
 
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim that kube-scheduler has chosen a node for; its volume is being made where that node is."""
+
 DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 """Annotations that make a StorageClass the default, the second an older spelling."""
 

@@ -7,11 +7,11 @@ sleep are not replaced, so a budget never recovers while they do, and a node wou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shiplap.disruption.candidates import Candidate, PdbLimits
+from shiplap.disruption.candidates import Candidate
 from shiplap.disruption.sleep.sleep_objections import awake_pod
 from shiplap.kubernetes.objects import Pod
 from shiplap.kubernetes.pod_disruption_budgets import (
@@ -21,6 +21,7 @@ from shiplap.kubernetes.pod_disruption_budgets import (
     is_unhealthy,
 )
 from shiplap.manifests.custom_resources import NodePool
+from shiplap.scheduling.model.protected_pods import PdbLimits
 from shiplap.sleep.sleep_state import NODE_POOL, SleepState
 from shiplap.sleep.sleeping_pods import SleepingPods
 
@@ -29,10 +30,14 @@ LEAST_SLEEP_S = 900.0
 
 
 class SleepingNodes(msgspec.Struct, frozen=True):
-    """`going` may leave, dearest first; `kept` says of other nodes of a sleeping NodePool why they stay."""
+    """`going` may leave, dearest first; `kept` says of other nodes of a sleeping NodePool why they stay.
+
+    `waiting` would leave, too, but no budget lets them go now.
+    """
 
     going: tuple[Candidate, ...] = ()
     kept: dict[str, str] = {}
+    waiting: tuple[Candidate, ...] = ()
 
 
 def find_sleeping(
@@ -42,6 +47,7 @@ def find_sleeping(
     limits: PdbLimits,
     leaving: Iterable[Pod],
     now: float,
+    room: Mapping[str, int] | None = None,
 ) -> SleepingNodes:
     """The candidates that may leave for sleep.
 
@@ -52,6 +58,7 @@ def find_sleeping(
         limits: its PodDisruptionBudgets.
         leaving: pods of nodes that are on their way out already: budgets may still count them.
         now: epoch seconds.
+        room: how many nodes the budgets of each NodePool let go; nodes beyond take nothing from those of other pools.
     """
     lasting = state.lasting(now + LEAST_SLEEP_S)
     sleepers = SleepingPods(lasting, pools)
@@ -61,6 +68,8 @@ def find_sleeping(
     asleep = lasting.asleep(NODE_POOL)
     going: list[Candidate] = []
     kept: dict[str, str] = {}
+    waiting: list[Candidate] = []
+    left = Counter(room or {})
     for item in sorted(candidates, key=lambda item: (-item.price, item.name)):
         pool = item.pool.metadata.name
         if pool not in lasting.armed:
@@ -70,12 +79,15 @@ def find_sleeping(
             continue
         if why := awake_pod(sleepers, pods) or item.protected or allowed.refuse(pods):
             kept[item.name] = why
+        elif room is not None and not left[pool]:
+            waiting.append(item)
         elif len(going) >= lasting.nodes_left:
             kept[item.name] = "this sleep has taken the most nodes that shiplap.yaml allows"
         else:
             allowed.take(pods)
+            left[pool] -= 1
             going.append(item)
-    return SleepingNodes(tuple(going), kept)
+    return SleepingNodes(tuple(going), kept, tuple(waiting))
 
 
 class _Evictions:

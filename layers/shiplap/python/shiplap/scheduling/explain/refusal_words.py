@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.quantity import CPU
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.explain.nearest import above_ceiling, amount, some, unmet
@@ -55,6 +56,9 @@ def from_volumes(attempt: PlacementAttempt, conflicts: dict[str, str]) -> str:
         else attempt.term
     )
     keys = [key for key in conflicts if own.get(key) != attempt.term[key]]
+    if labels.HOSTNAME in keys:
+        names = ", ".join(sorted(attempt.term[labels.HOSTNAME].values))
+        return f" (its volumes can be used, or are being made, on node {names} alone)"
     return f" (asked for by its volumes: {', '.join(keys)})" if keys else ""
 
 

@@ -1,4 +1,4 @@
-"""Which claim became which Node, and which Nodes are on their way out; without numpy, for those that do not plan."""
+"""Which claim became which Node, which Nodes are on their way out, and which must stay; without numpy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
-from shiplap.manifests.nodeclaim import FINAL, LEAVING, NodeClaim
+from shiplap.manifests.custom_resources import NodePool
+from shiplap.manifests.nodeclaim import FINAL, LEAVING, ClaimState, NodeClaim
 
 
 def pair(nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[dict[str, NodeClaim], list[NodeClaim]]:
@@ -52,3 +53,45 @@ def leaving(nodes: Iterable[Node], paired: Mapping[str, NodeClaim]) -> frozenset
         if node.metadata.deletion_timestamp
         or (node.metadata.name in paired and paired[node.metadata.name].state in LEAVING)
     )
+
+
+def is_initialized(node: Node) -> bool:
+    """Whether a node has been taken into service: all that its NodePool promises is there."""
+    return node.metadata.labels.get(labels.INITIALIZED) == "true"
+
+
+def reports_ready(node: Node) -> bool:
+    """Whether a node says that it is Ready, or says nothing, as in a manifest from a file."""
+    return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
+
+
+def why_it_stays(  # noqa: PLR0911 - a list of reasons
+    node: Node, claim: NodeClaim | None, pool: NodePool | None, *, busy: bool = False, nominated: bool = False
+) -> str:
+    """Why a node of a NodePool must not be disrupted, whatever the reason for it would be, or nothing.
+
+    Args:
+        node: the node.
+        claim: its claim, if there is one.
+        pool: its NodePool, if it is known.
+        busy: whether a disruption command is under way for it.
+        nominated: whether a pending pod is on its way to it.
+    """
+    meta = node.metadata
+    if claim is None:
+        return "has no NodeClaim: it is left alone"
+    if claim.newer:
+        return "has a NodeClaim that a newer release wrote: it is left alone"
+    if pool is None:
+        return f"NodePool {meta.labels.get(labels.NODE_POOL, '')!r} is not known: the node is left alone"
+    if busy or claim.state is ClaimState.DISRUPTING:
+        return "is part of a disruption command under way"
+    if meta.deletion_timestamp or claim.state in LEAVING:
+        return "is being deleted"
+    if not is_initialized(node) or claim.state is not ClaimState.INITIALIZED:
+        return "is not initialized"
+    if meta.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return f"has the annotation {labels.DO_NOT_DISRUPT}=true"
+    if nominated:
+        return "is nominated for a pending pod"
+    return ""

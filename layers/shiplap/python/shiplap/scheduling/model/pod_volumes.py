@@ -20,6 +20,7 @@ from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.related_objects import (
     BIND_COMPLETED,
     DEFAULT_CLASS,
+    SELECTED_NODE,
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -136,6 +137,7 @@ class PodVolumes:
         self._default = _default_class(view.storage_classes)
         self._limits = {csi_node.metadata.name: _limits(csi_node) for csi_node in view.csi_nodes}
         self.by_type = _limits_by_type(view.nodes, self._limits)
+        self._nodes = {node.metadata.name: node for node in view.nodes}
         self._made: dict[str, list[PersistentVolume]] = {}
         for volume in view.persistent_volumes:
             self._made.setdefault(volume.spec.storage_class_name, []).append(volume)
@@ -224,6 +226,9 @@ class PodVolumes:
         if not claim.spec.volume_name:
             storage_class = self._class_to_bind(claim, key)
             name = storage_class.metadata.name
+            selected = self._nodes.get(claim.metadata.annotations.get(SELECTED_NODE, ""))
+            if selected is not None and storage_class.provisioner not in _NOT_MADE:
+                return self._remember(_encode((SELECTED_NODE, selected.metadata.name)), lambda: _only_on(selected))
             made = self._made.get(name, ()) if storage_class.provisioner in _NOT_MADE else ()
             if made and not any(map(_stays_behind, made)):
                 return self._place_of_made(claim, key, made)
@@ -385,6 +390,15 @@ def _limits_by_type(nodes: Iterable[Node], limits: Mapping[str, Mapping[str, int
             known[driver] = min(count, known.get(driver, count))
     least.pop("", None)
     return least
+
+
+def _only_on(node: Node) -> list[Requirements]:
+    """The node for which a volume is being made: kube-scheduler lets the pod on no other until the volume exists.
+
+    If the node goes first, the provisioner takes the annotation off the claim (FindPodVolumes of kube-scheduler).
+    """
+    hostname = node.metadata.labels.get(labels.HOSTNAME, node.metadata.name)
+    return [Requirements((_requirement(labels.HOSTNAME, "In", (hostname,)),))]
 
 
 def _topologies(storage_class: StorageClass, key: str) -> list[Requirements]:

@@ -106,9 +106,12 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     budgets = limits_of_pools(pools, axis, tables, view.nodes, paired, waiting)
     static, units = None, units_left(tables.values(), snapshot.claims, snapshot.now)
     if any(pool.spec.replicas is not None for pool in snapshot.manifests.node_pools):
-        from shiplap.scheduling.packing.static_pools import StaticPoolInputs, plan_static  # noqa: PLC0415 - few installs have static pools
+        from shiplap.scheduling.model.protected_pods import pdb_limits_of  # noqa: PLC0415 - few installs have static pools
+        from shiplap.scheduling.packing.static_pools import StaticPoolInputs, plan_static  # noqa: PLC0415 - as above
 
-        static = plan_static(snapshot, daemons, StaticPoolInputs(view.nodes, gone, paired, waiting, sorted_pods.bound))
+        limits = pdb_limits_of(view.pod_disruption_budgets, view.pods)
+        inputs = StaticPoolInputs(view.nodes, gone, paired, waiting, sorted_pods.bound, limits)
+        static = plan_static(snapshot, daemons, inputs)
         units |= static.units
     templates = templates_of(pools, catalogues, daemons, budgets, units)
     on_nodes = pods_by_node(sorted_pods)

@@ -16,17 +16,17 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.objects import Node, Pod, Toleration
 from shiplap.kubernetes.quantity import parse_amount
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.durations import seconds_or_never
 from shiplap.manifests.nodeclaim import LEAVING, NodeClaim
 from shiplap.manifests.shiplap_annotations import price_rules
-from shiplap.scheduling.model.planned_pods import do_not_disrupt, owner_kind
+from shiplap.scheduling.model.claim_nodes import is_initialized, why_it_stays
 from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.model.protected_pods import PdbLimits
 from shiplap.scheduling.model.resources import PLENTY, Axis, Ints
 from shiplap.scheduling.model.scheduling_plan import StaticPool
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED
+from shiplap.scheduling.packing.static_surplus import RemovableNode, in_order_of_removal, surplus_in_service
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemons import Daemon
@@ -37,17 +37,19 @@ from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of
 
-_STAYING_OWNERS = ("DaemonSet", "Node")
-
 
 class StaticPoolInputs(msgspec.Struct, frozen=True):
-    """All nodes, names of those that leave, claims by node name, claims without a node, and the pods on each node."""
+    """All nodes, names of those that leave, claims by node name, claims without a node, and the pods on each node.
+
+    `pdb_limits` are the PodDisruptionBudgets of the cluster, where they are known.
+    """
 
     nodes: Sequence[Node]
     gone: frozenset[str]
     paired: Mapping[str, NodeClaim]
     waiting: Sequence[NodeClaim]
     pods: Mapping[str, Sequence[Pod]]
+    pdb_limits: PdbLimits
 
 
 class StaticPlan(msgspec.Struct, frozen=True, eq=False):
@@ -89,7 +91,7 @@ def _plan_pool(pool: NodePool, opener: _StaticClaimOpener, present: StaticPoolIn
     coming = [claim for claim in present.waiting if claim.plan.node_pool == name and claim.state not in LEAVING]
     staying = [node for node in nodes if node.metadata.name not in present.gone]
     there = len(staying) + len(coming)
-    surplus = _removal_order(pool, staying, coming, present.pods, now)[: max(there - wanted, 0)]
+    surplus = _surplus(pool, staying, coming, present, now)
     # Nodes that leave still count: the limit holds at every moment.
     limit = parse_amount(NODES, pool.spec.limits[NODES]) if NODES in pool.spec.limits else PLENTY
     room = max(limit - len(nodes) - len(coming), 0)
@@ -100,32 +102,30 @@ def _plan_pool(pool: NodePool, opener: _StaticClaimOpener, present: StaticPoolIn
     return StaticPool(name, wanted, there, missing - opened, reason if opened < missing else "", tuple(surplus))
 
 
-def _removal_order(
-    pool: NodePool,
-    nodes: Sequence[Node],
-    coming: Sequence[NodeClaim],
-    pods: Mapping[str, Sequence[Pod]],
-    now: float,
+def _surplus(
+    pool: NodePool, staying: Sequence[Node], coming: Sequence[NodeClaim], present: StaticPoolInputs, now: float
 ) -> list[str]:
-    """Claims without an instance, other claims without a node, empty nodes, then those whose pods lose least; nodes
-    with a pod that must not be disrupted come last.
+    """Names, in the order of removal: claims without an instance, other claims without a node, nodes that are not
+    initialized, then nodes in service that may go.
     """
-    lifetime_s = seconds_or_never(pool.spec.template.spec.expire_after)
-    claims = sorted(coming, key=lambda claim: (bool(claim.instance_id), claim.name))
+    wanted = pool.spec.replicas or 0
+    joining = sorted(node.metadata.name for node in staying if not is_initialized(node))
+    early = [*(claim.name for claim in sorted(coming, key=lambda item: (bool(item.instance_id), item.name))), *joining]
+    removable = [
+        RemovableNode(node, present.pods.get(node.metadata.name, ()))
+        for node in staying
+        if _may_go(node, present.paired.get(node.metadata.name), pool)
+    ]
+    ordered = in_order_of_removal(pool, removable, present.pdb_limits, now)
+    going = [node.metadata.name for node in ordered[: surplus_in_service(staying, wanted)]]
+    return [*early[: max(len(staying) + len(coming) - wanted, 0)], *going]
 
-    def cost(node: Node) -> tuple[bool, float, str]:
-        moving = [pod for pod in pods.get(node.metadata.name, ()) if owner_kind(pod) not in _STAYING_OWNERS]
-        guarded = any(do_not_disrupt(pod, now) for pod in moving)
-        born = epoch(node.metadata.creation_timestamp) if node.metadata.creation_timestamp else now
-        left = max(1 - (now - born) / lifetime_s, 0.0) if lifetime_s else 1.0
-        return (guarded, len(moving) * left, node.metadata.name)
 
-    # An expired node costs nothing to lose, but one without pods still goes first.
-    def bare(node: Node) -> bool:
-        return all(owner_kind(pod) in _STAYING_OWNERS for pod in pods.get(node.metadata.name, ()))
-
-    ordered = sorted(nodes, key=lambda node: (not bare(node), *cost(node)))
-    return [*(claim.name for claim in claims), *(node.metadata.name for node in ordered)]
+def _may_go(node: Node, claim: NodeClaim | None, pool: NodePool) -> bool:
+    """Whether a node may be scaled down; one without a claim, too, as files lack claims and the sweep makes one."""
+    if claim is None:
+        return is_initialized(node) and node.metadata.annotations.get(labels.DO_NOT_DISRUPT) != "true"
+    return not why_it_stays(node, claim, pool)
 
 
 class _StaticClaimOpener:

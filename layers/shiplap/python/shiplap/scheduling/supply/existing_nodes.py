@@ -86,15 +86,14 @@ def list_existing_nodes(
             existing.pods = list(pods.get(existing.name, ()))
             existing_nodes.append(existing)
     existing_nodes.sort(key=lambda existing: (not existing.initialized, existing.name))
-    return existing_nodes + [
-        _existing_node_of_claim(
-            claim,
-            known.get((claim.plan.node_pool, claim.plan.tier, bool(held_by(claim)))),
-            is_closed=claim.name in closed,
-        )
-        for claim in waiting
-        if claim.state in IN_FLIGHT
-    ]
+    for claim in waiting:
+        if claim.state in IN_FLIGHT:
+            template = known.get((claim.plan.node_pool, claim.plan.tier, bool(held_by(claim))))
+            existing = _existing_node_of_claim(claim, template, is_closed=claim.name in closed)
+            # Pods may be bound to a Node that was not there yet when Nodes were read.
+            existing.pods = list(pods.get(claim.node_name, ())) if claim.node_name else []
+            existing_nodes.append(existing)
+    return existing_nodes
 
 
 def _existing_node_of(

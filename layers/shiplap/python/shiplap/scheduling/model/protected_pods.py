@@ -1,0 +1,79 @@
+"""Pods that must not be evicted now: by the annotation do-not-disrupt, or by their PodDisruptionBudgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shiplap.kubernetes import labels
+from shiplap.kubernetes.objects import TERMINAL_PHASES, Pod
+from shiplap.kubernetes.pod_disruption_budgets import (
+    EvictionRefusal,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    counts_of,
+    eviction_refusal,
+    is_unhealthy,
+    pods_by_budget,
+)
+from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node
+
+
+class PdbLimits(msgspec.Struct, frozen=True, eq=False):
+    """The PodDisruptionBudgets of a cluster, looked up by pod: `namespace/name` of the pod to its budgets.
+
+    `counts` has the counts of each budget by `namespace/name`; `unreadable` says of others why they have none.
+    """
+
+    by_pod: Mapping[str, tuple[PodDisruptionBudget, ...]]
+    counts: Mapping[str, PodDisruptionBudgetStatus]
+    unreadable: Mapping[str, str] = {}
+
+
+def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
+    """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
+    by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
+    counts: dict[str, PodDisruptionBudgetStatus] = {}
+    unreadable: dict[str, str] = {}
+    for budget in sorted(budgets, key=lambda item: item.key):
+        try:
+            covered = [
+                pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
+            ]
+            counts[budget.key] = counts_of(budget, covered)
+        except ValueError as error:
+            covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
+            counts[budget.key] = PodDisruptionBudgetStatus(observed_generation=budget.metadata.generation)
+            unreadable[budget.key] = str(error)
+        for pod in covered:
+            by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
+    return PdbLimits(by_pod, counts, unreadable)
+
+
+def first_protection(pods: Iterable[Pod], pdb_limits: PdbLimits, now: float) -> str:
+    """Why some pod, the first by namespace and name, must not be evicted now, or nothing."""
+    for pod in sorted(pods, key=lambda item: item.key):
+        if reason := protected_by(pod, pdb_limits, now):
+            return reason
+    return ""
+
+
+def protected_by(pod: Pod, pdb_limits: PdbLimits, now: float) -> str:
+    """Why this pod must not be evicted now, or nothing. Finished and terminating pods are never protected."""
+    if pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp:
+        return ""
+    if do_not_disrupt(pod, now):
+        value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
+        return f"pod {pod.key} has the annotation {labels.DO_NOT_DISRUPT}={value}"
+    if ends_with_its_node(pod):
+        return ""
+    budgets = pdb_limits.by_pod.get(pod.key, ())
+    refusal = eviction_refusal(pod, budgets, pdb_limits.counts, unhealthy=is_unhealthy(pod))
+    if refusal is None:
+        return ""
+    names = ", ".join(budget.key for budget in budgets)
+    if refusal is EvictionRefusal.SEVERAL:
+        return f"pod {pod.key} has several PodDisruptionBudgets ({names}), which evictions do not support"
+    why = pdb_limits.unreadable.get(names, "" if refusal is EvictionRefusal.EXHAUSTED else refusal.value)
+    return f"pdb {names} prevents the eviction of pod {pod.key}{': ' if why else ''}{why}"

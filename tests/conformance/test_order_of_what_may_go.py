@@ -1,0 +1,206 @@
+"""Only what may go is put in an order: what is protected, refused or hopeless holds up nothing behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from shiplap.disruption.commands import Method, Reason
+from shiplap.disruption.disruption_snapshot import DisruptionSettings
+from shiplap.kubernetes import labels
+from shiplap.manifests.custom_resources import NodePool
+from tests.conformance.catalogues import fake_type
+from tests.conformance.disruptions import BOTH, ON_DEMAND, disrupted, large, pdb, pod, pool, small
+from tests.conformance.given import NOW, given, node, rule
+from tests.conformance.test_disruption_order import ceiling, fallen, static, tiny
+from tests.conformance.test_sleep_of_nodes import owned, scope, state
+
+STAYS = {labels.DO_NOT_DISRUPT: "true"}
+GONE = rule("gone", "DoesNotExist")
+DRIFTS = {"gone": "x"}
+
+
+def fixed(replicas: int, name: str = "fixed") -> NodePool:
+    return static(name, replicas, ON_DEMAND)
+
+
+# Static pools
+
+
+@pytest.mark.parametrize(("replicas", "gone"), [(3, {"c"}), (2, {"c", "d"}), (1, {"c", "d"}), (0, {"c", "d"})])
+def test_protected_nodes_of_a_static_pool_keep_no_other_from_going(replicas: int, gone: set[str]) -> None:
+    nodes = [small(name, pool="fixed", annotations=STAYS if name in "ab" else None) for name in "abcd"]
+    verdict = disrupted(*nodes, pools=[fixed(replicas)], types=BOTH)
+    assert verdict.removed == gone
+    assert all(command.method is Method.SCALE_DOWN for command in verdict.commands)
+    assert "do-not-disrupt" in verdict.blocked("a")
+
+
+def test_the_plan_names_the_surplus_nodes_that_go_and_no_protected_one() -> None:
+    free = [node(name, pool="static") for name in "cd"]
+    kept = [
+        structs.replace(item, metadata=structs.replace(item.metadata, annotations=STAYS))
+        for item in (node(name, pool="static") for name in "ab")
+    ]
+    one, none = (
+        given(pools=[static("static", 2)], types=BOTH, nodes=nodes).plan.static_pools[0]
+        for nodes in ([*kept, *free[:1]], [*kept, kept[0]])
+    )
+    assert one.surplus == ("c",)
+    assert none.surplus == ()
+
+
+def test_a_node_that_is_not_ready_goes_before_an_empty_one_that_is() -> None:
+    nodes = [small("a", pool="fixed"), small("b", pool="fixed", ready=False), small("c", pool="fixed")]
+    case: dict[str, Any] = {"pods": [pod("p", "a"), pod("q", "b")], "types": BOTH}
+    assert disrupted(*nodes, pools=[fixed(2)], **case).removed == {"b"}
+    assert disrupted(*nodes, pools=[fixed(1)], **case).removed == {"b", "c"}
+
+
+def test_a_node_whose_pods_a_budget_keeps_goes_after_those_that_can_be_emptied() -> None:
+    """Were it first, the pool would stay above its number until the budget lets its pods go."""
+    nodes = [small("a", pool="fixed"), small("b", pool="fixed")]
+    guarded = pod("p", "a", metadata={"labels": {"app": "db"}})
+    pods = [guarded, pod("q", "b"), pod("r", "b")]
+    case: dict[str, Any] = {"pods": pods, "types": BOTH, "budgets": [pdb("db", 0, app="db")]}
+    assert disrupted(*nodes, pools=[fixed(1)], **case).removed == {"b"}
+    assert disrupted(*nodes, pools=[fixed(1)], **case | {"budgets": []}).removed == {"a"}
+    silent = [small("a", pool="fixed", ready=False), nodes[1]]
+    assert disrupted(*silent, pools=[fixed(1)], **case).removed == {"a"}
+
+
+def test_nodes_that_are_still_coming_are_the_surplus_before_those_in_service() -> None:
+    nodes = [small("a", pool="fixed"), small("b", pool="fixed", initialized=False), small("c", pool="fixed")]
+    assert disrupted(*nodes, pools=[fixed(2)], types=BOTH).removed == set()
+    assert disrupted(*nodes, pools=[fixed(1)], types=BOTH).removed == {"a"}
+
+
+def test_each_static_pool_gives_up_its_own_surplus() -> None:
+    nodes = [small("a", pool="one", annotations=STAYS), small("b", pool="one"), small("c", pool="two"), small("d")]
+    verdict = disrupted(
+        *nodes, pods=[pod("p", "d")], pools=[fixed(1, "one"), fixed(1, "two"), pool(after="Never")], types=BOTH
+    )
+    assert verdict.removed == {"b"}
+
+
+# Budgets
+
+
+def test_a_message_counts_only_nodes_that_go() -> None:
+    """No node of the pool can be replaced: its limit is reached."""
+    full = static("fixed", 2, ON_DEMAND, GONE, budgets=[{"nodes": "1"}])
+    full = structs.replace(full, spec=structs.replace(full.spec, limits={"nodes": "2"}))
+    nodes = [small("a", pool="fixed", labels=DRIFTS), small("b", pool="fixed", labels=DRIFTS)]
+    verdict = disrupted(*nodes, pools=[full], types=BOTH)
+    assert verdict.removed == set()
+    assert {verdict.blocked("a"), verdict.blocked("b")} == {"NodePool fixed can launch no replacement now"}
+
+
+def test_a_message_counts_the_nodes_of_its_own_pool() -> None:
+    pools = [pool(name, ON_DEMAND, budgets=[{"nodes": "1"}]) for name in ("one", "two")]
+    nodes = [small("a", pool="one"), small("b", pool="one"), small("c", pool="two"), small("d", pool="two")]
+    verdict = disrupted(*nodes, pools=pools, types=BOTH)
+    assert verdict.removed == {"a", "c"}
+    assert verdict.blocked("b").endswith("; 1 goes now")
+    assert verdict.blocked("d").endswith("; 1 goes now")
+
+
+# Ceilings in dollars
+
+
+def test_a_replacement_that_a_ceiling_refuses_takes_no_budget_from_the_next() -> None:
+    """The older one goes first, and its pod fits only a node that the ceiling has no room for."""
+    verdict = disrupted(
+        large("a", labels=DRIFTS, created_at=NOW - 9 * 3600),
+        small("b", labels=DRIFTS),
+        pods=[pod("p", "a", cpu="12"), pod("q", "b", cpu="3", selector={labels.INSTANCE_TYPE: "small"})],
+        pools=[pool("default", ON_DEMAND, GONE, after="Never", budgets=[{"nodes": "1"}])],
+        types=BOTH,
+        spending=ceiling(8, 5),
+    )
+    assert verdict.removed == {"b"}
+    assert verdict.blocked("a").endswith("a node takes $4.00")
+
+
+def test_drift_that_a_ceiling_refuses_does_not_keep_consolidation_from_saving_money() -> None:
+    verdict = disrupted(
+        large("a", labels=DRIFTS),
+        small("b"),
+        small("c"),
+        pods=[pod("p", "a", cpu="15"), pod("q", "b"), pod("r", "c")],
+        pools=[pool("default", ON_DEMAND, GONE)],
+        types=BOTH,
+        spending=ceiling(6, 6),
+    )
+    assert [command.reason for command in verdict.commands] == [Reason.UNDERUTILIZED]
+    assert len(verdict.removed & {"b", "c"}) == 1
+    assert verdict.blocked("a").endswith("a node takes $4.00")
+
+
+# Consolidation
+
+
+@pytest.mark.parametrize("hopeless", [3, 40])
+def test_dear_nodes_that_cannot_be_cheaper_keep_no_budget_from_cheap_ones(hopeless: int) -> None:
+    """Each dear node is full of pods that fit no other type; the cheap ones are last in the order of what they save."""
+    dear = [large(f"a{place:02}") for place in range(hopeless)]
+    full = [pod(f"p{place:02}", f"a{place:02}", cpu="15") for place in range(hopeless)]
+    verdict = disrupted(
+        *dear,
+        small("y"),
+        small("z"),
+        pods=[*full, pod("q", "y"), pod("r", "z")],
+        pools=[pool("default", ON_DEMAND, budgets=[{"nodes": "1"}])],
+        types=BOTH,
+    )
+    assert len(verdict.removed & {"y", "z"}) == 1
+
+
+# Fallback tiers
+
+
+def test_nodes_that_cannot_climb_leave_a_turn_to_those_behind_them() -> None:
+    """Within half an hour each of nine nodes is tried, eight in a decision."""
+    names = [f"a{number}" for number in range(8)]
+    kept = [pod(f"p{name}", name, cpu="3", selector={labels.INSTANCE_TYPE: "tiny"}) for name in names]
+    nodes = [*(tiny(name, tier=2) for name in names), small("z", tier=1)]
+    tried = [fallen(*nodes, pods=[*kept, pod("pz", "z", cpu="3")], now=NOW + turn * 900).removed for turn in range(2)]
+    assert sorted(tried, key=len) == [set(), {"z"}]
+
+
+# Sleep
+
+
+def test_nodes_that_no_budget_lets_sleep_use_up_nothing_that_nodes_of_other_pools_need() -> None:
+    closed = pool("closed", ON_DEMAND, after="Never", budgets=[{"nodes": "0"}])
+    open_pool = pool("open", ON_DEMAND, after="Never")
+    asleep = state(scope("closed"), scope("open"), armed=("closed", "open"), left=1)
+    verdict = disrupted(
+        large("a", pool="closed"),
+        small("b", pool="open"),
+        pods=[owned("p", "a"), owned("q", "b")],
+        pools=[closed, open_pool],
+        types=BOTH,
+        sleep=asleep,
+    )
+    assert verdict.removed == {"b"}
+    assert "no allowed disruptions for Asleep" in verdict.blocked("a")
+
+
+def test_a_cheaper_type_is_looked_for_among_nodes_that_a_ceiling_leaves() -> None:
+    """Consolidation goes on without the node whose replacement is refused."""
+    types = [*BOTH, fake_type("middle", cpu="8", memory="16Gi", pods="30", price=2.5)]
+    verdict = disrupted(
+        large("a"),
+        small("b"),
+        small("c"),
+        pods=[pod("p", "a", cpu="7"), pod("q", "b", cpu="1"), pod("r", "c", cpu="2")],
+        pools=[pool("default", ON_DEMAND)],
+        types=types,
+        spending=ceiling(6, 6),
+        settings=DisruptionSettings(),
+    )
+    assert verdict.removed
+    assert all(not command.replacements for command in verdict.commands)
