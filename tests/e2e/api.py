@@ -27,7 +27,9 @@ OTHERS = {
     resource.plural: resource
     for resource in (
         Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+        Resource("", "v1", "limitranges", "LimitRange"),
         Resource("batch", "v1", "jobs", "Job", has_status=True),
+        Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
         Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
         Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
         Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False),

@@ -5,7 +5,7 @@ What a decision does not read is passed over; what it reads must be sound, or th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shiplap.disruption.disruption_snapshot import NodeHistory
 from shiplap.errors import InvalidInput
-from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, ObjectMeta, Pod, PodSpec, Toleration
+from shiplap.kubernetes.objects import CustomObject, DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.related_objects import (
@@ -36,75 +36,12 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs import object_validation
+from shiplap_cli.inputs.admission import Admission, LimitRange, PriorityClass, RuntimeClass
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
-from shiplap_cli.inputs.workloads import KINDS as WORKLOADS
-from shiplap_cli.inputs.workloads import Scale, Workload, missing_pods, read_workload
-
-
-class _Fields(msgspec.Struct, frozen=True, rename="camel"):
-    pass
-
-
-class _Overhead(_Fields, frozen=True):
-    pod_fixed: dict[str, str | int | float] = {}
-
-
-class _Scheduling(_Fields, frozen=True):
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
-
-
-class RuntimeClass(_Fields, frozen=True):
-    """node.k8s.io/v1."""
-
-    metadata: ObjectMeta
-    overhead: _Overhead = _Overhead()
-    scheduling: _Scheduling = _Scheduling()
-
-
-class PriorityClass(_Fields, frozen=True):
-    """scheduling.k8s.io/v1."""
-
-    metadata: ObjectMeta
-    value: int = 0
-
-
-class Admission:
-    """Fills in what the classes of a cluster say."""
-
-    def __init__(self, runtimes: Iterable[RuntimeClass], priorities: Iterable[PriorityClass]) -> None:
-        self._runtimes = {runtime_class.metadata.name: runtime_class for runtime_class in runtimes}
-        self._priorities = {item.metadata.name: item.value for item in priorities}
-
-    def pod(self, pod: Pod) -> Pod:
-        """The pod as an API server would have it."""
-        spec = self._admitted(pod.spec)
-        return pod if spec is pod.spec else replace(pod, spec=spec)
-
-    def daemon_set(self, item: DaemonSet) -> DaemonSet:
-        """The set with a template as its pods would be."""
-        template = item.spec.template
-        spec = self._admitted(template.spec)
-        if spec is template.spec:
-            return item
-        return replace(item, spec=replace(item.spec, template=replace(template, spec=spec)))
-
-    def _admitted(self, spec: PodSpec) -> PodSpec:
-        priority = self._priorities.get(spec.priority_class_name, 0)
-        if priority and not spec.priority:
-            spec = replace(spec, priority=priority)
-        runtime = self._runtimes.get(spec.runtime_class_name)
-        if runtime is None or spec.overhead:
-            return spec
-        added = [entry for entry in runtime.scheduling.tolerations if entry not in spec.tolerations]
-        return replace(
-            spec,
-            overhead=runtime.overhead.pod_fixed,
-            node_selector={**runtime.scheduling.node_selector, **spec.node_selector},
-            tolerations=(*spec.tolerations, *added),
-        )
-
+from shiplap_cli.inputs.workload_objects import KINDS as WORKLOADS
+from shiplap_cli.inputs.workload_objects import Workload, read_workload
+from shiplap_cli.inputs.workloads import Scale, missing_pods
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})
 """The kinds that `shiplap.manifests.files.loading` reads, among a cluster's objects."""
@@ -160,13 +97,12 @@ def read_cluster_state(paths: Sequence[Path], scales: Sequence[Scale] | None = N
             workloads.append(read_workload(document))
     storage_is_known = bool(found["StorageClass"])
     missing = missing_pods(workloads, found["Pod"], scales or (), with_claims=storage_is_known)
-    found["Pod"] += missing.pods
+    admission = Admission(found["RuntimeClass"], found["PriorityClass"], found["LimitRange"])
+    found["Pod"] = [*map(admission.pod, found["Pod"]), *map(admission.new_pod, missing.pods)]
     there = {(item.metadata.namespace, item.metadata.name) for item in found["PersistentVolumeClaim"]}
     found["PersistentVolumeClaim"] += [
         claim for claim in missing.claims if (claim.metadata.namespace, claim.metadata.name) not in there
     ]
-    admission = Admission(found["RuntimeClass"], found["PriorityClass"])
-    found["Pod"] = list(map(admission.pod, found["Pod"]))
     found["DaemonSet"] = list(map(admission.daemon_set, found["DaemonSet"]))
     view = replace(ClusterView(), **{field: tuple(found[kind]) for kind, field in _VIEW_FIELDS.items()})
     return replace(_state_of(view, found["NodeClaim"], manifests), added=missing.counts)
@@ -226,6 +162,15 @@ def _runtime_class(document: Document) -> RuntimeClass:
     return runtime_class
 
 
+def _limit_range(document: Document) -> LimitRange:
+    limit_range = typed_object(document, LimitRange)
+    for place, item in enumerate(limit_range.spec.limits):
+        amounts = {"default": item.default, "defaultRequest": item.default_request, "max": item.max, "min": item.min}
+        for field, quantities in amounts.items():
+            raise_first(document, object_validation.quantity_problems(quantities, f"spec.limits[{place}].{field}"))
+    return limit_range
+
+
 def _daemon_set(document: Document) -> DaemonSet:
     daemon_set = typed_object(document, DaemonSet)
     raise_first(document, object_validation.pod_spec_problems(daemon_set.spec.template.spec, "spec.template.spec"))
@@ -271,6 +216,7 @@ _READERS: dict[str, Callable[[Document], Any]] = {
     "NodeClaim": read_claim_object,
     "Deployment": partial(typed_object, kind=Scalable),
     "RuntimeClass": _runtime_class,
+    "LimitRange": _limit_range,
     **{kind.__name__: partial(typed_object, kind=kind) for kind in _PLAIN_KINDS},
     **{kind: partial(typed_object, kind=CustomObject) for kind in ("Job", "CronJob")},
 }
