@@ -172,6 +172,7 @@ docs: setup ## Write docs/commands.md from the commands' own help, the tables of
 	@$(BIN)/python tools/karpenter_fields.py
 	@$(BIN)/python tools/kubernetes_fields.py
 	@$(BIN)/python tools/remedy_table.py
+	@$(BIN)/python tools/ec2_fields.py
 	@$(BIN)/python tools/grafana_dashboard.py 2>/dev/null
 
 upstream: setup ## What changed in the CRDs of another Karpenter release: KARPENTER=v1.16.0; writes docs/karpenter-fields.md from it

@@ -251,7 +251,11 @@ def test_arm_loses_its_contiguous_memory_first() -> None:
         ("AL2023", (disk("/dev/xvda", None),), 20 * GIB),
         ("AL2023", (disk("/dev/sdf", "100Gi"),), 20 * GIB),
         ("Windows2022", (disk("/dev/sdf", "100Gi"),), 50 * GIB),
-        ("AL2023", (disk("/dev/sdf", "100Gi"), disk("/dev/sdg", "30G", root=True)), 30 * 10**9),
+        ("AL2023", (disk("/dev/sdf", "100Gi"), disk("/dev/sdg", "30G", root=True)), 20 * GIB),
+        ("AL2", (disk("/dev/xvda", "40Gi"), disk("/dev/sdg", "30G", root=True)), 40 * GIB),
+        ("Bottlerocket", (disk("/dev/xvda", "4Gi", root=True), disk("/dev/xvdb", "80Gi")), 80 * GIB),
+        ("Bottlerocket", (disk("/dev/xvda", "100Gi", root=True),), 20 * GIB),
+        ("Windows2025", (disk("/dev/sda1", "70Gi"), disk("/dev/xvdb", "100Gi", root=True)), 70 * GIB),
         ("Bottlerocket", (disk("/dev/xvda", "8Gi"), disk("/dev/xvdb", "80Gi")), 80 * GIB),
         ("Custom", (disk("/dev/sda", "8Gi"), disk("/dev/sdb", "1Ti")), 2**40),
         ("Custom", (disk("/dev/sda", "8Gi"), disk("/dev/sdb", None)), 20 * GIB),
@@ -260,6 +264,43 @@ def test_arm_loses_its_contiguous_memory_first() -> None:
 def test_ephemeral_storage(family: str, mappings: tuple[object, ...], size: int) -> None:
     made = yields("m5.large", node_class(family, block_device_mappings=mappings))
     assert made.capacity["ephemeral-storage"] == size
+
+
+@pytest.mark.parametrize(
+    ("family", "size"),
+    [
+        ("AL2023", 30 * GIB),
+        ("AL2", 30 * GIB),
+        ("Bottlerocket", 90 * GIB),
+        ("Windows2022", 50 * GIB),
+        ("Custom", 30 * GIB),
+    ],
+)
+def test_only_user_data_of_amazon_linux_can_have_pods_data_on_a_marked_device(family: str, size: int) -> None:
+    """Without commands of its own, the AMI mounts nothing but its own device."""
+    mappings = (disk("/dev/sdg", "30Gi", root=True), disk("/dev/xvdb", "90Gi"))
+    made = yields("m5.large", node_class(family, block_device_mappings=mappings, user_data="mount"))
+    assert made.capacity["ephemeral-storage"] == size
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "striped"),
+    [
+        ("AL2", "m6idn.32xlarge", True),
+        ("Bottlerocket", "m6idn.32xlarge", True),
+        ("Custom", "m6idn.32xlarge", True),
+        ("Windows2022", "m6idn.32xlarge", False),
+        ("AL2023", "d3.xlarge", True),
+        ("AL2023", "d2.xlarge", False),
+        ("AL2023", "i2.xlarge", False),
+    ],
+)
+def test_a_raid_is_made_on_linux_of_nvme_disks(family: str, name: str, *, striped: bool) -> None:
+    plain, raid = (
+        yields(name, node_class(family, instance_store_policy=policy)).capacity["ephemeral-storage"]
+        for policy in (None, "RAID0")
+    )
+    assert (raid != plain) is striped
 
 
 def test_ephemeral_storage_on_the_instance_store() -> None:
@@ -272,7 +313,9 @@ def test_ephemeral_storage_on_the_instance_store() -> None:
     ("name", "devices"),
     [
         ("g5.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 1}),
-        ("g6f.xlarge", {}),
+        ("g6f.xlarge", {"nvidia.com/gpu": 1}),
+        ("gr6f.4xlarge", {"nvidia.com/gpu": 1}),
+        ("g6.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 1}),
         ("inf2.24xlarge", {"aws.amazon.com/neuron": 6, "aws.amazon.com/neuroncore": 12}),
         ("trn1.32xlarge", {"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32, "vpc.amazonaws.com/efa": 8}),
         ("p5.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}),

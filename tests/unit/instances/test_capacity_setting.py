@@ -53,6 +53,12 @@ def test_a_vpc_cni_that_departs_in_every_way() -> None:
     assert found == VpcCni(prefix_delegation=True, custom_networking=True, max_eni=4, version="1.19.2")
 
 
+def test_pods_with_ipv6_addresses() -> None:
+    found = detect_cni([aws_node(ENABLE_IPv6="true", ENABLE_PREFIX_DELEGATION="true")])
+    assert found == VpcCni(prefix_delegation=True, ipv6=True, version="1.19.2")
+    assert detect_cni([aws_node(ENABLE_IPv6="false")]) == VpcCni(version="1.19.2")
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "", "many"])
 def test_no_limit_of_interfaces(limit: str) -> None:
     found = detect_cni([aws_node(MAX_ENI=limit)])

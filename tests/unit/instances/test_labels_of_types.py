@@ -53,6 +53,7 @@ def test_all_labels_of_a_plain_type() -> None:
         ("g5.48xlarge", "instance-gpu-name", "a10g"),
         ("g5.48xlarge", "instance-gpu-manufacturer", "nvidia"),
         ("g5.48xlarge", "instance-gpu-count", "8"),
+        ("g6f.large", "instance-gpu-count", "1"),
         ("g5.48xlarge", "instance-gpu-memory", "22888"),
         ("g5.48xlarge", "instance-local-nvme", "7600"),
         ("inf2.24xlarge", "instance-accelerator-name", "inferentia2"),

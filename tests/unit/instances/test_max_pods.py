@@ -62,6 +62,17 @@ def test_nodes_are_told_what_the_table_says(name: str) -> None:
     assert told(name, cni=PD_TWO) == prefixes_two
 
 
+@pytest.mark.parametrize(
+    ("name", "pods"), [("t3.nano", 110), ("c6g.medium", 110), ("m5.large", 110), ("m5.24xlarge", 250), ("i3.large", 29)]
+)
+def test_one_ipv6_prefix_is_enough_for_any_node(name: str, pods: int) -> None:
+    """Neither interfaces nor those set aside bound the pods: the first interface has addresses for all."""
+    assert told(name, cni=VpcCni(ipv6=True)) == pods
+    if pods != 29:
+        assert told(name, cni=VpcCni(ipv6=True, prefix_delegation=True, max_eni=1), reserved=1) == pods
+        assert told(name, cni=VpcCni(ipv6=True), max_pods=300) == 300
+
+
 def test_prefixes_need_version_1_9() -> None:
     assert told("m5.large", cni=VpcCni(prefix_delegation=True, version="1.8.0")) == 29
     assert told("m5.large", cni=VpcCni(prefix_delegation=True, version="1.9.0")) == 110

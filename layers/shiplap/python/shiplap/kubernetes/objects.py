@@ -281,7 +281,7 @@ class PodTemplateSpec(ApiObject, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-CNI_VARIABLES = frozenset({"ENABLE_PREFIX_DELEGATION", "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "MAX_ENI"})
+CNI_VARIABLES = frozenset({"ENABLE_IPv6", "ENABLE_PREFIX_DELEGATION", "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "MAX_ENI"})
 """Environment variables whose values are kept: how the VPC CNI gives out addresses."""
 
 

@@ -23,12 +23,16 @@ _PREFIX_DELEGATION_SINCE = (1, 9)
 
 
 class VpcCni(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the VPC CNI gives pods their addresses. `max_eni` is its MAX_ENI; `version` as `1.19.2`, empty if unknown."""
+    """How the VPC CNI gives pods their addresses.
+
+    `max_eni` is its MAX_ENI; `version` as `1.19.2`, empty if unknown; `ipv6` says that pods have IPv6 addresses.
+    """
 
     prefix_delegation: bool = False
     custom_networking: bool = False
     max_eni: int | None = None
     version: str = ""
+    ipv6: bool = False
 
     @property
     def delegates_prefixes(self) -> bool:
@@ -129,6 +133,7 @@ def _configured(container: DaemonContainer) -> VpcCni:
     return VpcCni(
         prefix_delegation=_is_true(variables, "ENABLE_PREFIX_DELEGATION"),
         custom_networking=_is_true(variables, "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG"),
+        ipv6=_is_true(variables, "ENABLE_IPv6"),
         # The CNI takes zero, negative and unreadable values as "no limit".
         max_eni=int(max_eni) if max_eni.isdecimal() and int(max_eni) > 0 else None,
         version=".".join(map(str, _version(container.image.rpartition(":")[2]))),

@@ -13,7 +13,6 @@ node has reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from math import ceil, floor
 
 from shiplap.instances.catalog.ami_families import AmiFamily
@@ -30,7 +29,7 @@ from shiplap.kubernetes.quantity import (
     PODS,
     parse_amount,
 )
-from shiplap.manifests.custom_resources import BlockDevice, BlockDeviceMapping, EC2NodeClassSpec
+from shiplap.manifests.custom_resources import BlockDevice, EC2NodeClassSpec
 
 BRANCH_INTERFACES = "vpc.amazonaws.com/pod-eni"
 
@@ -105,29 +104,32 @@ def estimated_memory(kind: Ec2InstanceType, overhead_percent: float) -> int:
 
 
 def ephemeral_storage(kind: Ec2InstanceType, family: AmiFamily, spec: EC2NodeClassSpec) -> int:
-    """Bytes of the file system pods' data lives on: the instance store as RAID 0, or the volume of the family."""
-    if spec.instance_store_policy == "RAID0" and kind.instance_storage_info is not None:
-        return kind.instance_storage_info.total_size_in_gb * 10**9
-    return volume_size(family, spec.block_device_mappings)
+    """Bytes of the file system pods' data lives on: the instance store as RAID 0, or the volume of the family.
 
-
-def volume_size(family: AmiFamily, mappings: Sequence[BlockDeviceMapping]) -> int:
-    """Bytes of the volume that holds pods' data: the root volume if marked, else the family's device.
-
-    An AMI of a user's own keeps it on the last volume listed. A volume without a size is taken to have 20Gi.
+    No family but those of Linux makes a RAID, and only of NVMe disks: their scripts look for nothing else.
     """
-    chosen = next((mapping for mapping in mappings if mapping.root_volume), None)
+    store = kind.instance_storage_info
+    if spec.instance_store_policy == "RAID0" and family.os == "linux" and store and store.nvme_support != "unsupported":
+        return store.total_size_in_gb * 10**9
+    return volume_size(family, spec)
+
+
+def volume_size(family: AmiFamily, spec: EC2NodeClassSpec) -> int:
+    """Bytes of the volume that holds pods' data.
+
+    It is on the family's device. `rootVolume` marks another one where only the AMI knows the device, or where user data
+    of Amazon Linux may mount it; without a mark, an AMI of a user's own keeps data on the last volume listed. A volume
+    without a size is taken to have 20Gi.
+    """
+    mappings = spec.block_device_mappings
+    chosen = None
+    if not family.ephemeral_device or (family.mounts_by_user_data and spec.user_data):
+        chosen = next((mapping for mapping in mappings if mapping.root_volume), None)
     if chosen is None and not family.ephemeral_device:
         chosen = mappings[-1] if mappings else None
     elif chosen is None:
-        chosen = next(
-            (
-                mapping
-                for mapping in (*mappings, *family.block_devices)
-                if mapping.device_name == family.ephemeral_device
-            ),
-            None,
-        )
+        known = (*mappings, *family.block_devices)
+        chosen = next((mapping for mapping in known if mapping.device_name == family.ephemeral_device), None)
     device = (chosen.ebs if chosen else None) or BlockDevice()
     return parse_amount(EPHEMERAL_STORAGE, device.volume_size or _DEFAULT_VOLUME)
 
@@ -139,7 +141,7 @@ def device_resources(kind: Ec2InstanceType, spec: EC2NodeClassSpec) -> dict[str,
         for gpu in kind.gpu_info.gpus:
             resource = _GPU_RESOURCES.get(gpu.manufacturer.lower())
             if resource:
-                amounts[resource] = amounts.get(resource, 0) + gpu.count
+                amounts[resource] = amounts.get(resource, 0) + gpu.devices
     if kind.neuron_info is not None and kind.neuron_info.neuron_devices:
         neuron = kind.neuron_info.neuron_devices
         amounts[NEURON] = sum(device.count for device in neuron)

@@ -32,6 +32,8 @@ from shiplap.manifests.custom_resources import EC2NodeClass, NetworkInterface
 
 _HOST_NETWORK_PODS = 2
 _ADDRESSES_PER_PREFIX = 16
+_ADDRESSES_PER_IPV6_PREFIX = 2**48
+"""Of the /80 that the first interface gets: more than any node runs pods, whatever its interfaces."""
 _WITHOUT_ENI_LIMIT = 110
 
 
@@ -45,8 +47,10 @@ def cni_max_pods(kind: Ec2InstanceType, cni: VpcCni, reserved_enis: int = 0) -> 
     """Pods the VPC CNI can give addresses to: max-pods-calculator.sh with --show-max-allowed.
 
     Custom networking keeps the first interface from pods. It is also what `reserved_enis` of 1 is commonly set for,
-    so the two do not add up.
+    so the two do not add up. With IPv6 one prefix on the first interface serves all pods.
     """
+    if cni.ipv6 and kind.hypervisor == "nitro":
+        return _ADDRESSES_PER_IPV6_PREFIX
     usable = default_card_interfaces(kind)
     if cni.max_eni is not None:
         usable = min(usable, cni.max_eni)
@@ -107,7 +111,7 @@ def _reserved(setting: CapacitySetting, network_interfaces: tuple[NetworkInterfa
 
 
 def _default(kind: Ec2InstanceType, cni: VpcCni | None, reserved_enis: int) -> int:
-    if cni is not None and (cni.delegates_prefixes or cni.custom_networking or cni.max_eni is not None):
+    if cni is not None and (cni.delegates_prefixes or cni.custom_networking or cni.max_eni is not None or cni.ipv6):
         return recommended_max_pods(kind, cni, reserved_enis)
     return eni_limited_pods(kind, reserved_enis)
 

@@ -14,8 +14,7 @@ class AmiFamily(msgspec.Struct, frozen=True):
     """An AMI family.
 
     `eni_limited_density`: pods per node follow the network interfaces. `eni_limited_overhead`: the memory kubelet keeps
-    back follows the interfaces too, even where `maxPods` says otherwise. `ephemeral_device` is the device pods' data
-    lives on; empty when only the AMI knows.
+    back follows the interfaces too, even where `maxPods` says otherwise.
     """
 
     name: str
@@ -24,7 +23,12 @@ class AmiFamily(msgspec.Struct, frozen=True):
     pods_per_core: bool = True
     windows_build: str = ""
     block_devices: tuple[BlockDeviceMapping, ...] = ()
+
     ephemeral_device: str = ""
+    """The device pods' data lives on; empty when only the AMI knows."""
+
+    mounts_by_user_data: bool = False
+    """Whether user data can have pods' data on another device, by commands before kubelet starts."""
 
     @property
     def os(self) -> str:
@@ -35,6 +39,15 @@ class AmiFamily(msgspec.Struct, frozen=True):
 def _disk(device: str, size: str) -> BlockDeviceMapping:
     return BlockDeviceMapping(
         device, ebs=BlockDevice(delete_on_termination=True, encrypted=True, volume_size=size, volume_type="gp3")
+    )
+
+
+def _amazon_linux(name: str) -> AmiFamily:
+    return AmiFamily(
+        name,
+        block_devices=(_disk("/dev/xvda", "20Gi"),),
+        ephemeral_device="/dev/xvda",
+        mounts_by_user_data=True,
     )
 
 
@@ -52,8 +65,8 @@ def _windows(name: str, build: str) -> AmiFamily:
 FAMILIES = {
     family.name: family
     for family in (
-        AmiFamily("AL2", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
-        AmiFamily("AL2023", block_devices=(_disk("/dev/xvda", "20Gi"),), ephemeral_device="/dev/xvda"),
+        _amazon_linux("AL2"),
+        _amazon_linux("AL2023"),
         AmiFamily(
             "Bottlerocket",
             eni_limited_overhead=False,

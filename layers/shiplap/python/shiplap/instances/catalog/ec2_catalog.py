@@ -58,15 +58,21 @@ class GpuMemoryInfo(_Raw, frozen=True):
 
 
 class GpuDeviceInfo(_Raw, frozen=True):
+    """`count` is the number of physical GPUs: 0 on types that own a fraction of one, such as g6f."""
+
     name: str = ""
     manufacturer: str = ""
     count: int = 0
     memory_info: GpuMemoryInfo | None = None
+    logical_gpu_count: int = 0
+
+    @property
+    def devices(self) -> int:
+        """The GPUs that a node shows: a fraction is one, also in records that lack the number of logical GPUs."""
+        return self.logical_gpu_count or self.count or 1
 
 
 class GpuInfo(_Raw, frozen=True):
-    """`total_gpu_memory_in_mi_b` also covers types that own a fraction of one GPU and state a count of 0."""
-
     gpus: tuple[GpuDeviceInfo, ...] = ()
     total_gpu_memory_in_mi_b: int = msgspec.field(name="TotalGpuMemoryInMiB", default=0)
 

@@ -176,7 +176,7 @@ def _gpu(kind: Ec2InstanceType) -> Mapping[str, str | None]:
         return _NO_GPU
     gpu = gpus[0]
     memory = str(gpu.memory_info.size_in_mi_b) if gpu.memory_info else None
-    return _labelled(_GPU, (_slug(gpu.name), _slug(gpu.manufacturer), str(gpu.count), memory))
+    return _labelled(_GPU, (_slug(gpu.name), _slug(gpu.manufacturer), str(gpu.devices), memory))
 
 
 def _accelerator(kind: Ec2InstanceType) -> Mapping[str, str | None]:
