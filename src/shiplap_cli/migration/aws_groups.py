@@ -1,15 +1,17 @@
 """Auto Scaling groups, managed node groups and launch templates: as the AWS command line prints them, or asked for.
 
 Read from `aws autoscaling describe-auto-scaling-groups`, `aws eks describe-nodegroup` and `aws ec2
-describe-launch-template-versions`; only what a migration looks at is named here, AWS's other fields are passed over.
+describe-launch-template-versions`. Only what a migration looks at is named here. Other fields that shape nodes are
+counted in `unread`, so that the report names them; those of groups themselves are passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from shiplap.errors import AwsError, InvalidInput
 from shiplap.kubernetes.reading import without_nulls
@@ -30,6 +32,7 @@ class _Camel(msgspec.Struct, frozen=True, rename="camel"):
 class GroupTag(_Pascal, frozen=True):
     key: str
     value: str = ""
+    propagate_at_launch: bool = False
 
 
 class TemplateReference(_Pascal, frozen=True):
@@ -46,7 +49,7 @@ class AttributeRange(_Pascal, frozen=True):
 
 
 class InstanceRequirements(_Pascal, frozen=True):
-    """Attributes instead of types; those not named here are counted by `others_of`."""
+    """Attributes instead of types."""
 
     v_cpu_count: AttributeRange = msgspec.field(default=AttributeRange(), name="VCpuCount")
     memory_mib: AttributeRange = msgspec.field(default=AttributeRange(), name="MemoryMiB")
@@ -57,12 +60,14 @@ class InstanceRequirements(_Pascal, frozen=True):
     bare_metal: str = ""
     burstable_performance: str = ""
     local_storage: str = ""
+    unread: tuple[str, ...] = ()
 
 
 class Override(_Pascal, frozen=True):
     instance_type: str = ""
     weighted_capacity: str = ""
     instance_requirements: InstanceRequirements | None = None
+    unread: tuple[str, ...] = ()
 
 
 class MixedTemplate(_Pascal, frozen=True):
@@ -147,7 +152,6 @@ class Nodegroup(_Camel, frozen=True):
     resources: NodegroupResources = NodegroupResources()
     disk_size: int | None = None
     launch_template: NodegroupTemplate | None = None
-    tags: dict[str, str] = {}
 
 
 class Ebs(_Pascal, frozen=True):
@@ -163,6 +167,7 @@ class Ebs(_Pascal, frozen=True):
 
 class TemplateDevice(_Pascal, frozen=True):
     device_name: str = ""
+    virtual_name: str = ""
     ebs: Ebs | None = None
 
 
@@ -187,8 +192,13 @@ class Monitoring(_Pascal, frozen=True):
     enabled: bool = False
 
 
+class SpotOptions(_Pascal, frozen=True):
+    max_price: str = ""
+
+
 class MarketOptions(_Pascal, frozen=True):
     market_type: str = ""
+    spot_options: SpotOptions | None = None
 
 
 class TemplateData(_Pascal, frozen=True):
@@ -204,6 +214,7 @@ class TemplateData(_Pascal, frozen=True):
     user_data: str = ""
     key_name: str = ""
     instance_requirements: InstanceRequirements | None = None
+    unread: tuple[str, ...] = ()
 
 
 class LaunchTemplateVersion(_Pascal, frozen=True):
@@ -274,10 +285,25 @@ def read(documents: Sequence[Document]) -> AwsGroups:
 
 def _convert(document: Document, data: Any, kind: type[T], field: str) -> T:
     try:
-        return msgspec.convert(without_nulls(data), kind)
+        return msgspec.convert(_with_unread(without_nulls(data), inspect.type_info(kind)), kind)
     except msgspec.ValidationError as error:
         reason = str(error).replace("`", "")
         raise InvalidInput(document.source, reason, field=field, line=document.line_of((field,))) from error
+
+
+def _with_unread(data: Any, shape: inspect.Type) -> Any:
+    """The data with the names of fields that are not decoded, in each struct that counts them."""
+    match shape:
+        case inspect.ListType(item_type=of) | inspect.VarTupleType(item_type=of) if isinstance(data, list):
+            return [_with_unread(item, of) for item in data]
+        case inspect.UnionType(types=types):
+            return _with_unread(data, next((kind for kind in types if isinstance(kind, inspect.StructType)), types[0]))
+        case inspect.StructType(fields=fields) if isinstance(data, Mapping):
+            known = {field.encode_name: field for field in fields}
+            read = {key: _with_unread(item, known[key].type) for key, item in data.items() if key in known}
+            unread = sorted(str(key) for key, item in data.items() if key not in known and item not in ({}, [], ""))
+            return read | ({"Unread": unread} if "Unread" in known else {})
+    return data
 
 
 _TAGS = ("k8s.io/cluster-autoscaler/{}", "kubernetes.io/cluster/{}")

@@ -10,6 +10,18 @@ import msgspec
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.kubernetes.quantity import (
+    AMD_GPU,
+    CPU,
+    EPHEMERAL_STORAGE,
+    GAUDI,
+    MEMORY,
+    NEURON,
+    NEURON_CORE,
+    NVIDIA_GPU,
+    PODS,
+    parse_amount,
+)
 from shiplap.manifests import shiplap_annotations
 from shiplap.manifests.custom_resources import (
     AmiSelectorTerm,
@@ -64,23 +76,57 @@ def manifests_of(
     """
     classes: dict[bytes, tuple[str, EC2NodeClassSpec]] = {}
     pools: list[KubernetesObject] = []
+    overlays: list[KubernetesObject] = []
     findings: list[MigrationFinding] = []
     formers: list[FormerPool] = []
     weights = _weights(groups, autoscaler)
+    names = _names_of(groups)
     for group in groups:
         collector = FindingCollector(group.source)
-        name = naming.pool(_name_of(group.name))
+        name = naming.pool(names[group.name])
         spec = node_class(group, cluster, collector)
         key = msgspec.json.encode(spec)
-        class_name, _ = classes.setdefault(key, (_name_of(group.name), spec))
+        class_name, _ = classes.setdefault(key, (names[group.name], spec))
         pools.append(
             _document(_pool(group, name, class_name, autoscaler, naming, weights.get(group.name, 0), collector))
         )
         origin = FormerKind.NODE_GROUP if group.managed else FormerKind.SCALING_GROUP
         formers.append(FormerPool(origin, group.name, name, least=group.least, desired=group.desired))
+        overlays += _overlays(group, name, collector)
         findings += collector.all
     written = [_class_document(name, spec) for name, spec in classes.values()]
-    return (*written, *pools), tuple(formers), tuple(findings)
+    return (*written, *pools, *overlays), tuple(formers), tuple(findings)
+
+
+def _overlays(group: SourceGroup, pool: str, collector: FindingCollector) -> Iterator[KubernetesObject]:
+    """A NodeOverlay with the devices that tags promise of nodes, as a device plugin shows them later."""
+    promised: dict[str, str] = {}
+    for resource, amount in sorted(group.resources.items()):
+        field = f"tag node-template/resources/{resource}"
+        if resource in _OF_THE_MACHINE or resource in _OF_EC2:
+            collector.approximate(field, "none", "EC2 and the volumes say it, and nodes correct it once they report")
+            continue
+        try:
+            parse_amount(resource, amount)
+        except ValueError as error:
+            collector.not_mapped(field, str(error))
+            continue
+        promised[resource] = amount
+        collector.exact(field, f"NodeOverlay/{pool} spec.capacity: {resource}: {amount}")
+    if promised:
+        yield {
+            "apiVersion": "karpenter.sh/v1alpha1",
+            "kind": "NodeOverlay",
+            "metadata": {"name": pool},
+            "spec": {
+                "requirements": [{"key": labels.NODE_POOL, "operator": "In", "values": [pool]}],
+                "capacity": promised,
+            },
+        }
+
+
+_OF_THE_MACHINE = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_OF_EC2 = (NVIDIA_GPU, AMD_GPU, GAUDI, NEURON, NEURON_CORE)
 
 
 def _weights(groups: Sequence[SourceGroup], autoscaler: AutoscalerSettings) -> dict[str, int]:
@@ -175,6 +221,10 @@ def _attributes(wanted: InstanceRequirements, collector: FindingCollector) -> It
     makers = tuple(name.replace("amazon-web-services", "aws") for name in wanted.cpu_manufacturers if name != "apple")
     if makers:
         yield RequirementSpec(_MAKER, "In", makers)
+    elif wanted.cpu_manufacturers:
+        collector.not_mapped("CpuManufacturers", f"no type that nodes run on is made by {wanted.cpu_manufacturers[0]}")
+    for name in wanted.unread:
+        collector.not_mapped(f"InstanceRequirements.{name}", "is not read: without it, more types are allowed")
     note = "as labels of instance types say it; look at `shiplap instance-types` for what is meant"
     collector.approximate("InstanceRequirements", "requirements on vCPUs, memory and manufacturer", note)
     for field in ("instance_generations", "bare_metal", "burstable_performance", "local_storage"):
@@ -190,6 +240,16 @@ _MAKER = "karpenter.k8s.aws/instance-cpu-manufacturer"
 
 def _annotations(group: SourceGroup, collector: FindingCollector) -> Iterator[tuple[str, str]]:
     distribution = group.distribution
+    if price := _spot_max_price(group):
+        if group.spot_percent == 100:
+            yield shiplap_annotations.MAX_NODE_PRICE, price
+            collector.exact("SpotMaxPrice", f"{shiplap_annotations.MAX_NODE_PRICE}: {price}")
+        elif group.spot_percent:
+            collector.not_mapped(
+                "SpotMaxPrice",
+                f"{price}: it bounds spot alone, and {shiplap_annotations.MAX_NODE_PRICE} would bound on-demand nodes, "
+                "too; write a NodePool for spot with it, and another one for on-demand",
+            )
     if 0 < group.spot_percent < 100:
         yield shiplap_annotations.MIN_ON_DEMAND, f"{100 - group.spot_percent}%"
         collector.exact(
@@ -208,16 +268,16 @@ def _annotations(group: SourceGroup, collector: FindingCollector) -> Iterator[tu
         if strategy != "price-capacity-optimized":
             yield shiplap_annotations.ALLOCATION_STRATEGY, strategy
         collector.exact("SpotAllocationStrategy", strategy)
-        if distribution.spot_max_price:
-            yield shiplap_annotations.MAX_NODE_PRICE, distribution.spot_max_price
-            collector.approximate(
-                "SpotMaxPrice",
-                f"{shiplap_annotations.MAX_NODE_PRICE}: {distribution.spot_max_price}",
-                "of any node of the pool",
-            )
     elif distribution.on_demand_allocation_strategy == "prioritized" and len(group.types) > 1:
         note = "the cheapest type that fits is taken; an order is written as tiers or as pools with weights"
         collector.approximate("OnDemandAllocationStrategy prioritized", "by price", note)
+
+
+def _spot_max_price(group: SourceGroup) -> str:
+    if group.distribution is not None:
+        return group.distribution.spot_max_price
+    options = group.template.instance_market_options if group.template is not None else None
+    return options.spot_options.max_price if options is not None and options.spot_options is not None else ""
 
 
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "karpenter.sh", "karpenter.k8s.aws")
@@ -244,13 +304,16 @@ def _labels(group: SourceGroup, collector: FindingCollector) -> dict[str, str]:
 def _disruption(group: SourceGroup, autoscaler: AutoscalerSettings, collector: FindingCollector) -> Disruption:
     after = autoscaler.consolidate_after
     for key, value in sorted(group.options.items()):
-        if key == "scaledownunneededtime":
+        if key == "scaledownunneededtime" and _is_duration(value):
             after = value
             collector.approximate(
                 f"{_OPTIONS_WITHOUT}/{key}", f"spec.disruption.consolidateAfter: {value}", "of this pool"
             )
         else:
-            collector.not_mapped(f"{_OPTIONS_WITHOUT}/{key}", "there is no such setting of a pool")
+            note = (
+                f"{value!r} is no duration" if key == "scaledownunneededtime" else "there is no such setting of a pool"
+            )
+            collector.not_mapped(f"{_OPTIONS_WITHOUT}/{key}", note)
     budgets = (Budget(),)
     if not autoscaler.scale_down:
         budgets = (Budget("0"),)
@@ -262,6 +325,23 @@ def _disruption(group: SourceGroup, autoscaler: AutoscalerSettings, collector: F
 def _name_of(text: str) -> str:
     """As Kubernetes names objects: lower-case letters, digits and dashes; short enough to be a label with a suffix."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].strip("-") or "group"
+
+
+def _is_duration(text: str) -> bool:
+    """Whether a NodePool takes a text as `consolidateAfter`."""
+    return re.fullmatch(r"([0-9]+(s|m|h))+", text) is not None
+
+
+def _names_of(groups: Sequence[SourceGroup]) -> dict[str, str]:
+    """A name for each group; where names become equal, a number tells them apart."""
+    taken: dict[str, str] = {}
+    for group in groups:
+        base = name = _name_of(group.name)
+        number = 2
+        while name in taken.values():
+            name, number = f"{base}-{number}", number + 1
+        taken[group.name] = name
+    return taken
 
 
 def _document(pool: NodePool) -> KubernetesObject:
@@ -344,6 +424,8 @@ def node_class(group: SourceGroup, cluster: str, collector: FindingCollector) ->
         user_data=user_data,
         role=role,
         instance_profile=instance_profile,
+        tags=_tags(group, collector),
+        associate_public_ip_address=_public_address(template),
         block_device_mappings=_devices(group, terms),
         metadata_options=_metadata_options(template),
         detailed_monitoring=True
@@ -351,6 +433,18 @@ def node_class(group: SourceGroup, cluster: str, collector: FindingCollector) ->
         else None,
         kubelet={"maxPods": group.boot.max_pods} if group.boot.max_pods else {},
     )
+
+
+def _tags(group: SourceGroup, collector: FindingCollector) -> dict[str, str]:
+    """The tags that the group puts on its instances."""
+    if group.instance_tags:
+        collector.exact("tags of instances", "EC2NodeClass spec.tags")
+    return group.instance_tags
+
+
+def _public_address(template: TemplateData | None) -> bool | None:
+    interfaces = template.network_interfaces if template is not None else ()
+    return next((item.associate_public_ip_address for item in interfaces), None)
 
 
 def _image(group: SourceGroup, collector: FindingCollector) -> tuple[str, tuple[AmiSelectorTerm, ...], str | None]:

@@ -21,6 +21,7 @@ from shiplap_cli.migration.aws_groups import (
     Distribution,
     InstanceRequirements,
     Nodegroup,
+    Override,
     TemplateData,
     TemplateReference,
 )
@@ -146,6 +147,7 @@ class SourceGroup(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, str] = {}
     options: dict[str, str] = {}
     disk_gib: int | None = None
+    instance_tags: dict[str, str] = {}
     leftovers: tuple[str, ...] = ()
 
 
@@ -194,6 +196,7 @@ def _managed(node_group: Nodegroup, groups: AwsGroups, by_name: dict[str, AutoSc
         resources=hints.resources,
         options=hints.options,
         disk_gib=node_group.disk_size,
+        leftovers=(*hints.unread, *_unmapped_of_template(template)),
     )
 
 
@@ -231,7 +234,8 @@ def _self_managed(group: AutoScalingGroup, groups: AwsGroups) -> SourceGroup:
         taints=_unique([*booted.taints, *hints.taints]),
         resources=hints.resources,
         options=hints.options,
-        leftovers=tuple(_unmapped(group, any(override.weighted_capacity for override in overrides))),
+        instance_tags={tag.key: tag.value for tag in group.tags if tag.propagate_at_launch and _is_of_users(tag.key)},
+        leftovers=(*_unmapped(group, overrides), *hints.unread, *_unmapped_of_template(template)),
     )
 
 
@@ -240,11 +244,12 @@ class _Hints(msgspec.Struct):
     taints: list[Taint] = []
     resources: dict[str, str] = {}
     options: dict[str, str] = {}
+    unread: list[str] = []
 
 
 def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
     """What the tags say that Cluster Autoscaler reads to know the nodes of an empty group."""
-    hints = _Hints({}, [], {}, {})
+    hints = _Hints({}, [], {}, {}, [])
     for tag in (tag for group in groups for tag in group.tags if tag.key.startswith(_TEMPLATE_TAG)):
         kind, _, key = tag.key.removeprefix(_TEMPLATE_TAG).partition("/")
         match kind:
@@ -253,11 +258,19 @@ def _hints(groups: Sequence[AutoScalingGroup]) -> _Hints:
             case "taint":
                 taint = _parsed_taint(f"{key}={tag.value}")
                 hints.taints += [taint] if taint is not None else []
+                hints.unread += [] if taint is not None else [f"tag {tag.key}: {tag.value!r} is no taint"]
             case "resources":
                 hints.resources[key] = tag.value
             case "autoscaling-options":
                 hints.options[key] = tag.value
+            case _:
+                hints.unread.append(f"tag {tag.key}: is not read")
     return hints
+
+
+def _is_of_users(tag: str) -> bool:
+    """Whether a tag is people's own, and not one that AWS, Kubernetes or an autoscaler finds things by."""
+    return not tag.startswith(("aws:", "eks:", "k8s.io/", "kubernetes.io/", "karpenter"))
 
 
 def _cluster(group: AutoScalingGroup) -> str:
@@ -276,15 +289,38 @@ def _spot_percent(distribution: Distribution | None, template: TemplateData | No
     return 100 if options is not None and options.market_type == "spot" else 0
 
 
-def _unmapped(group: AutoScalingGroup, weighted: bool) -> Iterator[str]:
-    if weighted:
+def _unmapped(group: AutoScalingGroup, overrides: Sequence[Override]) -> Iterator[str]:
+    if any(override.weighted_capacity for override in overrides):
         yield "WeightedCapacity: nodes are counted by what pods need of them"
+    by_attributes = [override.instance_requirements for override in overrides if override.instance_requirements]
+    by_type = any(override.instance_type for override in overrides)
+    if len(by_attributes) > 1 or (by_attributes and by_type):
+        yield "Overrides: InstanceRequirements of one of them alone are read; write a NodePool for each of the others"
+    for name in sorted({name for override in overrides for name in override.unread}):
+        yield f"Overrides.{name}: is not read; write a NodePool of its own for it"
     if group.load_balancer_names or group.target_group_arns:
         yield "load balancers attached to the group: register nodes or pods by the AWS Load Balancer Controller"
     if group.warm_pool_configuration:
         yield "its warm pool: keep room free by a CapacityBuffer"
     if group.launch_configuration_name:
         yield f"launch configuration {group.launch_configuration_name}: copy it to a launch template and give that"
+
+
+_KEPT_BY_LAUNCHES = ("EbsOptimized", "TagSpecifications")
+"""Of a launch template: what every launch of ours does, or says by itself."""
+
+
+def _unmapped_of_template(template: TemplateData | None) -> Iterator[str]:
+    if template is None:
+        return
+    for name in template.unread:
+        if name not in _KEPT_BY_LAUNCHES:
+            yield f"launch template {name}: is not read; an EC2NodeClass may have a field for it"
+    if template.key_name:
+        yield f"launch template KeyName {template.key_name}: nodes get no key pair; use Session Manager, or user data"
+    for device in template.block_device_mappings:
+        if device.ebs is None:
+            yield f"launch template device {device.device_name} {device.virtual_name}: is no EBS volume and left out"
 
 
 def _unique(taints: Sequence[Taint]) -> tuple[Taint, ...]:

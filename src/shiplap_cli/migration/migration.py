@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from shiplap.errors import InvalidInput
 from shiplap.manifests.claim_rules import ClaimRule
 from shiplap.manifests.files.documents import Document
@@ -66,7 +68,7 @@ def migrate(
         manifests=draft.manifests,
         claim_rules=(ClaimRule(tolerates=MIGRATION_TAINT.key),) if naming.taint else (),
         join_timeout_s=draft.join_timeout_s,
-        findings=(*draft.findings, *_manifest_problems(draft.manifests)),
+        findings=_with_refusals(draft.findings, _manifest_problems(draft.manifests)),
         steps=steps_of(folder, name, draft.formers, tainted=naming.taint),
     )
 
@@ -85,6 +87,30 @@ def _from_autoscaler(
         note += " cluster-autoscaler -n kube-system -o yaml)"
         said = (MigrationFinding(MatchQuality.NONE, "cluster-autoscaler", "Deployment", "", note),)
     return MigrationDraft(manifests, (*said, *findings), formers, cluster or found, scaler.join_timeout_s)
+
+
+def _with_refusals(
+    findings: Sequence[MigrationFinding], problems: Sequence[MigrationFinding]
+) -> tuple[MigrationFinding, ...]:
+    """The findings beside what Shiplap refuses: an object that it refuses does not map, however alike it is."""
+    refused = {problem.source for problem in problems}
+    corrected = [
+        replace(item, match=MatchQuality.NONE, note="Shiplap refuses it as it is, for the reasons given below")
+        if item.match is MatchQuality.EXACT and _object_of(item) in refused
+        else item
+        for item in findings
+    ]
+    return (*corrected, *problems)
+
+
+def _object_of(finding: MigrationFinding) -> str:
+    """The manifest that a finding about a whole object is about."""
+    if finding.field not in _WHOLE_OBJECTS:
+        return ""
+    return finding.becomes if finding.field == "NodePool" else finding.source
+
+
+_WHOLE_OBJECTS = ("NodePool", "EC2NodeClass", "NodeOverlay")
 
 
 def _manifest_problems(manifests: Sequence[KubernetesObject]) -> tuple[MigrationFinding, ...]:

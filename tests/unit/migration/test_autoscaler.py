@@ -299,7 +299,6 @@ def test_a_mixed_group() -> None:
     assert pools(found)["web-shiplap"]["metadata"]["annotations"] == {
         "shiplap.dev/min-on-demand": "30%",
         "shiplap.dev/allocation-strategy": "capacity-optimized",
-        "shiplap.dev/max-node-price": "0.2",
     }
     for field in ("OnDemandBaseCapacity", "WeightedCapacity"):
         assert about(found, f"web: {field}").match is MatchQuality.NONE
@@ -451,3 +450,128 @@ def test_both_autoscalers_at_once() -> None:
     karpenter = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {template: {spec: {}}}"
     with pytest.raises(InvalidInput, match="one after the other"):
         moved(karpenter, node_group())
+
+
+# Nothing is dropped, and nothing is widened, without a word
+
+
+@pytest.mark.parametrize(("above_base", "written"), [(0, "0.2"), (25, None), (100, None)])
+def test_the_price_of_spot_bounds_spot_alone(above_base: int, written: str | None) -> None:
+    distribution = {"OnDemandPercentageAboveBaseCapacity": above_base, "SpotMaxPrice": "0.2"}
+    found = moved(scaling_group(MixedInstancesPolicy=mixed(distribution, {"InstanceType": "m5.large"})), template())
+    notes = pools(found)["web-shiplap"]["metadata"].get("annotations", {})
+    assert notes.get("shiplap.dev/max-node-price") == written
+    if above_base == 25:
+        assert about(found, "SpotMaxPrice").match is MatchQuality.NONE
+
+
+def test_the_price_of_spot_may_stand_in_the_launch_template() -> None:
+    options = {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.3"}}
+    found = moved(scaling_group(), template(InstanceMarketOptions=options))
+    assert pools(found)["web-shiplap"]["metadata"]["annotations"] == {"shiplap.dev/max-node-price": "0.3"}
+
+
+def test_devices_that_tags_promise_become_an_overlay_of_their_own_pool() -> None:
+    prefix = "k8s.io/cluster-autoscaler/node-template/resources/"
+    amounts = {"example.com/fuse": "10", "cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1", "example.com/odd": "many"}
+    tagged = scaling_group(tags={prefix + name: amount for name, amount in amounts.items()})
+    other = scaling_group("api", tags={prefix + "example.com/kvm": "1"})
+    found = moved(tagged, other, template())
+    overlays = {item["metadata"]["name"]: item["spec"] for item in found.manifests if item["kind"] == "NodeOverlay"}
+    assert overlays == {
+        f"{name}-shiplap": {
+            "requirements": [{"key": "karpenter.sh/nodepool", "operator": "In", "values": [f"{name}-shiplap"]}],
+            "capacity": capacity,
+        }
+        for name, capacity in (("web", {"example.com/fuse": "10"}), ("api", {"example.com/kvm": "1"}))
+    }
+    assert refused(found) == []
+    assert about(found, "resources/example.com/odd").match is MatchQuality.NONE
+    assert about(found, "resources/cpu").match is MatchQuality.APPROXIMATE
+
+
+@pytest.mark.parametrize(
+    ("sources", "field"),
+    [
+        ([scaling_group(), template(CpuOptions={"CoreCount": 2})], "launch template CpuOptions"),
+        ([scaling_group(), template(Placement={"Tenancy": "dedicated"})], "launch template Placement"),
+        ([scaling_group(), template(KeyName="ops")], "launch template KeyName ops"),
+        (
+            [scaling_group(), template(BlockDeviceMappings=[{"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"}])],
+            "launch template device /dev/sdb ephemeral0",
+        ),
+        (
+            [scaling_group(), template(InstanceType="", InstanceRequirements={"AcceleratorCount": {"Min": 1}})],
+            "InstanceRequirements.AcceleratorCount",
+        ),
+        (
+            [scaling_group(), template(InstanceType="", InstanceRequirements={"CpuManufacturers": ["apple"]})],
+            "CpuManufacturers",
+        ),
+        (
+            [
+                scaling_group(
+                    MixedInstancesPolicy=mixed(
+                        {}, *({"InstanceRequirements": {"VCpuCount": {"Min": number}}} for number in (2, 8))
+                    )
+                ),
+                template(),
+            ],
+            "Overrides",
+        ),
+        (
+            [
+                scaling_group(
+                    MixedInstancesPolicy=mixed(
+                        {}, {"InstanceType": "m5.large", "LaunchTemplateSpecification": {"LaunchTemplateName": "arm"}}
+                    )
+                ),
+                template(),
+            ],
+            "Overrides.LaunchTemplateSpecification",
+        ),
+        (
+            [scaling_group(tags={"k8s.io/cluster-autoscaler/node-template/taint/a": "no taint"}), template()],
+            "tag k8s.io/cluster-autoscaler/node-template/taint/a",
+        ),
+        (
+            [scaling_group(tags={"k8s.io/cluster-autoscaler/node-template/other/a": "b"}), template()],
+            "tag k8s.io/cluster-autoscaler/node-template/other/a",
+        ),
+        (
+            [
+                scaling_group(
+                    tags={"k8s.io/cluster-autoscaler/node-template/autoscaling-options/scaledownunneededtime": "soon"}
+                ),
+                template(),
+            ],
+            "autoscaling-options/scaledownunneededtime",
+        ),
+    ],
+)
+def test_what_is_not_carried_over_is_named(sources: list[dict[str, Any]], field: str) -> None:
+    found = moved(*sources)
+    assert [item.match for item in found.findings if item.field == field] == [MatchQuality.NONE]
+
+
+def test_tags_and_public_addresses_of_instances_are_kept() -> None:
+    tags = [
+        {"Key": "team", "Value": "ml", "PropagateAtLaunch": True},
+        {"Key": "of-the-group", "Value": "x", "PropagateAtLaunch": False},
+        {"Key": "kubernetes.io/cluster/prod", "Value": "owned", "PropagateAtLaunch": True},
+    ]
+    interfaces = [{"AssociatePublicIpAddress": True, "Groups": ["sg-12345678"]}]
+    found = moved(scaling_group(Tags=tags), template(NetworkInterfaces=interfaces))
+    assert classes(found)["web"]["tags"] == {"team": "ml"}
+    assert classes(found)["web"]["associatePublicIPAddress"] is True
+    assert refused(found) == []
+
+
+def test_groups_whose_names_become_equal_keep_pools_and_classes_of_their_own() -> None:
+    long = "x" * 60
+    groups = [scaling_group(name) for name in ("web_a", "web.a", f"{long}1", f"{long}2")]
+    found = moved(*groups, template(), node_group("web-a", instanceTypes=["c5.large"]))
+    names = [(item["kind"], item["metadata"]["name"]) for item in found.manifests]
+    assert len(names) == len(set(names))
+    assert len(pools(found)) == 5
+    assert refused(found) == []

@@ -9,6 +9,7 @@ import pytest
 from shiplap.manifests.files.documents import Document, read_text
 from shiplap.manifests.files.loading import check_documents
 from shiplap_cli.migration.karpenter import migrate
+from shiplap_cli.migration.migration import migrate as migrate_all
 from shiplap_cli.migration.migration_findings import FormerKind, MatchQuality, MigrationDraft, Naming
 
 CLASS = """
@@ -229,3 +230,40 @@ def test_what_has_the_wrong_shape_is_left_to_validation(damage: str) -> None:
     lines = [line for line in pool().splitlines() if not line.strip().startswith(f"{field}:")]
     text = "\n".join(lines).replace("    spec:\n", f"    spec:\n      {damage}\n", 1)
     assert problems(moved(text, node_class(), taint=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        (
+            pool(claim="kubelet: {maxPods: 9}"),
+            "spec.template.spec.kubelet",
+            "moved to spec.kubelet of the EC2NodeClass",
+        ),
+        (
+            pool(disruption="{expireAfter: 9h}"),
+            "spec.disruption.expireAfter",
+            "moved to spec.template.spec.expireAfter",
+        ),
+        (pool(claim="resources: {}"), "spec.template.spec.resources", "no such field any more"),
+    ],
+)
+def test_what_v1_has_elsewhere_says_where(text: str, field: str, words: str) -> None:
+    """Somebody has changed the version alone."""
+    written = text.replace("karpenter.sh/v1beta1", "karpenter.sh/v1").replace(
+        "apiVersion: karpenter.k8s.aws/v1beta1", "group: karpenter.k8s.aws"
+    )
+    documents = list(read_text("file", written))
+    found = migrate_all(documents, Naming(taint=False)).findings
+    assert [words in item.note for item in found if item.field == field] == [True]
+
+
+def test_a_pool_that_shiplap_refuses_is_not_exact() -> None:
+    broken = pool("bad", claim="kubelet: {maxPods: 9}").replace("karpenter.sh/v1beta1", "karpenter.sh/v1")
+    documents = [*read_text("file", broken), *read_text("file", pool("good"))]
+    found = migrate_all(documents, Naming(taint=False)).findings
+    whole = {item.becomes or item.source: item.match for item in found if item.field == "NodePool"}
+    assert whole == {
+        "NodePool/bad-shiplap": MatchQuality.NONE,
+        "NodePool/good-shiplap": MatchQuality.EXACT,
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -197,8 +197,7 @@ class _Reader:
                 if item is not None:
                     cleaned[key] = self.read(fields[key].type, item, (*path, key))
             elif key not in _ALSO_ALLOWED.get(shape.cls, ()):
-                close = difflib.get_close_matches(key, fields, 1)
-                self.problems.append(((*path, key), "unknown field" + (f", did you mean {close[0]}?" if close else "")))
+                self.problems.append(((*path, key), _about_unknown((*path, key), fields)))
         for name, field in fields.items():
             if name not in cleaned:
                 if field.required:
@@ -217,6 +216,23 @@ class _Reader:
     def _refuse(self, path: Path, reason: str) -> None:
         self.problems.append((path, reason))
         self.broken = True
+
+
+_MOVED: dict[Path, str] = {
+    ("spec", "template", "spec", "kubelet"): "it moved to spec.kubelet of the EC2NodeClass",
+    ("spec", "disruption", "expireAfter"): "it moved to spec.template.spec.expireAfter",
+    ("spec", "template", "spec", "resources"): "karpenter.sh/v1 has no such field any more",
+    ("spec", "template", "spec", "nodeClassRef", "apiVersion"): "its group is written as nodeClassRef.group",
+}
+"""Where fields of karpenter.sh/v1beta1 went with v1."""
+
+
+def _about_unknown(path: Path, fields: Collection[str]) -> str:
+    """Says of a field that a struct lacks where it went, or which field has almost its name."""
+    if path in _MOVED:
+        return f"unknown field since karpenter.sh/v1: {_MOVED[path]}; `shiplap migrate` converts karpenter.sh/v1beta1"
+    close = difflib.get_close_matches(str(path[-1]), fields, 1)
+    return "unknown field" + (f", did you mean {close[0]}?" if close else "")
 
 
 def _as_stored(value: Any) -> Any:
