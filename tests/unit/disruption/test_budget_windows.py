@@ -66,6 +66,47 @@ def test_a_schedule_is_read_in_its_time_zone(moment: str, active: bool) -> None:
     assert is_active(Budget(schedule="0 9 * * *", duration="1h"), at(moment), "Europe/Berlin") is active
 
 
+@pytest.mark.parametrize(
+    ("zone", "schedule", "moment", "active"),
+    [
+        # New York skips 02:00 to 03:00 on 11 March 2029; 07:00 UTC is 03:00 there.
+        ("America/New_York", "30 2 * * *", "2029-03-11T07:05:00", False),
+        ("America/New_York", "30 2 * * *", "2029-03-11T07:35:00", False),
+        ("America/New_York", "30 2 * * *", "2029-03-12T06:35:00", True),
+        ("America/New_York", "0 3 * * *", "2029-03-11T07:05:00", True),
+        ("America/New_York", "30 1 * * *", "2029-03-11T06:35:00", True),
+        # It has 01:00 to 02:00 twice on 4 November 2029, first four hours behind UTC and then five.
+        ("America/New_York", "30 1 * * *", "2029-11-04T05:35:00", True),
+        ("America/New_York", "30 1 * * *", "2029-11-04T06:35:00", True),
+        ("America/New_York", "30 1 * * *", "2029-11-04T07:35:00", False),
+        ("America/New_York", "0 2 * * *", "2029-11-04T06:05:00", False),
+        ("America/New_York", "0 2 * * *", "2029-11-04T07:05:00", True),
+        # Lord Howe Island moves its clocks by half an hour: 02:00 to 02:30 is skipped on 7 October 2029.
+        ("Australia/Lord_Howe", "15 2 * * *", "2029-10-06T15:20:00", False),
+        ("Australia/Lord_Howe", "15 2 * * *", "2029-10-06T15:50:00", False),
+        ("Australia/Lord_Howe", "45 2 * * *", "2029-10-06T15:50:00", True),
+        # And 01:30 to 02:00 comes twice on 1 April 2029.
+        ("Australia/Lord_Howe", "45 1 * * *", "2029-03-31T14:50:00", True),
+        ("Australia/Lord_Howe", "45 1 * * *", "2029-03-31T15:20:00", True),
+        # Beirut skips midnight on 25 March 2029.
+        ("Asia/Beirut", "0 0 * * *", "2029-03-24T22:05:00", False),
+        ("Asia/Beirut", "0 1 * * *", "2029-03-24T22:05:00", True),
+        # Havana sets its clocks back from 01:00 to 00:00 on 4 November 2029; Asuncion once did so at midnight.
+        ("America/Havana", "30 0 * * *", "2029-11-04T04:35:00", True),
+        ("America/Havana", "30 0 * * *", "2029-11-04T05:35:00", True),
+        ("America/Asuncion", "30 23 * * *", "2020-03-22T02:35:00", True),
+        ("America/Asuncion", "30 23 * * *", "2020-03-22T03:35:00", True),
+        # Kathmandu is a quarter of an hour off every other clock.
+        ("Asia/Kathmandu", "0 9 * * *", "2029-03-24T03:20:00", True),
+        ("Asia/Kathmandu", "0 9 * * *", "2029-03-24T03:10:00", False),
+    ],
+)
+def test_changes_of_clocks_skip_and_repeat_hits_as_those_of_a_cron_job(
+    zone: str, schedule: str, moment: str, active: bool
+) -> None:
+    assert is_active(Budget(schedule=schedule, duration="10m"), at(moment), zone) is active
+
+
 def test_the_smallest_active_budget_counts() -> None:
     both = pool({"nodes": "50%"}, {"nodes": "3"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
     assert allowance(both, Reason.EMPTY, 10, 1, at("2026-11-20T08:00:00")).nodes == 2

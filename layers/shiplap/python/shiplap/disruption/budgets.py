@@ -20,6 +20,9 @@ from shiplap.manifests.shiplap_annotations import DISRUPTION_TIME_ZONE, zone_nam
 
 UNLIMITED = 1 << 31
 
+_SET_BACK_S = 3 * 3600.0
+"""No clock of the tz database is set back by more, for summer time or another zone, but where a day is repeated."""
+
 
 class Allowance(msgspec.Struct, frozen=True):
     """`nodes` more may be disrupted; `blocking` says which budget blocks the next one."""
@@ -70,8 +73,9 @@ def is_active(budget: Budget, now: float, time_zone: str = "UTC") -> bool:
 
 def _hits(cron: Cron, after: float, until: float, zone: ZoneInfo) -> bool:
     """Whether the schedule names a minute later than `after` and not later than `until`, both epoch seconds."""
-    day = datetime.fromtimestamp(until, zone).date()
-    first = datetime.fromtimestamp(after, zone).date()
+    # Where clocks are set back at midnight, a later moment may be of an earlier day.
+    day = max(datetime.fromtimestamp(moment, zone).date() for moment in (until, until - _SET_BACK_S))
+    first = min(datetime.fromtimestamp(moment, zone).date() for moment in (after, after + _SET_BACK_S))
     while day >= first:
         if _names(cron, day) and any(after < moment <= until for moment in _moments(cron, day, zone)):
             return True
@@ -87,9 +91,18 @@ def _names(cron: Cron, day: date) -> bool:
 
 
 def _moments(cron: Cron, day: date, zone: ZoneInfo) -> Iterable[float]:
+    """The moments of a day at which clocks show what the schedule names, as of a CronJob with a time zone.
+
+    An hour that clocks skip has none, and one that comes twice has two, one for each UTC offset (the rule of
+    SpecSchedule.Next in robfig/cron).
+    """
     for hour in sorted(cron.hours):
         for minute in sorted(cron.minutes):
-            yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone).timestamp()
+            shown = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+            for moment in {shown.replace(fold=fold).timestamp() for fold in (0, 1)}:
+                there = datetime.fromtimestamp(moment, zone)
+                if (there.date(), there.hour, there.minute) == (day, hour, minute):
+                    yield moment
 
 
 def _words(written: str, most: int, total: int, disrupting: int) -> str:
