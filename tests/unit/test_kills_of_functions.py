@@ -121,9 +121,9 @@ class PlayedRegion:
     def let_time_pass(self) -> None:
         pass
 
-    def apply(self, cluster: str, item: dict[str, Any]) -> None:
+    def apply(self, cluster: str, *items: dict[str, Any]) -> None:
         assert cluster == CLUSTER
-        self.pods.append(Pod(metadata=ObjectMeta(name=item["metadata"]["name"])))
+        self.pods += (Pod(metadata=ObjectMeta(name=item["metadata"]["name"])) for item in items)
 
     def remove(self, cluster: str, pod: Pod) -> None:
         assert cluster == CLUSTER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from itertools import count
 from threading import RLock
@@ -96,6 +97,10 @@ class ApiServer:
         self._typed: dict[str, tuple[Object, msgspec.Struct | None]] = {}
         self._lists: OrderedDict[str, ObjectList] = OrderedDict()
         self._list_numbers = count()
+
+    def at_once(self) -> AbstractContextManager[object]:
+        """Everything written in this context is seen together: neither list nor watch shows a part of it."""
+        return self._lock
 
     def on_write(self, listener: Callable[[str, str, Object], object]) -> None:
         """Have a listener called with each write: ADDED, MODIFIED or DELETED, the plural and the object."""

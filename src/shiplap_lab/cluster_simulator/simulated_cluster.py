@@ -62,7 +62,8 @@ class SimulatedCluster(Generic[M]):
         self.informer.refresh()
         self._daemon_sets.step()
         self.replicas.step()
-        self.scheduler.step(self._events.now())
+        with self.server.at_once():  # whoever reads pods sees all that wait, however fast this machine is
+            self.scheduler.step(self._events.now())
         self.informer.refresh()
         self.kubelets.step()
         # After a step that wrote nothing, the same step on the same objects writes nothing again.

@@ -182,8 +182,11 @@ class LocalRegion:
     def set_memory(self, rules: Sequence[NodeMemoryRule]) -> None:
         self._memory = tuple(rules)
 
-    def apply(self, cluster: str, item: dict[str, Any]) -> None:
-        create_object(self._servers[cluster], item, self.now())
+    def apply(self, cluster: str, *items: dict[str, Any]) -> None:
+        """Create objects, all at one moment: no decision is about a part of them."""
+        with self._servers[cluster].at_once():
+            for item in items:
+                create_object(self._servers[cluster], item, self.now())
 
     def remove(self, cluster: str, pod: Pod) -> None:
         remove_pod(self._servers[cluster], pod)

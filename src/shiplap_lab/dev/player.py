@@ -57,7 +57,7 @@ class ScenarioRegion(Protocol):
 
     def set_memory(self, rules: Sequence[NodeMemoryRule]) -> None: ...
 
-    def apply(self, cluster: str, item: dict[str, Any]) -> None: ...
+    def apply(self, cluster: str, *items: dict[str, Any]) -> None: ...
 
     def remove(self, cluster: str, pod: Pod) -> None: ...
 
@@ -161,9 +161,7 @@ def _move(step: ScenarioStep, memory: Sequence[NodeMemoryRule], region: Scenario
                 region.remove(step.cluster, pod)
     for item in step.objects:
         region.apply(step.cluster, item)
-    for group in step.pods:
-        for body in pods_of_step(group):
-            region.apply(step.cluster, body)
+    region.apply(step.cluster, *(body for group in step.pods for body in pods_of_step(group)))
 
 
 def _instances_of(interruption: Interruption, seen: ClusterObservation) -> list[str]:

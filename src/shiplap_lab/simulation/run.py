@@ -829,8 +829,9 @@ class SimulatedRegion:
         for hardware in self._simulation.hardware.values():
             hardware.memory = rules
 
-    def apply(self, cluster: str, item: dict[str, Any]) -> None:
-        create_object(self._simulation.clusters[cluster].server, item, self._loop.now())
+    def apply(self, cluster: str, *items: dict[str, Any]) -> None:
+        for item in items:
+            create_object(self._simulation.clusters[cluster].server, item, self._loop.now())
 
     def remove(self, cluster: str, pod: Pod) -> None:
         remove_pod(self._simulation.clusters[cluster].server, pod)

@@ -52,8 +52,8 @@ class ToyStage:
     def set_memory(self, rules: tuple[NodeMemoryRule, ...]) -> None:
         self.rules = tuple(rules)
 
-    def apply(self, cluster: str, item: dict[str, Any]) -> None:
-        self.applied.append((self.time, item))
+    def apply(self, cluster: str, *items: dict[str, Any]) -> None:
+        self.applied += ((self.time, item) for item in items)
 
     def remove(self, cluster: str, pod: Pod) -> None:
         self.applied = [entry for entry in self.applied if entry[1]["metadata"]["name"] != pod.metadata.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Event
+from threading import Event, Thread
 
 import msgspec
 import pytest
@@ -112,6 +112,31 @@ def test_a_pod_waits_for_a_node_runs_and_goes_with_it() -> None:
     world.cluster.step(30.0)
     assert world.nodes() == []
     assert world.server.list("pods").items == []
+
+
+def test_whoever_reads_pods_sees_all_that_wait_or_none() -> None:
+    """A plan for some of them would depend on how fast the others were looked at."""
+    world = World()
+    with world.server.at_once():
+        for number in range(20):
+            world.server.create("pods", pod(f"web-{number}"))
+    readers: list[Thread] = []
+    seen: list[int] = []
+
+    def read() -> None:
+        pods = world.server.list("pods").items
+        seen.append(sum(bool(item["status"].get("conditions")) for item in pods))
+
+    def look(*_: object) -> None:
+        readers.append(Thread(target=read))
+        readers[-1].start()
+
+    world.server.on_write(look)
+    world.cluster.step(0.0)
+    for reader in readers:
+        reader.join()
+    assert len(readers) >= 20
+    assert set(seen) == {20}
 
 
 def test_a_node_that_a_finalizer_keeps_is_marked_once_nothing_is_heard_of_it() -> None:
