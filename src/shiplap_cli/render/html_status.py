@@ -9,6 +9,7 @@ from shiplap.drawing.markup import counted, dollars, duration, table, text
 from shiplap.drawing.packing_map import missing_list, node_table, packing_map, totals
 from shiplap.drawing.picture import ClusterPicture
 from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.instances.readiness import nodeclass_status
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap_cli.installs.find_install import DeployedInstall
@@ -22,9 +23,14 @@ def pictures_of(
 ) -> tuple[list[ClusterPicture], list[str]]:
     """A picture of each cluster whose claims may be read, and why the others' may not."""
     pictures, missing = [], []
+    learned: Sequence[LearnedCapacity] = ()
+    try:
+        learned = install.capacity().all()
+    except (StoreError, AwsError, InvalidInput) as error:
+        missing.append(f"Nodes are drawn with the capacity they were planned with, as no report can be read: {error}")
     for cluster in clusters:
         try:
-            pictures.append(picture_of_claims(cluster, now, install.state().claims(cluster)))
+            pictures.append(picture_of_claims(cluster, now, install.state().claims(cluster), None, learned))
         except (StoreError, AwsError, InvalidInput) as error:
             missing.append(f"The nodes of {cluster} cannot be read: {error}")
     return pictures, missing

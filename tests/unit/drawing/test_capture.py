@@ -7,9 +7,9 @@ import sys
 
 import msgspec
 
-from shiplap.drawing.capture import picture_after_plan, picture_of_cluster
+from shiplap.drawing.capture import picture_after_plan, picture_of_claims, picture_of_cluster
 from shiplap.drawing.picture import Amounts, NodePictureState
-from shiplap.instances.catalog.type_catalog import InstanceType, Offering
+from shiplap.instances.catalog.type_catalog import InstanceType, LearnedCapacity, Observation, Offering
 from shiplap.instances.offerings.node_prices import NodePrices
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim, PodReference
@@ -59,6 +59,32 @@ def test_what_a_claim_was_bought_for_is_what_its_node_costs() -> None:
     known = claim("x", state=ClaimState.INITIALIZED, node_name="n1", hourly=0.5, tier=1)
     (drawn,) = picture_of_cluster("c", NOW, [node("n1")], [], [known]).nodes
     assert (drawn.hourly, drawn.tier, drawn.state) == (0.5, 1, NodePictureState.READY)
+
+
+def test_a_node_in_service_has_the_same_memory_from_its_report_as_from_its_node() -> None:
+    """`status` reads claims and reports, `top` reads Nodes: a plan counts on less than most nodes have."""
+
+    def observed(node_name: str, memory_gib: int, ami: str = "ami-1", cluster: str = "c") -> Observation:
+        amounts = {"cpu": 2000, "memory": memory_gib * GIB, "pods": 29}
+        return Observation(ami, "m5.large", "h", amounts, amounts, NOW, cluster, node_name)
+
+    planned = {"cpu": 1900, "memory": 6 * GIB, "pods": 29}
+    ours = {"ami": "ami-1", "instance_type": "m5.large", "kubelet_hash": "h", "allocatable": planned}
+    claims = [
+        claim("own", state=ClaimState.INITIALIZED, node_name="n1", instance_id="i-1", **ours),
+        claim("like", state=ClaimState.INITIALIZED, node_name="n2", instance_id="i-2", **ours),
+        claim("coming", state=ClaimState.LAUNCHED, node_name="n3", instance_id="i-3", **ours),
+        claim("other", state=ClaimState.INITIALIZED, node_name="n4", instance_id="i-4", **{**ours, "ami": "ami-2"}),
+    ]
+    reports = (observed("n1", 8), observed("n1", 5, cluster="d"), observed("x", 7))
+    learned = (LearnedCapacity("ami-1", "m5.large", "h", reports),)
+    drawn = {
+        item.name: item.allocatable.memory_bytes // GIB
+        for item in picture_of_claims("c", NOW, claims, None, learned).nodes
+    }
+    assert drawn == {"n1": 8, "n2": 7, "n3": 6, "n4": 6}
+    (of_node,) = picture_of_cluster("c", NOW, [node("n1")], []).nodes
+    assert of_node.allocatable.memory_bytes // GIB == drawn["n1"]
 
 
 def test_states_of_nodes() -> None:

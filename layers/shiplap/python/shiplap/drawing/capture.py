@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shiplap.drawing.picture import Amounts, ClusterPicture, NodePicture, NodePictureState, PendingPicture, PodPicture
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation
 from shiplap.instances.offerings.node_prices import NodePrices, capacity_type_of
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import TERMINAL_PHASES, Node, Pod
@@ -100,23 +101,39 @@ def picture_after_plan(snapshot: Snapshot, plan: Plan, prices: NodePrices) -> Cl
 
 
 def picture_of_claims(
-    cluster: str, now: float, claims: Sequence[NodeClaim], pods: Mapping[str, Sequence[Pod]] | None = None
+    cluster: str,
+    now: float,
+    claims: Sequence[NodeClaim],
+    pods: Mapping[str, Sequence[Pod]] | None = None,
+    learned: Sequence[LearnedCapacity] = (),
 ) -> ClusterPicture:
     """A cluster by its claims alone, for readers without access to it.
 
-    Without `pods`, by the name of their node, what was planned for each node is taken as used.
+    Without `pods`, by the name of their node, what was planned for each node is taken as used. A node in service has
+    what it reported, as far as `learned` has its report or that of a node like it, and not what its plan counted on.
     """
+    reports = {(entry.ami, entry.instance_type, entry.kubelet_hash): entry.recent for entry in learned}
     nodes = []
     for claim in claims:
         if claim.state not in FINAL:
             drawn = claim_picture(claim)
             if pods is not None and claim.node_name:
                 drawn = _holding(drawn, pods.get(claim.node_name, ()))
-            done = claim.state is ClaimState.INITIALIZED
-            nodes.append(
-                msgspec.structs.replace(drawn, state=NodePictureState.READY, note=claim.cordoned) if done else drawn
-            )
+            if claim.state is ClaimState.INITIALIZED:
+                room = _reported(claim, reports) or drawn.allocatable
+                ready = NodePictureState.READY
+                drawn = msgspec.structs.replace(drawn, state=ready, note=claim.cordoned, allocatable=room)
+            nodes.append(drawn)
     return ClusterPicture(cluster=cluster, taken_at=now, nodes=tuple(sorted(nodes, key=lambda node: node.name)))
+
+
+def _reported(claim: NodeClaim, reports: Mapping[tuple[str, str, str], Sequence[Observation]]) -> Amounts | None:
+    """What a node reported to have for pods, else what the newest node of its type, image and settings did."""
+    instance = claim.known_instance
+    known = reports.get((instance.ami, instance.type, instance.kubelet_hash), ())
+    own = [item for item in known if (item.cluster, item.node) == (claim.cluster, claim.node_name)]
+    found = own or known
+    return picture_amounts(found[-1].allocatable) if found else None
 
 
 def _holding(node: NodePicture, pods: Sequence[Pod]) -> NodePicture:
