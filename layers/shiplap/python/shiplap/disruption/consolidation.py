@@ -590,7 +590,10 @@ class Consolidator:
         final = True
         for component in components_of(relocation, candidates):
             final &= not component.claims or self._is_hopeless(component)
+            names = _names(component.nodes)
             try:
+                if why := self._simulator.false_start(names, relocation):
+                    raise NotWorthwhile(why)
                 proposals.append(self._judge(component))
             except NotWorthwhile as refusal:
                 failed |= {candidate.name: str(refusal) for candidate in component.nodes}

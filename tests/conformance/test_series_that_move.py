@@ -1,0 +1,59 @@
+"""Pods that require each other move only where kube-scheduler can place all of them, whichever it binds first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, pod, pool, small
+
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+def of_series(name: str, node: str, cpu: str, key: str, app: str = "db") -> Pod:
+    """A pod that has to be in one domain with all pods of its app."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod(name, node, cpu=cpu, metadata={"labels": {"app": app}}, spec={"affinity": affinity})
+
+
+def two_sizes(key: str, app: str = "db") -> list[Pod]:
+    return [of_series("first", "a", "500m", key, app), of_series("second", "a", "1", key, app)]
+
+
+def in_zones(
+    key: str, *, room: dict[str, str], more: tuple[Pod, ...] = (), series: list[Pod] | None = None
+) -> set[str]:
+    """The nodes that go of `a`, which holds a series, `b` in its zone and `c` in another, with so much CPU in use."""
+    others: list[Standing] = [small("b", zone=Z1), small("c", zone=Z2)]
+    kept: dict[str, Any] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    filling = [pod(f"on-{name}", name, cpu=cpu, **kept) for name, cpu in room.items()]
+    moving = two_sizes(key) if series is None else series
+    verdict = disrupted(
+        small("a", zone=Z1), *others, pods=[*moving, *filling, *more], pools=[pool("default", ON_DEMAND)], types=BOTH
+    )
+    return verdict.removed
+
+
+@pytest.mark.parametrize("key", [ZONE, HOSTNAME])
+@pytest.mark.parametrize(
+    ("used_on_c", "gone"),
+    [("3200m", set()), ("2800m", set()), ("3500m", {"a"}), ("1", {"a"})],
+    ids=["room for the small one", "room for either", "room for none", "room for both"],
+)
+def test_a_series_moves_only_where_every_order_of_binding_places_it(key: str, used_on_c: str, gone: set[str]) -> None:
+    """b has room for both pods: it is all the plan needs. kube-scheduler may begin on c."""
+    assert in_zones(key, room={"b": "1", "c": used_on_c}) == gone
+
+
+def test_a_peer_that_stays_leaves_no_choice() -> None:
+    peer = of_series("peer", "b", "100m", ZONE)
+    assert in_zones(ZONE, room={"b": "1", "c": "3200m"}, more=(peer,)) == {"a"}
+
+
+def test_one_pod_alone_and_pods_of_other_apps_are_no_series() -> None:
+    alone = [of_series("one", "a", "1", ZONE, "x"), of_series("two", "a", "500m", ZONE, "y")]
+    assert in_zones(ZONE, room={"b": "1", "c": "3200m"}, series=alone) == {"a"}
