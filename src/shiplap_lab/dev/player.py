@@ -30,6 +30,8 @@ from shiplap_lab.scenarios.scenario import (
 from shiplap_lab.scenarios.workload import pods_of_step
 
 _STEP_LIMIT_S = 100.0
+_LONGEST = 10
+"""So many times its limit a wait lasts at most, while things go on changing."""
 _HOLD_S = 1.0
 _DISRUPT_S = 8.0
 _REST_LIMIT_S = 40.0
@@ -96,25 +98,34 @@ def play_observed(play: Play, region: ObservedRegion, show: Show) -> Played:
         region.machine_types(),
         most_nodes_per_pod=play.scenario.most_nodes_per_pod,
     )
-    ends_at = region.now() + play.scenario.time_limit_s
+    whole = _Patience(region, play.scenario.time_limit_s)
 
     def look() -> RegionObservation:
         seen = region.observe()
         facts.see(seen, region.now())
         return seen
 
-    judged = play_steps(play.scenario, region, look, show)
+    judged = _play_steps(play.scenario, region, look, show, whole)
     verdicts = {expectation.name: not reasons for expectation, reasons in judged}
     show("All comes to rest", look())
-    rests_at = min(ends_at, region.now() + _REST_LIMIT_S)
-    world = _come_to_rest(facts.judge, region, look, may_wait(play.scenario), rests_at)
+    patience = (whole, _Patience(region, _REST_LIMIT_S))
+    world = _come_to_rest(facts.judge, region, look, may_wait(play.scenario), patience)
     return Played(summarize(play.name, world, {**verdicts, **facts.verdicts()}), tuple(facts.judge.violations))
 
 
 def play_steps(scenario: Scenario, region: ScenarioRegion, look: Callable[[], RegionObservation], show: Show) -> Judged:
     """Play every step. `look` observes the region."""
+    return _play_steps(scenario, region, look, show, _Patience(region, scenario.time_limit_s))
+
+
+def _play_steps(
+    scenario: Scenario,
+    region: ScenarioRegion,
+    look: Callable[[], RegionObservation],
+    show: Show,
+    whole: _Patience,
+) -> Judged:
     judged: Judged = []
-    ends_at = region.now() + scenario.time_limit_s * region.pace
     memory = scenario.memory
     for step in scenario.steps:
         memory = (*memory, *step.memory)
@@ -122,8 +133,47 @@ def play_steps(scenario: Scenario, region: ScenarioRegion, look: Callable[[], Re
         if not step.settle:
             show(step.say, look())
             continue
-        judged += _settle(step, region, look, show, min(ends_at, region.now() + _limit_s(step) * region.pace))
+        judged += _settle(step, region, look, show, (whole, _Patience(region, _limit_s(step))))
     return judged
+
+
+class _Patience:
+    """How long to wait: until nothing has changed for so many seconds, which `pace` makes longer.
+
+    What counts is the time since the last change, because on a busy machine everything takes longer, and no verdict may
+    depend on that. Where things never stop changing, it ends after ten times as long.
+    """
+
+    def __init__(self, region: ScenarioRegion, limit_s: float) -> None:
+        self._region, self._limit_s = region, limit_s * region.pace
+        self._began_at = self._changed_at = region.now()
+        self._seen: object = None
+
+    def is_over(self, world: RegionObservation) -> bool:
+        """Whether to wait no longer, as the region looks now."""
+        now, seen = self._region.now(), _progress(world)
+        if self._seen is not None and seen != self._seen:
+            self._changed_at = now
+        self._seen = seen
+        return now - self._changed_at >= self._limit_s or now - self._began_at >= self._limit_s * _LONGEST
+
+
+def _progress(world: RegionObservation) -> object:
+    """What changes while something is under way: states of claims and instances, and where pods are."""
+    return [
+        (
+            [(claim.name, claim.state) for claim in cluster.claims],
+            [(instance.id, instance.state) for instance in cluster.instances],
+            sorted((pod.key, pod.spec.node_name) for pod in cluster.workload),
+            sorted(node.metadata.name for node in cluster.nodes),
+        )
+        for cluster in world.clusters
+    ]
+
+
+def _is_over(patience: Sequence[_Patience], world: RegionObservation) -> bool:
+    """Whether any of them is over. All look at the world each time."""
+    return True in {each.is_over(world) for each in patience}
 
 
 def _come_to_rest(
@@ -131,13 +181,13 @@ def _come_to_rest(
     region: ScenarioRegion,
     look: Callable[[], RegionObservation],
     may_wait: frozenset[str],
-    ends_at: float,
+    patience: Sequence[_Patience],
 ) -> RegionObservation:
     """Look until nothing is under way; once time is up, the judge says what is."""
     while True:
         world = look()
         pending = world.pending(may_wait)
-        if region.now() >= ends_at or not (pending or judge.unfinished()):
+        if _is_over(patience, world) or not (pending or judge.unfinished()):
             judge.must_rest([pod.key for pod in pending])
             return world
         region.let_time_pass()
@@ -176,7 +226,7 @@ def _settle(
     region: ScenarioRegion,
     look: Callable[[], RegionObservation],
     show: Show,
-    ends_at: float,
+    patience: Sequence[_Patience],
 ) -> Judged:
     """Look until every expectation has held for a while, or time is up."""
     hold_s = (_HELD_BACK_S if any(expectation.held_back for expectation in step.expect) else _HOLD_S) * region.pace
@@ -192,7 +242,7 @@ def _settle(
             met_since = region.now()
         if met_since is not None and region.now() - met_since >= hold_s:
             return missing
-        if region.now() >= ends_at:
+        if _is_over(patience, world):
             return missing
         if step.disrupt and region.now() - disrupted_at >= _DISRUPT_S:
             disrupted_at = region.now()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap_lab.checks.observation import ClusterObservation, RegionObservation
@@ -180,3 +181,25 @@ def test_replicas_belong_to_somebody_who_replaces_them() -> None:
     (owner,) = pods_of_step(PodGroup("web", "1", "1Gi", replicas=True))[0]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", "web", True)
     assert "ownerReferences" not in pods_of_step(WEB)[0]["metadata"]
+
+
+class _SlowStage(ToyStage):
+    """Binds one pod after the other, each within the limit of a step, all of them not."""
+
+    def observe(self) -> RegionObservation:
+        (cluster,) = super().observe().clusters
+        bound = int(self.time // 60)
+        pods = tuple(
+            msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n" if place < bound else ""))
+            for place, pod in enumerate(cluster.pods)
+        )
+        return RegionObservation((msgspec.structs.replace(cluster, pods=pods),))
+
+
+@pytest.mark.parametrize(("count", "holds"), [(6, True), (30, False)])
+def test_a_slow_region_is_waited_for_while_it_gets_on(count: int, holds: bool) -> None:
+    """Six pods take six minutes here, though a step has 100 seconds; thirty take longer than any step may last."""
+    stage = _SlowStage(delay_s=0.0)
+    many = msgspec.structs.replace(WEB, count=count)
+    result = play("toy", scenario(ScenarioStep("go", "c", pods=(many,), expect=(BOUND,))), stage, lambda *_: None)
+    assert result.invariants["web runs"] is holds
