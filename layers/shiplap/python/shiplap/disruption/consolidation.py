@@ -590,9 +590,9 @@ class Consolidator:
         final = True
         for component in components_of(relocation, candidates):
             final &= not component.claims or self._is_hopeless(component)
-            names = _names(component.nodes)
+            moving = [pod for candidate in component.nodes for pod in candidate.pods]
             try:
-                if why := self._simulator.false_start(names, relocation):
+                if why := self._simulator.false_start(moving, relocation):
                     raise NotWorthwhile(why)
                 proposals.append(self._judge(component))
             except NotWorthwhile as refusal:

@@ -133,9 +133,8 @@ class Simulator:
                 housed.setdefault(left, {}).setdefault(place.name, []).append(pod)
         return Relocation(decided.node_claims, serves, housed, stuck, packing, self._removals.pools_that_join)
 
-    def false_start(self, removed: Collection[str], relocation: Relocation) -> str:
+    def false_start(self, moving: Sequence[Pod], relocation: Relocation) -> str:
         """Why kube-scheduler may bind the pods of removed nodes so that some have no place, or nothing."""
-        moving = [pod for name in sorted(removed) for pod in self._moving.get(name, ())]
         if not any(pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None for pod in moving):
             return ""
         from shiplap.disruption.moving_series import false_start  # noqa: PLC0415 - few pods require each other
