@@ -36,11 +36,11 @@ from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.scheduler_config import SchedulerConfig
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap_cli.inputs import object_validation
-from shiplap_cli.inputs.admission import Admission, LimitRange, PriorityClass, RuntimeClass
 from shiplap_cli.inputs.claim_objects import ClaimObject, claim_of, histories_of, read_claim_object
 from shiplap_cli.inputs.object_validation import convert, invalid_field, raise_first, typed_object
-from shiplap_cli.inputs.workload_objects import KINDS as WORKLOADS
-from shiplap_cli.inputs.workload_objects import Workload, read_workload
+from shiplap_cli.inputs.pod_templates.admission import Admission, LimitRange, PriorityClass, RuntimeClass
+from shiplap_cli.inputs.pod_templates.workload_objects import KINDS as WORKLOADS
+from shiplap_cli.inputs.pod_templates.workload_objects import Workload, read_workload
 from shiplap_cli.inputs.workloads import Scale, missing_pods
 
 MANIFEST_KINDS = frozenset({"NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer", "PodTemplate"})

@@ -20,7 +20,7 @@ from shiplap.kubernetes.objects import TERMINAL_PHASES, NodeAffinity, NodeSelect
 from shiplap.manifests.custom_resources import NodePool, RequirementSpec
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
-from shiplap_cli.inputs.workload_objects import KINDS
+from shiplap_cli.inputs.pod_templates.workload_objects import KINDS
 from shiplap_cli.inputs.workloads import deployment_of_pod
 from shiplap_cli.output import Printed, counted, grouped, plain_table, summary, warning_line
 from shiplap_cli.render.totals import pending_pod

@@ -137,7 +137,7 @@ class Simulator:
         """Why kube-scheduler may bind the pods of removed nodes so that some have no place, or nothing."""
         if not any(pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None for pod in moving):
             return ""
-        from shiplap.disruption.moving_series import false_start  # noqa: PLC0415 - few pods require each other
+        from shiplap.scheduling.topology.moving_series import false_start  # noqa: PLC0415 - few pods require each other
 
         stay = {existing.name for existing in relocation.packing.nodes.all}
         staying = (pod for pod in self._view.pods if pod.spec.node_name in stay)

@@ -17,7 +17,7 @@ from shiplap.kubernetes.objects import (
     Volume,
 )
 from shiplap.kubernetes.related_objects import PersistentVolumeClaim
-from shiplap_cli.inputs.workload_objects import Workload
+from shiplap_cli.inputs.pod_templates.workload_objects import Workload
 
 TEMPLATE_HASH = "pod-template-hash"
 _JOB_NAMES = ("job-name", "batch.kubernetes.io/job-name")
