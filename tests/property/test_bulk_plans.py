@@ -18,7 +18,6 @@ from shiplap.scheduling.model.snapshot import SchedulingSettings, Snapshot
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import plan
-from shiplap.scheduling.supply.openings import Openings
 from tests.checker import violations
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
@@ -206,15 +205,6 @@ def _diverse(improve_s: float) -> Plan:
     assert violations(snapshot, result) == []
     assert topology_violations(snapshot, result) == []
     return result
-
-
-@settings(SETTINGS, max_examples=30)
-@given(workloads())
-def test_what_limits_leave_open_is_remembered_only_while_it_is_certain(snapshot: Snapshot) -> None:
-    remembering = plan(snapshot)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Openings, "condition", lambda _: object())
-        assert plan(snapshot) == remembering
 
 
 @settings(SETTINGS, max_examples=30)

@@ -1,4 +1,4 @@
-"""Where nodes can be launched is read off what is known of a class; asking for each value by itself says the same."""
+"""Which domains are open to a class is read off what is known of it; asking for each value by itself says the same."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import pytest
 
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.pod_classes import PodClass
+from shiplap.scheduling.packing.compiled_snapshot import compile_snapshot
 from shiplap.scheduling.packing.pack import Packing
-from shiplap.scheduling.planner import plan, solve
+from shiplap.scheduling.planner import pack, solve
+from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
-from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.possible_nodes import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from tests.adversarial import ARCH, KIND, TYPE, ZONE, drawn
+from tests.conformance import given as case
+from tests.conformance.catalogues import fake_type
 
 _MOST_CLASSES = 25
 _MOST_VALUES = 6
@@ -23,7 +27,7 @@ _MOST_VALUES = 6
 def asked(seed: int) -> Iterator[tuple[Packing, ReachableDomains, PodClass, str]]:
     """Classes and labels of a batch whose pods have been placed as far as they can be."""
     compiled, packing = solve(drawn(seed, 60))
-    reach = ReachableDomains(packing.openings, packing.attempts)
+    reach = ReachableDomains(packing.openings.possible, packing.attempts)
     plannable = [pod_class for pod_class in compiled.classes if not pod_class.problem and not pod_class.keeps_off]
     for pod_class in plannable[:_MOST_CLASSES]:
         spread_over = {spread.key for spread in pod_class.constraints.spreads}
@@ -33,13 +37,13 @@ def asked(seed: int) -> Iterator[tuple[Packing, ReachableDomains, PodClass, str]
 
 def opens(packing: Packing, attempt: PlacementAttempt, template: NodeClaimTemplate, key: str, value: str) -> bool:
     pinned = packing.attempts.pinned(attempt, (Requirement.one_of(key, value),))
-    return pinned is not None and packing.openings.opens(template, pinned)
+    return pinned is not None and packing.openings.possible.has_node(template, pinned)
 
 
 def suits(packing: Packing, attempt: PlacementAttempt, pin: Requirement) -> bool:
     pinned = packing.attempts.pinned(attempt, (pin,))
     return pinned is not None and any(
-        packing.openings.suits(template, pinned) for template in packing.openings.templates
+        packing.openings.possible.suits(template, pinned) for template in packing.openings.templates
     )
 
 
@@ -66,8 +70,24 @@ def test_a_node_may_be_launched_with_a_label_if_some_template_suits_the_pods_wit
                 assert may == suits(packing, attempt, pin), (pod_class.index, key, value)
 
 
-@pytest.mark.parametrize("seed", [653, 5897])
-def test_what_may_be_opened_is_remembered_only_while_it_is_certain(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    remembering = plan(drawn(seed, 40))
-    monkeypatch.setattr(Openings, "condition", lambda _: object())
-    assert plan(drawn(seed, 40)) == remembering
+def test_the_domains_after_a_plan_that_used_up_its_limits_are_those_before_it() -> None:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    waiting = case.pods(
+        5, cpu="1", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]}
+    )
+    pools = [case.pool("a", limits={"nodes": "1"}), case.pool("b", limits={"cpu": "2"})]
+    snapshot = case.snapshot_of(waiting, pools=pools, types=[fake_type("small", cpu="2", pods="1")])
+    compiled = compile_snapshot(snapshot)
+    before = PossibleNodes(compiled.templates, ClaimGroups(), best_effort=False)
+    packing = pack(snapshot, compiled)
+    assert len(packing.claims) == 2
+    (pod_class,) = compiled.classes
+    for possible in (before, packing.openings.possible):
+        reach = ReachableDomains(possible, packing.attempts)
+        for template in compiled.templates:
+            assert reach.opening(pod_class, template, ZONE).tolist() == [True, True, True]

@@ -205,12 +205,23 @@ def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
 def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """Where the pods of a compiled snapshot go: largest first; by priority only if that places more important pods.
 
+    The limits of a NodePool count while pods are placed only if its nodes do not all fit into them.
+
     So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
     compared pod by pod: one of which a part is placed may lack the rest.
     """
+    packing = _pack(snapshot, compiled)
+    if packing.over_limits:
+        packing = _pack(snapshot, replace(compiled, bound=packing.over_limits))
+    if packing.over_limits:
+        packing = _pack(snapshot, replace(compiled, bound=frozenset(compiled.limits)))
+    return packing
+
+
+def _pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     plannable = [pod_class for pod_class in compiled.classes if not pod_class.problem and not pod_class.keeps_off]
     packing = _pack_cheapest(snapshot, compiled, plannable)
-    if not packing.unplaced:
+    if not packing.unplaced or packing.over_limits:
         return packing
     lowest = min((pod_class.priority for pod_class in plannable if _placed(packing, pod_class)), default=0)
     wronged = [
@@ -237,7 +248,7 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
-    if packing.unplaced or len(packing.claims) < 2:
+    if packing.unplaced or packing.over_limits or len(packing.claims) < 2:
         return packing
     if _FEW_PODS < pods <= _FREE_LAST_PODS:
         packing = _free_last(snapshot, compiled, plannable, packing)
@@ -264,7 +275,7 @@ def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[P
     if not known.has_free:
         return known
     other = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0), free_last=True)
-    return other if not other.unplaced and other.hourly() < known.hourly() - _CENTS else known
+    return other if other.is_whole and other.hourly() < known.hourly() - _CENTS else known
 
 
 def _step_by_step(
@@ -281,7 +292,7 @@ def _step_by_step(
     for ordered in orders:
         other = _pack_once(snapshot, compiled, ordered, cheaply=True, joining=joining, most_hourly=most)
         hourly = other.hourly()
-        if not other.unplaced and hourly < most:
+        if other.is_whole and hourly < most:
             best, most = other, hourly - _CENTS
     return best
 
@@ -296,9 +307,11 @@ def _pack_in_bulk(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: lis
     if np.isinf(improved.baseline_hourly):
         return improved
     cost = improved.hourly()
-    if not improved.unplaced and cost <= improved.baseline_hourly + _CENTS:
+    if improved.is_whole and cost <= improved.baseline_hourly + _CENTS:
         return improved
     plain = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0))
+    if improved.over_limits or plain.over_limits:
+        return plain if improved.over_limits else improved
     placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)
     if placed != plainly:
         return improved if placed > plainly else plain
@@ -342,6 +355,7 @@ def _pack_once(
         cheaply=cheaply,
         joining=joining,
         most_hourly=most_hourly,
+        most_types=max(snapshot.settings.max_instance_types, 1),
     )
     return packer.run(ordered, bulk=bulk, free_last=free_last)
 

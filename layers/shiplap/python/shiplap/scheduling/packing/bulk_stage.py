@@ -563,13 +563,17 @@ class BulkStage:
         existing: ExistingCapacity | None,
         *,
         free_last: bool = False,
+        bound: frozenset[str] = frozenset(),
     ) -> None:
         """`effort` is what may be spent on cheaper nodes than the first filling has.
+
+        Pods whose domain matters do not get nodes of pools in `bound`, which limits may refuse: where their siblings
+        may go depends on it.
 
         With `free_last` pods that no constraint concerns get no domain: they go onto the claims of the others, whatever
         their domain, and what is left onto claims of their own.
         """
-        self._free_last = free_last
+        self._free_last, self._bound = free_last, bound
         self.has_free = False
         """Whether pods that no constraint concerns were given a domain."""
         self._axis = axis
@@ -578,6 +582,7 @@ class BulkStage:
         self._topology_counts = topology_counts
         self._start_groups: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
         self._domains: dict[tuple[int, int, str], dict[str, ClaimGroup]] = {}
+        self._possible: dict[tuple[int, str], list[tuple[str, ClaimGroup]]] = {}
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         self._effort = effort
         self._existing = existing
@@ -703,6 +708,8 @@ class BulkStage:
                 continue
             if group.minimums or template.counted:
                 break  # the packer's order decides which pods fit such nodes
+            if size_class.needs_domain and template.pool.metadata.name in self._bound:
+                break
             if self._all_fit(group, indexes):
                 taken.append((template, indexes))
                 break
@@ -736,12 +743,25 @@ class BulkStage:
         indexes = size_class.indexes
         size_class.domains = tuple(value for value, group in known.items() if self._all_fit(group, indexes))
         if size_class.spreads:
-            reached: set[str] = set()
-            for template in self._openings.templates:
-                for value, group in self._domains_of(template, size_class.attempt, key).items():
-                    if value not in reached and (self._all_fit(group, indexes) or self._fitting(group)[indexes].any()):
-                        reached.add(value)
-            size_class.reachable = frozenset(reached)
+            groups = self._possible_domains(size_class.attempt, key)
+            size_class.reachable = frozenset(
+                value for value, group in groups if self._all_fit(group, indexes) or self._fitting(group)[indexes].any()
+            )
+
+    def _possible_domains(self, attempt: PlacementAttempt, key: str) -> Sequence[tuple[str, ClaimGroup]]:
+        """The values of a label that any template allows for these pods, whatever limits leave, with their groups."""
+        identity = (attempt.constraint, key)
+        known = self._possible.get(identity)
+        if known is None:
+            possible = self._openings.possible
+            known = self._possible[identity] = [
+                (value, group)
+                for template in possible.templates
+                for value in template.values_of(key)
+                if (pinned := self._pinned(attempt, key, value)) is not None
+                if not isinstance(group := possible.group(template, pinned), RefusalKind)
+            ]
+        return known
 
     def _fitting(self, group: ClaimGroup) -> Bools:
         """Which classes [classes] have pods that fit a node of a group. Most groups of a template hold as much."""

@@ -43,6 +43,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     `groups` are the groups of claims that packings of it have met, so that none is made twice.
 
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
+    Limits of NodePools in `bound` count while pods are placed; those of the others once all pods have a place.
     """
 
     axis: Axis
@@ -56,6 +57,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     static: StaticPlan | None = None
     buffers: tuple[Buffer, ...] = ()
     virtual: tuple[PodClass, ...] = ()
+    bound: frozenset[str] = frozenset()
     groups: ClaimGroups = msgspec.field(default_factory=ClaimGroups)
 
 

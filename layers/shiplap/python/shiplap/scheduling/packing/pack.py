@@ -26,6 +26,7 @@ from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, plac
 from shiplap.scheduling.packing.bulk_stage import BulkStage
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.planned_claims import launch_price, launch_prices
+from shiplap.scheduling.packing.shortened_lists import limits_aside, shorten
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
@@ -97,7 +98,7 @@ class Packing(msgspec.Struct, frozen=True):
     pods are counted where, and `attempt_budget` the failed attempts. `waits`: some pods are left because this
     packing gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
-    nothing.
+    nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims.
     """
 
     claims: list[OpenClaim]
@@ -111,6 +112,12 @@ class Packing(msgspec.Struct, frozen=True):
     waits: bool = False
     baseline_hourly: float = np.inf
     has_free: bool = False
+    over_limits: frozenset[str] = frozenset()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every pod has a place that limits allow."""
+        return not self.unplaced and not self.over_limits
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -135,6 +142,7 @@ class Packer:
         cheaply: bool = False,
         joining: bool = False,
         most_hourly: float = np.inf,
+        most_types: int,
     ) -> None:
         """With `strictly_reserved` pods wait for a reservation whose last instances this plan takes.
 
@@ -142,6 +150,7 @@ class Packer:
         an open claim rather than a new one that adds as much. `joining`: a pod may enlarge a claim of a lighter
         NodePool although a heavier one could open a claim for it.
         Once the claims cost `most_hourly` or more, in USD, the pods that are left stay out: the plan is of no use.
+        `most_types` is the length of a claim's list of types.
         """
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
         self._cheaply, self._joining = cheaply, joining
@@ -156,7 +165,11 @@ class Packer:
         self.nodes = nodes.copy()
         self.axis = axis
         self.open = OpenClaims(len(axis), compiled.groups)
-        self.openings = Openings(templates, compiled.limits, self.open, best_effort=best_effort)
+        limits = limits_aside(templates, compiled.limits, compiled.bound)
+        self._aside = {pool: left for pool, left in compiled.limits.items() if limits[pool] is not left}
+        self._bound = compiled.bound
+        self._most_types = most_types
+        self.openings = Openings(templates, limits, self.open, best_effort=best_effort)
         self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis)
         self._counts = TopologyCounts(compiled.base_counts, self.open)
@@ -180,6 +193,7 @@ class Packer:
         if bulk is not None:
             waiting = self._in_bulk(waiting, bulk, free_last=free_last)
         waiting = self._place_until_stuck(waiting)
+        over_limits = self._over_limits()
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
         self.openings.reservations.settle()
         unplaced = {pod_class.index: left for pod_class, left in waiting}
@@ -195,7 +209,14 @@ class Packer:
             self._waits,
             self._baseline_hourly,
             self._has_free,
+            over_limits,
         )
+
+    def _over_limits(self) -> frozenset[str]:
+        """Let the limits that were left aside count from now on; returns the pools whose claims exceed them."""
+        shortened = shorten(self.open, self._aside, self._most_types)
+        self.openings.pool_limits |= shortened.left
+        return shortened.over
 
     def _place_until_stuck(self, pending: Iterable[tuple[PodClass, list[Pod]]]) -> list[tuple[PodClass, list[Pod]]]:
         waiting = list(pending)
@@ -210,7 +231,16 @@ class Packer:
 
     def _in_bulk(self, waiting: Waiting, effort: Effort, *, free_last: bool) -> Waiting:
         existing = _NodeFiller(self.nodes, self._fill_nodes, self._domains) if self.nodes.all else None
-        bulk = BulkStage(self.axis, self.openings, self._attempts, self._counts, effort, existing, free_last=free_last)
+        bulk = BulkStage(
+            self.axis,
+            self.openings,
+            self._attempts,
+            self._counts,
+            effort,
+            existing,
+            free_last=free_last,
+            bound=self._bound,
+        )
         left = bulk.run(waiting)
         self._baseline_hourly, self._has_free = bulk.baseline_hourly, bulk.has_free
         return left

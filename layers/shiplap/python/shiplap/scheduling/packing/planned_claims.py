@@ -202,7 +202,7 @@ class ClaimWriter:
         """The form of claims of a group that these of its rows [rows] hold."""
         key = (id(group), holds.tobytes())
         if key not in self._forms:
-            types = _choose_types(group, np.flatnonzero(holds), self._max_types)
+            types = choose_types(group, np.flatnonzero(holds), self._max_types)
             self._forms[key] = None if types is None else self._fill_in(group, types)
         return self._forms[key]
 
@@ -251,7 +251,7 @@ def _kubelet_resources(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return {name: amount for name, amount in amounts if amount and not name.startswith(ATTACHED)}
 
 
-def _choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
+def choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
     """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
 
     Exotic types are left out while there are plain ones, unless minValues asks for variety.

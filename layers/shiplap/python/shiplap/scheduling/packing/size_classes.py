@@ -52,8 +52,8 @@ class SizeClass(msgspec.Struct, eq=False):
     `affinity` and `anti` are their constraints over it. Where `needs_domain` is false, they may go to any domain.
     `domains` are the values of `key` that a node of the template can have and all of the pods fit in, the cheapest
     first, then by name. `prices` are USD per hour for an average pod there, as a part of a node; none where all domains
-    cost the same. `reachable` are those in which any template can launch a node for such pods. `quotas` is the outcome:
-    the pods that go to each domain.
+    cost the same. `reachable` are those in which any template allows a node for such pods, whatever limits leave.
+    `quotas` is the outcome: the pods that go to each domain.
 
     `owns` are the rules they bring to a node. `counted_on_nodes`: some rule on nodes counts them, theirs or of others.
     """

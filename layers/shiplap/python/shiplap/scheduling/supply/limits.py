@@ -74,6 +74,30 @@ class PoolLimits:
         copied.left = self.left.copy()
         return copied
 
+    def lifted(self) -> PoolLimits:
+        """The same limits with room for any number of nodes; what is used up stays so."""
+        free = self.copy()
+        free.left[free.left > 0] = PLENTY
+        free.nodes_left = PLENTY if free.nodes_left > 0 else 0
+        return free
+
+    def forbidden(self, capacity: Ints) -> Bools:
+        """Which of these capacities [n, resources] a limit of 0 excludes, whatever is launched."""
+        if self.amounts.get(NODES) == 0:
+            return np.ones(len(capacity), np.bool_)
+        none = [
+            column
+            for column in self.columns.tolist()
+            if (name := self.axis.names[column]) != SPOT_VCPUS and self.amounts[name] == 0
+        ]
+        forbidden: Bools = (capacity[:, none] > 0).any(axis=1)
+        return forbidden
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is any limit."""
+        return bool(len(self.columns)) or NODES in self.amounts
+
     def charge(self, capacity: Ints, nodes: int = 1) -> None:
         """Take the capacity [resources] of each of `nodes` nodes."""
         self.left[self.columns] -= capacity[self.columns] * nodes

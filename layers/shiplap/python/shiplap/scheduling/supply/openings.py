@@ -12,13 +12,12 @@ import msgspec
 import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
-from shiplap.kubernetes.taints import untolerated
-from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import OpenClaims, PlacementAttempt, RefusalKind
+from shiplap.scheduling.supply.possible_nodes import PossibleNodes, free_of_ports
 from shiplap.scheduling.supply.reservations import Reservations
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, may_be_spot
 
@@ -37,7 +36,7 @@ class Openings:
         """`limits` are those of the NodePools by name, before anything is opened."""
         self.templates = templates
         self.open = open_claims
-        self.best_effort = best_effort
+        self.possible = PossibleNodes(templates, open_claims.groups, best_effort=best_effort)
         self.pool_limits = {pool: left.copy() for pool, left in limits.items()}
         self.reservations = Reservations(templates, open_claims)
         self.holder: dict[str, int] = {}
@@ -46,27 +45,7 @@ class Openings:
         self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
-        self._entries: dict[tuple[int, int], Requirements | RefusalKind] = {}
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
-
-    def condition(self) -> object:
-        """What answers about new claims depend on beside the template and the pod: equal ones, equal answers."""
-        if any(template.counted for template in self.templates):
-            return object()
-        limited = {
-            template.pool.metadata.name: template.table
-            for template in self.templates
-            if len(template.limits.columns) or template.limits.nodes_left < PLENTY // 2
-        }
-        left = [
-            (self.pool_limits[pool].nodes_left < 1, self.pool_limits[pool].allowed(table.capacity).tobytes())
-            for pool, table in limited.items()
-        ]
-        return left, frozenset(self.holder)
-
-    def suits(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether taints and requirements let a template's nodes take pods of a class, whatever their size."""
-        return not isinstance(self._joined(template, attempt), RefusalKind)
 
     def best_level(self, attempt: PlacementAttempt) -> tuple[int, int] | None:
         """The level of the first template that could open a claim; claims of later levels are filled but not enlarged.
@@ -92,7 +71,7 @@ class Openings:
 
     def entry(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
         """The group a new claim would start in, or why this template cannot open one now."""
-        requirements = self._joined(template, attempt)
+        requirements = self.possible.joined(template, attempt)
         if isinstance(requirements, RefusalKind):
             return requirements
         limits = self.pool_limits[template.pool.metadata.name]
@@ -103,17 +82,6 @@ class Openings:
         if template.reserved:
             return self._reserved_entry(template, requirements, attempt)
         return self._within_limits(template, requirements, attempt)
-
-    def opens(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-        """Whether `entry` finds a group; a pool at its limits is not asked which of its limits it is."""
-        limits = self.pool_limits[template.pool.metadata.name]
-        if isinstance(self._joined(template, attempt), RefusalKind):
-            return False
-        if len(limits.columns):
-            within = limits.allowed(template.table.capacity)[template.table.row_type]
-            if not (within & (template.net >= attempt.requests).all(axis=1)).any():
-                return False
-        return not isinstance(self.entry(template, attempt), RefusalKind)
 
     def _reserved_entry(
         self, template: NodeClaimTemplate, requirements: Requirements, attempt: PlacementAttempt
@@ -175,14 +143,16 @@ class Openings:
         attempt: PlacementAttempt,
     ) -> ClaimGroup | RefusalKind:
         if within is allowed:
-            return self._holding_group(template, requirements, allowed, attempt)
+            return self.possible.holding_group(template, requirements, allowed, attempt)
         # Asked before a group is made for these rows: a pool at its limit is asked for every class.
         fits = (template.net >= attempt.requests).all(axis=1)
         group = (
-            self._holding_group(template, requirements, within, attempt) if (within & fits).any() else RefusalKind.TYPES
+            self.possible.holding_group(template, requirements, within, attempt)
+            if (within & fits).any()
+            else RefusalKind.TYPES
         )
         if isinstance(group, RefusalKind):
-            unlimited = self._holding_group(template, requirements, allowed, attempt)
+            unlimited = self.possible.holding_group(template, requirements, allowed, attempt)
             return group if isinstance(unlimited, RefusalKind) else RefusalKind.LIMITS
         return group
 
@@ -190,7 +160,7 @@ class Openings:
         self, template: NodeClaimTemplate, attempt: PlacementAttempt, *, careful: bool = False
     ) -> ClaimGroup | RefusalKind:
         """As `entry`, whatever the pod's size; if `careful`, without estimates."""
-        requirements = self._joined(template, attempt)
+        requirements = self.possible.joined(template, attempt)
         if isinstance(requirements, RefusalKind):
             return requirements
         limits = self.pool_limits[template.pool.metadata.name]
@@ -210,48 +180,11 @@ class Openings:
         unlimited = self.open.groups.get(template, requirements, allowed)
         return RefusalKind.LIMITS if len(unlimited.rows) else RefusalKind.TYPES
 
-    def _holding_group(
-        self, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, attempt: PlacementAttempt
-    ) -> ClaimGroup | RefusalKind:
-        group = self.open.groups.get(template, requirements, allowed)
-        holds = group.holding(attempt.requests)
-        if not holds.any():
-            return RefusalKind.TYPES
-        empty = np.zeros((1, len(attempt.requests)), np.int64)
-        if not group.minimums or group.room(empty, attempt.requests)[0] > 0:
-            return group
-        if not self.best_effort:
-            return RefusalKind.MIN_VALUES
-        lowered = {
-            key: min(least, int((group.values(key) & holds).any(axis=1).sum())) for key, least in group.minimums.items()
-        }
-        return self.open.groups.get(
-            template, requirements, allowed, {key: least for key, least in lowered.items() if least}
-        )
-
-    def _joined(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> Requirements | RefusalKind:
-        key = (template.index, attempt.constraint)
-        known = self._entries.get(key)
-        if known is None:
-            if template.blocked:
-                known = RefusalKind.BLOCKED
-            elif not _tolerates(template, attempt):
-                known = RefusalKind.TAINT
-            elif not template.requirements.compatible(attempt.term, template.allow_undefined):
-                known = RefusalKind.REQUIREMENTS
-            else:
-                known = template.requirements.and_(attempt.term.values())
-            self._entries[key] = known
-        return known
-
     def allowed_rows(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> Bools:
         """Rows [rows] a new claim may use: careful ones, and estimates that no other claim of this plan relies on."""
         table = template.table
         allowed = self._unheld_rows(table) if table.explores and not attempt.pod_class.missed else table.careful_rows
-        if attempt.pod_class.ports and template.daemons.ports is not None:
-            free = [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports]
-            allowed = allowed & np.array(free, np.bool_)[table.row_type]
-        return allowed
+        return allowed & free_of_ports(template, attempt)
 
     def _unheld_rows(self, table: TypeTable) -> Bools:
         """Careful rows and the estimates [rows] that no claim holds, remembered until a claim takes or returns one."""
@@ -270,16 +203,14 @@ class Openings:
 
     def _merge(self, group: ClaimGroup, attempt: PlacementAttempt) -> ClaimGroup | None:
         template = group.template
-        if isinstance(self._joined(template, attempt), RefusalKind):
+        if isinstance(self.possible.joined(template, attempt), RefusalKind):
             return None
         if not group.requirements.compatible(attempt.term, template.allow_undefined):
             return None
         allowed = group.allowed
         if attempt.pod_class.missed:
             allowed = allowed & template.table.careful_rows
-        if attempt.pod_class.ports and template.daemons.ports is not None:
-            free = [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports]
-            allowed = allowed & np.array(free, np.bool_)[template.table.row_type]
+        allowed = allowed & free_of_ports(template, attempt)
         requirements = group.requirements.and_(attempt.term.values())
         return self.open.groups.get(template, requirements, allowed, group.minimums)
 
@@ -409,8 +340,3 @@ def estimates(group: ClaimGroup) -> list[str]:
     """The pilot keys of the estimate rows that a claim of this group may use."""
     table = group.template.table
     return [table.row_key[row] for row in group.rows[table.row_estimate[group.rows]].tolist()]
-
-
-def _tolerates(template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
-    taints = template.pool.spec.template.spec.taints
-    return untolerated(taints, attempt.pod_class.tolerations, ignore_preferences=attempt.soft) is None

@@ -83,7 +83,7 @@ class Domains:
         )
         self._known_options: dict[object, list[DomainOption]] = {}
         self._known_launchable: dict[tuple[int, str], list[int]] = {}
-        self._reach = ReachableDomains(openings, attempts)
+        self._reach = ReachableDomains(openings.possible, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._numbered: set[str] = set()
         self._dead_ends: dict[int, str] = {}
@@ -100,7 +100,6 @@ class Domains:
             tuple[Constraints, PodClass, frozenset[int], tuple[list[str], dict[str, _Demand]]] | None
         ) = None
         self._options_version = (-1, -1)
-        self._openings_condition: object = None
         self._pulls: Attractions = {}
         self._pulling_terms: frozenset[int] = frozenset()
         self._strengths: dict[int, int] = {}
@@ -236,10 +235,8 @@ class Domains:
         return known
 
     def _can_start(self, attempt: PlacementAttempt) -> bool:
-        return any(
-            not isinstance(self._openings.start(template, attempt), RefusalKind)
-            for template in self._openings.templates
-        )
+        possible = self._openings.possible
+        return any(not isinstance(possible.group(template, attempt), RefusalKind) for template in possible.templates)
 
     def draw_together(self, waiting: Sequence[Entry]) -> None:
         """Note which domains attract the classes of one series as long as none of its pods has a place."""
@@ -275,7 +272,7 @@ class Domains:
         return known
 
     def _domains_of(self, pod_class: PodClass, term: int) -> frozenset[str]:
-        """The domains of a term's label with a node that takes a pod of a class, or where one can be launched."""
+        """The domains of a term's label with a node that takes a pod of a class, or that are open to a new one."""
         key = self._terms.all[term].key
         known = self._reaches.get((pod_class.index, key))
         if known is None:
@@ -298,7 +295,7 @@ class Domains:
                     if value in reached:
                         continue
                     pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
-                    if pinned is not None and not isinstance(self._openings.entry(template, pinned), RefusalKind):
+                    if pinned is not None and self._openings.possible.has_node(template, pinned):
                         reached.add(value)
                         yield value
 
@@ -427,7 +424,7 @@ class Domains:
         return known
 
     def _options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
-        """The domains of a label that the counts leave open, remembered until a pod is placed or a limit changes."""
+        """The domains of a label that the counts leave open, remembered until a pod is placed or a claim changes."""
         self._forget_if_changed()
         identity = (attempt.pod_class.index, key, demand)
         known = self._known_options.get(identity)
@@ -441,11 +438,6 @@ class Domains:
             self._known_options.clear()
             self._claims_inside.clear()
             self._options_version = version
-            condition = self._openings.condition()
-            if condition != self._openings_condition:
-                self._known_launchable.clear()
-                self._reach.forget()
-                self._openings_condition = condition
 
     def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
         # Terms are asked first: what is within reach costs far more to know, and nothing may be left of it.
@@ -519,11 +511,11 @@ class Domains:
         return [term for term in pulling if not self._counts.begun(term)]
 
     def launchable(self, attempt: PlacementAttempt, key: str) -> list[int]:
-        """Domains in which a node for this class could be launched now.
+        """The domains of a label that NodePools, EC2NodeClasses and the class allow to a new node, by number.
 
-        A domain that no pool can reach must not hold down a spread: nothing would ever raise its count.
+        They do not depend on what has been placed: a limit that is reached closes no domain. A domain that no NodePool
+        can reach must not hold down a spread: nothing would ever raise its count.
         """
-        self._forget_if_changed()
         identity = (self._reach.profile(attempt.pod_class), key)
         known = self._known_launchable.get(identity)
         if known is None:

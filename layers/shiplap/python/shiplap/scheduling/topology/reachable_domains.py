@@ -1,6 +1,7 @@
-"""With which values of a label a new node could be launched for a class, whatever the counts say.
+"""With which values of a label NodePools and EC2NodeClasses allow a node for a class, whatever counts and limits say.
 
-Asked for every domain of every label of every attempt, so that answers are shared as far as they cannot differ.
+The answers follow from templates and pods alone, so they hold for a whole packing. They are asked for every domain of
+every label of every attempt, so they are shared as far as they cannot differ.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
-from shiplap.scheduling.supply.openings import Openings
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.possible_nodes import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _NO_TYPES: Ints = np.zeros(0, np.int64)
@@ -38,8 +39,8 @@ class _Entry(msgspec.Struct, frozen=True, eq=False):
 class ReachableDomains:
     """Answers for one packing."""
 
-    def __init__(self, openings: Openings, attempts: PlacementAttempts) -> None:
-        self._openings = openings
+    def __init__(self, possible: PossibleNodes, attempts: PlacementAttempts) -> None:
+        self._possible = possible
         self._attempts = attempts
         self._values: dict[tuple[int, str], list[str]] = {}
         self._labelled: dict[tuple[int, str], Bools] = {}
@@ -52,10 +53,6 @@ class ReachableDomains:
         self._suiting: dict[int, tuple[int, ...]] = {}
         self._profiles: dict[int, int] = {}
         self._numbers: dict[tuple[tuple[int, ...], bytes], int] = {}
-
-    def forget(self) -> None:
-        """What may be opened has changed."""
-        self._entries.clear()
 
     def may_launch(self, attempt: PlacementAttempt, key: str, values: Iterable[str | None]) -> Iterator[bool]:
         """Per value of a label, None for no such label, whether a node with it may be launched for a class.
@@ -87,14 +84,14 @@ class ReachableDomains:
         return known
 
     def _allows(self, index: int, pin: Mapping[str, Requirement]) -> bool:
-        template = self._openings.templates[index]
+        template = self._possible.templates[index]
         return template.requirements.compatible(pin, template.allow_undefined)
 
     def _suiting_templates(self, attempt: PlacementAttempt) -> tuple[int, ...]:
         """The places of the templates whose taints and requirements let their nodes take pods of a class."""
         known = self._suiting.get(attempt.constraint)
         if known is None:
-            suits = (self._openings.suits(template, attempt) for template in self._openings.templates)
+            suits = (self._possible.suits(template, attempt) for template in self._possible.templates)
             known = self._suiting[attempt.constraint] = tuple(index for index, does in enumerate(suits) if does)
         return known
 
@@ -161,7 +158,7 @@ class ReachableDomains:
 
     def _opens_pinned(self, attempt: PlacementAttempt, template: NodeClaimTemplate, key: str, value: str) -> bool:
         pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
-        return pinned is not None and self._openings.opens(template, pinned)
+        return pinned is not None and self._possible.has_node(template, pinned)
 
     def _labels_of(self, template: NodeClaimTemplate, key: str) -> Bools:
         """Which types may have which value of a label [values, types]."""
@@ -178,8 +175,7 @@ class ReachableDomains:
     def _entries_of(self, pod_class: PodClass, template: NodeClaimTemplate) -> list[_Entry]:
         """The attempts that hold to what a class requires and open a claim whatever its labels.
 
-        A pin narrows what a claim may become, so it opens nothing that is closed without it; but where counts decide
-        what a claim may be bought as, it may choose what is still open.
+        A pin narrows what a claim may become, so it opens nothing that is closed without it.
         """
         identity = (self.profile(pod_class), template.index)
         known = self._entries.get(identity)
@@ -189,13 +185,12 @@ class ReachableDomains:
 
     def _asked(self, pod_class: PodClass, template: NodeClaimTemplate) -> Iterator[_Entry]:
         for attempt in self._attempts.relaxed(pod_class):
-            if template.counted:
+            group = self._possible.entry(template, attempt)
+            if isinstance(group, RefusalKind):
+                continue
+            if group.minimums:
                 yield _Entry(attempt, None, _NO_TYPES, -1)
-            elif self._openings.opens(template, attempt):
-                group = self._openings.entry(template, attempt)
-                if isinstance(group, RefusalKind) or group.minimums:
-                    yield _Entry(attempt, None, _NO_TYPES, -1)
-                    continue
-                kinds = template.table.row_type[group.rows[group.holding(attempt.requests)]]
-                types = np.flatnonzero(np.bincount(kinds))
-                yield _Entry(attempt, group, types, self._types.setdefault(types.tobytes(), len(self._types)))
+                continue
+            kinds = template.table.row_type[group.rows[group.holding(attempt.requests)]]
+            types = np.flatnonzero(np.bincount(kinds))
+            yield _Entry(attempt, group, types, self._types.setdefault(types.tobytes(), len(self._types)))

@@ -1,0 +1,120 @@
+"""A limit decides whether a pod gets a node, never where its siblings go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from shiplap.kubernetes.objects import Pod
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.given import Outcome, given, in_flight, node, pods, pool, rule
+
+ZONE, KIND, RACK = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "example.com/rack"
+APP = {"app": "web"}
+SIZES = [fake_type(f"size-{cpu}", cpu=str(cpu), memory=f"{4 * cpu}Gi", pods=str(10 * cpu)) for cpu in (2, 4, 8, 16, 32)]
+
+
+def spread(number: int, key: str = ZONE, *, cpu: str, when: str = "DoNotSchedule", **more: Any) -> list[Pod]:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": APP},
+        **more,
+    }
+    return pods(number, "web", cpu=cpu, metadata={"labels": APP}, spec={"topologySpreadConstraints": [constraint]})
+
+
+def counts(outcome: Outcome, key: str = ZONE) -> list[int]:
+    """How many pods of new nodes are in each domain, ascending."""
+    found: dict[tuple[str, ...], int] = {}
+    for claim in outcome.claims:
+        line = next(entry for entry in claim.requirements if entry.key == key)
+        found[line.values] = found.get(line.values, 0) + len(claim.pods)
+    return sorted(found.values())
+
+
+@pytest.mark.parametrize("limit", [{"cpu": str(cpu)} for cpu in (6, 7, 12, 32, 33, 64, 95, 96, 100, 1000)])
+def test_three_replicas_are_in_three_zones_whatever_the_limit(limit: dict[str, str]) -> None:
+    outcome = given(*spread(3, cpu="1"), pools=[pool(limits=limit)], types=SIZES)
+    assert outcome.scheduled
+    assert counts(outcome) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "limit", [{"memory": "96Gi"}, {"memory": "100Gi"}, {"nodes": "3"}, {"cpu": "24", "nodes": "9"}]
+)
+@pytest.mark.parametrize("when", ["DoNotSchedule", "ScheduleAnyway"])
+def test_a_limit_that_the_nodes_fit_into_changes_no_zone(limit: dict[str, str], when: str) -> None:
+    outcome = given(*spread(30, cpu="500m", when=when), pools=[pool(limits=limit)], types=SIZES)
+    assert outcome.scheduled
+    assert counts(outcome) == [10, 10, 10]
+
+
+@pytest.mark.parametrize(("limit", "placed"), [("4", 2), ("3", 1), ("2", 1), ("1", 0)])
+def test_pods_for_which_a_limit_leaves_no_node_wait_and_the_others_stay_level(limit: str, placed: int) -> None:
+    outcome = given(*spread(6, cpu="1"), pools=[pool(limits={"cpu": limit})], types=SIZES)
+    assert counts(outcome) == [1] * placed
+    assert len(outcome.plan.unschedulable) == 6 - placed
+
+
+def test_a_zone_that_a_full_pool_allows_holds_down_those_of_the_others() -> None:
+    """Nodes of the heavier pool are in zone 1 alone; the lighter one could go on in zone 2."""
+    one = pool("one", rule(ZONE, "In", Z1), limits={"nodes": "1"}, weight=5)
+    two = pool("two", rule(ZONE, "In", Z2))
+    single = [fake_type("single", cpu="2", pods="1")]
+    outcome = given(*spread(6, cpu="1"), pools=[one, two], types=single)
+    assert counts(outcome) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "rules"),
+    [
+        (KIND, [rule(KIND, "In", "spot", "on-demand")]),
+        (RACK, [rule(RACK, "In", "r1", "r2")]),
+    ],
+)
+def test_the_domains_of_other_labels_do_not_depend_on_a_limit_either(key: str, rules: Sequence[Any]) -> None:
+    for cpu in (4, 8, 32, 64, 500):
+        outcome = given(*spread(8, key, cpu="300m"), pools=[pool("p", *rules, limits={"cpu": str(cpu)})], types=SIZES)
+        assert outcome.scheduled
+        assert counts(outcome, key) == [4, 4], cpu
+
+
+def test_a_full_pool_keeps_pods_waiting_beside_nodes_with_room() -> None:
+    """The node with room is one above the others already; its zone may not be filled because theirs get no node."""
+    waiting = spread(3, cpu="100m")
+    standing = pods(1, "old", node="n1", metadata={"labels": APP})
+    outcome = given(
+        *waiting, *standing, nodes=[node("n1", labels={ZONE: Z1})], pools=[pool(limits={"cpu": "1"})], types=SIZES
+    )
+    assert len(outcome.plan.unschedulable) == 3
+
+
+def test_claims_in_flight_take_their_part_of_a_limit_and_leave_the_zones_level() -> None:
+    first = given(*spread(2, cpu="1"), pools=[pool(limits={"cpu": "6"})], types=SIZES)
+    later = given(
+        *spread(3, cpu="1"),
+        claims=[in_flight(claim) for claim in first.claims],
+        pools=[pool(limits={"cpu": "6"})],
+        types=SIZES,
+    )
+    zones = {zone for claim in (*first.claims, *later.claims) for zone in (claim.launch.zone,)}
+    assert zones == {Z1, Z2, Z3}
+    assert not later.plan.unschedulable
+
+
+def test_lists_of_types_lose_no_more_than_the_limit_asks_for() -> None:
+    outcome = given(*spread(3, cpu="1"), pools=[pool(limits={"cpu": "24"})], types=SIZES)
+    assert [claim.instance_types for claim in outcome.claims] == [("size-2", "size-4", "size-8")] * 3
+
+
+def test_pods_beyond_the_limit_of_a_heavier_pool_go_on_level_in_a_lighter_one() -> None:
+    heavy, light = pool("heavy", limits={"nodes": "4"}, weight=9), pool("light", limits={"cpu": "100"})
+    single = [fake_type("single", cpu="2", pods="1")]
+    outcome = given(*spread(9, cpu="1"), pools=[heavy, light], types=single)
+    assert outcome.scheduled
+    assert counts(outcome) == [3, 3, 3]
+    assert sorted(claim.node_pool for claim in outcome.claims) == ["heavy"] * 4 + ["light"] * 5
