@@ -127,17 +127,10 @@ class _Search:
         explored = pilot(item) in self.relied or pilot(item) in self.snapshot.piloted
         may = self.snapshot.settings.explore and pod.metadata.uid not in self.snapshot.missed_pods and not explored
         counted = item.capacity if item.verified or may else item.capacity | item.careful
-        # Daemons are reckoned per type, wherever one of its nodes may come up.
-        daemons = {
-            daemon.metadata.name: daemon
-            for offering in item.offerings
-            for daemon in self.judge.daemons_on(
-                {**node, ZONE: offering.zone, KIND: offering.capacity_type}, pool.spec.template.spec.taints
-            )
-        }
-        if any(collisions([(name, ports(d.spec)) for name, d in daemons.items()] + [("pod", ports(pod.spec))])):
+        daemons = self.judge.daemons_on(node, pool.spec.template.spec.taints)
+        if any(collisions([(d.metadata.name, ports(d.spec)) for d in daemons] + [("pod", ports(pod.spec))])):
             return False
-        load = add([requests(pod), *map(requests, daemons.values())])
+        load = add([requests(pod), *map(requests, daemons)])
         return all(value <= counted.get(name, 0) - item.overhead.get(name, 0) for name, value in load.items())
 
 

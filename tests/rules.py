@@ -94,10 +94,10 @@ def ports(spec: PodSpec) -> list[tuple[int, str, str]]:
     """Host ports: number, protocol and address, empty for all addresses."""
     sidecars = [c for c in spec.init_containers if c.restart_policy == "Always"]
     return [
-        (port.host_port, port.protocol, "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip)  # noqa: S104
+        (number, port.protocol, "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip)  # noqa: S104
         for container in (*spec.containers, *sidecars)
         for port in container.ports
-        if port.host_port
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
     ]
 
 

@@ -122,6 +122,26 @@ def pending_pods(draw: st.DrawFn) -> list[Pod]:
 
 
 @st.composite
+def daemon_shapes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """DaemonSets for any node, and for those of a zone, a capacity type or a label."""
+    fields: dict[str, Any] = {"cpu": "500m", "memory": "100Mi", "tolerations": [{"operator": "Exists"}]}
+    choosing: list[dict[str, Any]] = [
+        {},
+        {"selector": {ARCH: "amd64"}},
+        {"selector": {ZONE: Z1}},
+        {"selector": {ZONE: Z2, KIND: "spot"}},
+        {"selector": {KIND: "on-demand"}, "tolerations": []},
+        {"selector": {TEAM: "red"}},
+        {"requires": [[case.rule(ZONE, "NotIn", Z1)]], "cpu": "1900m"},
+        {"requires": [[case.rule(TEAM, "DoesNotExist")], [case.rule(KIND, "In", "spot")]]},
+        {"requires": [[case.rule("tier", "Gt", "0"), case.rule(TEAM, "NotIn", "blue")]]},
+        {"selector": {KIND: "spot"}, "ports": [80]},
+    ]
+    some = draw(st.lists(sampled_from(choosing), max_size=3, unique_by=str))
+    return [{**fields, **choice} for choice in some]
+
+
+@st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     waiting = draw(pending_pods())
     nodes = []
@@ -142,13 +162,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             )
         )
         bound += case.pods(draw(st.integers(0, 2)), f"bound-{place}", cpu="500m", node=name, owner="set")
-    shapes: list[dict[str, Any]] = [
-        {"cpu": "100m", "memory": "100Mi"},
-        {"cpu": "500m", "selector": {ARCH: "amd64"}, "tolerations": [{"operator": "Exists"}]},
-    ]
-    daemons = [
-        case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(sampled_from([[], shapes, shapes[:1]])))
-    ]
+    daemons = [case.daemon_set(f"d{n}", **shape) for n, shape in enumerate(draw(daemon_shapes()))]
     missed = draw(st.lists(sampled_from([pod.metadata.uid for pod in waiting]), max_size=2))
     return case.snapshot_of(
         (*waiting, *bound),

@@ -51,19 +51,19 @@ class ClaimAccounts:
             return _account_of_static_claim(claim, self._tables.get(claim.node_pool))
         table = lane.table
         wanted = self._wanted(lane, claim)
-        offered = table.offered(wanted, lane.given)
+        prices = lane.prices_of_rows(wanted)
         load = self._load((*claim.pods, *claim.virtual_pods))
         careful = table.careful_rows & ~_rows_of_types(lane, claim.relies_on_estimate)
-        rows = np.flatnonzero(careful | (table.row_estimate & _rows_of_types(lane, claim.relies_on_estimate)))
-        type_indices = table.row_type[rows]
+        usable = careful | (table.row_estimate & _rows_of_types(lane, claim.relies_on_estimate))
+        rows = np.flatnonzero(usable & lane.rows_of_variants(Requirements.of(claim.requirements)))
         holds = (lane.net[rows] >= load).all(axis=1)
-        suits = offered.suits[type_indices]
+        suits = table.offered(wanted, lane.given).suits[table.row_type[rows]]
         return ClaimAccount(
             pool=_why_pool(lane, claim),
             skipped=claim.reasons,
-            types=_why_types(lane, claim, suits, holds, np.isfinite(offered.price[type_indices])),
+            types=_why_types(lane, claim, suits, holds, np.isfinite(prices[rows])),
             price=_why_price(lane, claim, wanted),
-            cheaper=_cheaper(lane, claim, rows, suits, offered.price[type_indices], load),
+            cheaper=_cheaper(lane, claim, rows, suits, prices[rows], load),
         )
 
     def _wanted(self, lane: NodeClaimTemplate, claim: PlannedClaim) -> Requirements:

@@ -448,7 +448,8 @@ def _measurements(snapshot: Snapshot, pod_class: PodClass, verdicts: Sequence[Te
             continue
         if not probes(lane.pool):
             yield _probe(snapshot, lane.pool.metadata.name)
-        daemons = lane.daemons.overhead[index][lane.table.axis.names.index(MEMORY)]
+        requirements = lane.requirements.and_(pod_class.terms[0].values())
+        daemons = lane.daemons_of_types((index,), requirements)[0, lane.table.axis.names.index(MEMORY)]
         needed = (
             pod_class.requests.get(MEMORY, 0) + int(daemons) + kind.overhead.get(MEMORY, 0) + huge_pages(kind.capacity)
         )

@@ -237,7 +237,7 @@ def _shortage(
     """`memory short by 6846Mi: 246400Mi needed (pod 245760Mi + daemonsets 640Mi), 239554Mi allocatable, …`."""
     resource = template.table.axis.names[column]
     pod = int(attempt.requests[column])
-    daemons = int(template.daemons.overhead[template.table.row_type[row]][column])
+    daemons = int(template.daemons.overhead[row][column])
     allocatable = int(template.table.allocatable[row][column])
     needed = f"{amount(resource, pod + daemons)} needed"
     if daemons:
@@ -248,6 +248,7 @@ def _shortage(
         f"{resource} short by {amount(resource, short)}: {needed}, {amount(resource, allocatable)} allocatable{source}"
     )
     estimates = template.table.row_estimate & (template.table.row_type == template.table.row_type[row])
+    estimates &= template.variant_of_rows == template.variant_of_rows[row]
     if not attempt.pod_class.missed and (template.net[estimates] >= attempt.requests).all(axis=1).any():
         text += "; it may fit, which the first node of this type will tell"
     return text

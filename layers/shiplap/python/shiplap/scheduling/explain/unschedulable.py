@@ -300,14 +300,15 @@ class Explainer:
         if known is None:
             requirements = template.requirements.and_(attempt.term.values())
             offered = template.table.offered(requirements, template.given)
-            suits = offered.suits[template.table.row_type] & self._packing.openings.allowed_rows(template, attempt)
+            suits = offered.suits[template.table.row_type] & template.rows_of_variants(requirements)
+            suits &= self._packing.openings.allowed_rows(template, attempt)
             known = self._facts[key] = _Facts(requirements, offered, np.flatnonzero(suits))
         return known
 
     def _buyable(self, refusal: Refusal, rows: Ints) -> Bools:
         template = refusal.template
-        offered = self._facts_of(template, refusal.attempt).offered
-        buyable: Bools = np.isfinite(offered.price[template.table.row_type[rows]])
+        requirements = self._facts_of(template, refusal.attempt).requirements
+        buyable: Bools = np.isfinite(template.prices_of_rows(requirements))[rows]
         return buyable
 
     def _types_miss(self, refusal: Refusal) -> Miss:

@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 _CAPACITY_TYPES = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
 
+NODE_NAME = "field metadata.name"
+"""Stands for the name of a node, by which matchFields choose, among labels; no label has such a name."""
+
 HostPort = tuple[int, str, str]
 """Port, protocol and address; an empty address stands for all of them."""
 
@@ -104,6 +107,7 @@ def signature(spec: PodSpec) -> bytes:
             spec.resources,
             spec.priority,
             spec.resource_claims,
+            spec.host_network,
         )
     )
 
@@ -435,7 +439,10 @@ def node_terms(spec: PodSpec, *, strict: bool) -> tuple[Requirements, ...]:
         raise InvalidPod("matchFields in node affinity is not supported")
     try:
         selector = [requirement(key, "In", (value,)) for key, value in spec.node_selector.items()]
-        written = [[*selector, *map(_requirement, term.match_expressions)] for term in affinity] or [selector]
+        written = [
+            [*selector, *map(_requirement, term.match_expressions), *map(_of_field, term.match_fields)]
+            for term in affinity
+        ] or [selector]
     except ValueError as error:
         raise InvalidPod(str(error)) from error
     if strict:
@@ -471,10 +478,22 @@ def _requirement(expression: NodeSelectorRequirement) -> Requirement:
     return requirement(expression.key, expression.operator, expression.values)
 
 
+def _of_field(expression: NodeSelectorRequirement) -> Requirement:
+    """A requirement on a node's name. Raises ValueError for a field that nodes are not chosen by."""
+    if expression.key != "metadata.name":
+        raise ValueError(f"matchFields of {expression.key}: a node is only chosen by metadata.name")
+    return requirement(NODE_NAME, expression.operator, expression.values)
+
+
 def host_ports(spec: PodSpec) -> frozenset[HostPort]:
-    """The node's ports that a pod takes."""
+    """The node's ports that a pod takes; in the node's network, as the API server has it, those of its containers."""
     containers = (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
-    return frozenset(_host_port(port) for container in containers for port in container.ports if port.host_port)
+    return frozenset(
+        _host_port(port, number)
+        for container in containers
+        for port in container.ports
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
+    )
 
 
 def ports_collide(mine: Iterable[HostPort], other: Collection[HostPort]) -> bool:
@@ -492,9 +511,9 @@ def _affinity_terms(affinity: Affinity | None) -> Sequence[NodeSelectorTerm]:
     return affinity.node_affinity.required.node_selector_terms
 
 
-def _host_port(port: ContainerPort) -> HostPort:
+def _host_port(port: ContainerPort, number: int) -> HostPort:
     address = "" if port.host_ip in ("0.0.0.0", "::") else port.host_ip  # noqa: S104 - compared, not listened on
-    return (port.host_port, port.protocol or "TCP", address)
+    return (number, port.protocol or "TCP", address)
 
 
 def _refuse_restricted(rule: Requirement) -> None:

@@ -203,12 +203,12 @@ class ClaimWriter:
         key = (id(group), holds.tobytes())
         if key not in self._forms:
             types = choose_types(group, np.flatnonzero(holds), self._max_types)
-            self._forms[key] = None if types is None else self._fill_in(group, types)
+            self._forms[key] = None if types is None else self._fill_in(group, holds, types)
         return self._forms[key]
 
-    def _fill_in(self, group: ClaimGroup, types: TypeList) -> _ClaimForm:
+    def _fill_in(self, group: ClaimGroup, holds: Bools, types: TypeList) -> _ClaimForm:
         template, node_template = group.template, group.template.pool.spec.template
-        requirements = _narrowed(group, types)
+        requirements = _narrowed(group, holds, types)
         blank = PlannedClaim(
             name="",
             node_pool=template.pool.metadata.name,
@@ -220,13 +220,13 @@ class ClaimWriter:
             labels=_labels(requirements, group),
             annotations=self._annotations_of(template.pool),
             instance_types=types.names,
-            launch=_launch_choice(group, types),
+            launch=_launch_choice(group, requirements, types),
             requests={},
             pods=(),
             allocatable=_smallest_allocatable(template.table, types),
             relies_on_estimate=types.estimated,
         )
-        return _ClaimForm(blank, template.daemons.overhead[template.table.row_type[types.rows]].min(axis=0))
+        return _ClaimForm(blank, template.daemons.overhead[types.rows].min(axis=0))
 
 
 def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:
@@ -254,8 +254,22 @@ def _kubelet_resources(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
 def choose_types(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
     """Cheapest first, at most `most` types; types that minValues needs go before cheaper ones it does not.
 
-    Exotic types are left out while there are plain ones, unless minValues asks for variety.
+    Exotic types are left out while there are plain ones, unless minValues asks for variety. All are of one variant of
+    the node, that of the cheapest if it keeps minValues.
     """
+    table, number = group.template.table, len(group.template.variants.all)
+    if number > 1 and len(columns):
+        variant_of = group.rows[columns] % number
+        plain = columns[~table.exotic[table.row_type[group.rows[columns]]]]
+        first = (plain if len(plain) and not group.minimums else columns)[0]
+        ordered = dict.fromkeys((int(group.rows[first]) % number, *variant_of.tolist()))
+        lists = (_choose(group, columns[variant_of == variant], most) for variant in ordered)
+        return next((types for types in lists if types is not None), None)
+    return _choose(group, columns, most)
+
+
+def _choose(group: ClaimGroup, columns: Ints, most: int) -> TypeList | None:
+    """As `choose_types`, of rows of one variant."""
     table = group.template.table
     kinds, guess = table.row_type[group.rows], table.row_estimate[group.rows]
     if guess.any():
@@ -292,20 +306,62 @@ def _needed_for_minimums(group: ClaimGroup, columns: Sequence[int]) -> list[int]
     return needed
 
 
-def _narrowed(group: ClaimGroup, types: TypeList) -> Requirements:
-    """The claim's requirements with type, zone and capacity type reduced to available offerings."""
+def _narrowed(group: ClaimGroup, holds: Bools, types: TypeList) -> Requirements:
+    """The claim's requirements with type, zone and capacity type reduced to available offerings.
+
+    They leave only variants of the node in which each type holds the claim.
+    """
     table = group.template.table
     places = table.row_type[types.rows]
-    buyable = np.isfinite(table.prices[places]) & table.cells(group.requirements)
+    requirements = group.requirements.and_(_kept_variants(group, holds, types))
+    buyable = np.isfinite(table.prices[places]) & table.cells(requirements)
     zones = [zone for zone, has in zip(table.zones, buyable.any(axis=(0, 2)), strict=True) if has]
     kinds = [kind for kind, has in zip(table.capacity_types, buyable.any(axis=(0, 1)), strict=True) if has]
-    return group.requirements.and_(
+    return requirements.and_(
         (
             Requirement(labels.INSTANCE_TYPE, False, frozenset(types.names)),
             Requirement(labels.ZONE, False, frozenset(zones)),
             Requirement(labels.CAPACITY_TYPE, False, frozenset(kinds)),
         )
     )
+
+
+def _kept_variants(group: ClaimGroup, holds: Bools, types: TypeList) -> list[Requirement]:
+    """What narrows a claim to the variant of its types, and to others in which each of them that is sold holds it."""
+    variants = group.template.variants
+    if not variants.choices:
+        return []
+    number = len(variants.all)
+    sold = np.isfinite(group.template.prices_of_rows(group.requirements))
+    able = np.zeros(len(sold), np.bool_)
+    able[group.rows[holds]] = True
+    base, own = types.rows // number * number, int(types.rows[0]) % number
+    chosen: list[list[int]] = []
+    for options in reversed(variants.choices):
+        own, place = divmod(own, len(options))
+        chosen.insert(0, [place])
+    for label, options in enumerate(variants.choices):
+        if any(option.complement for option in options):
+            tries = [list(range(len(options)))]
+        else:
+            tries = [[*chosen[label], place] for place in range(len(options))]
+        for wider in tries:
+            tried = [*chosen[:label], sorted({*chosen[label], *wider}), *chosen[label + 1 :]]
+            rows = base[:, None] + np.array(variants.places(tried), np.int64)
+            if not (sold[rows] & ~able[rows]).any():
+                chosen = tried
+    return [
+        _union([options[place] for place in places])
+        for options, places in zip(variants.choices, chosen, strict=True)
+        if len(places) < len(options)
+    ]
+
+
+def _union(parts: Sequence[Requirement]) -> Requirement:
+    """The values that one of these requirements on one label allows; several of them list their values."""
+    if len(parts) == 1:
+        return parts[0]
+    return Requirement(parts[0].key, False, frozenset().union(*(part.values for part in parts)))
 
 
 def _requirement_specs(requirements: Requirements, group: ClaimGroup) -> tuple[RequirementSpec, ...]:
@@ -348,11 +404,11 @@ def any_value(entry: Requirement) -> str | None:
     return str(number) if entry.has(str(number)) else None
 
 
-def _launch_choice(group: ClaimGroup, types: TypeList) -> LaunchChoice:
+def _launch_choice(group: ClaimGroup, requirements: Requirements, types: TypeList) -> LaunchChoice:
     """The cheapest available offering of the cheapest type; ties go to spot, then to the zone first by name."""
     table = group.template.table
     place = int(table.row_type[types.rows[0]])
-    prices = np.where(table.cells(group.requirements)[0], table.prices[place], np.inf)
+    prices = np.where(table.cells(requirements)[0], table.prices[place], np.inf)
     kind, zone = divmod(int(np.argmin(prices.T)), len(table.zones))
     return LaunchChoice(
         table.names[place],

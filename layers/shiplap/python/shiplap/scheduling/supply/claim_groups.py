@@ -13,7 +13,6 @@ import numpy as np
 
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.scheduling.model.resources import PLENTY, Bools, Floats, Ints, pareto_front, rows_holding
-from shiplap.scheduling.supply.instance_arrays import Offered
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _CHUNK = 1 << 22
@@ -33,7 +32,6 @@ class ClaimGroup(msgspec.Struct, eq=False):
     template: NodeClaimTemplate
     requirements: Requirements
     allowed: Bools
-    offered: Offered
     rows: Ints
     net: Ints
     price: Floats
@@ -95,12 +93,21 @@ class ClaimGroup(msgspec.Struct, eq=False):
         np.maximum(many, 0, out=many)
         if not self.minimums:
             return many.max(axis=1)
-        bounds = [self._room_for_minimum(key, least, many) for key, least in self.minimums.items()]
-        return np.array(bounds, np.int64).min(axis=0)
+        # The types of a list are all in one variant.
+        number = len(self.template.variants.all)
+        best = np.zeros(len(used), np.int64)
+        for variant in range(number):
+            some = self.rows % number == variant
+            bounds = [self._room_for_minimum(key, least, many, some) for key, least in self.minimums.items()]
+            best = np.maximum(best, np.array(bounds, np.int64).min(axis=0))
+        return best
 
-    def _room_for_minimum(self, key: str, least: int, many: Ints) -> Ints:
-        """With `n` more pods a value survives if some type that has it takes `n`: the least-th best value decides."""
-        has = self.values(key)
+    def _room_for_minimum(self, key: str, least: int, many: Ints, some: Bools) -> Ints:
+        """With `n` more pods a value survives if some type that has it takes `n`: the least-th best value decides.
+
+        Only `some` of the rows [rows] count.
+        """
+        has = self.values(key) & some
         if len(has) < least:
             return np.zeros(len(many), np.int64)
         per_value = np.where(has[None, :, :], many[:, None, :], 0).max(axis=2)
@@ -158,21 +165,17 @@ def make_group(
     index: int, template: NodeClaimTemplate, requirements: Requirements, allowed: Bools, minimums: Mapping[str, int]
 ) -> ClaimGroup:
     """The group of claims of a template that have accumulated `requirements` and may use the rows `allowed` [rows]."""
-    table = template.table
-    offered = table.offered(requirements, template.given)
-    buys = (offered.suits & np.isfinite(offered.price))[table.row_type]
-    rows = np.flatnonzero(allowed & buys & (template.net >= 0).all(axis=1))
-    price = offered.price[table.row_type[rows]]
-    rows = rows[np.argsort(price, kind="stable")]
+    price = template.prices_of_rows(requirements)
+    rows = np.flatnonzero(allowed & np.isfinite(price) & (template.net >= 0).all(axis=1))
+    rows = rows[np.argsort(price[rows], kind="stable")]
     return ClaimGroup(
         index,
         template,
         requirements,
         allowed,
-        offered,
         rows,
         template.net[rows],
-        offered.price[table.row_type[rows]],
+        price[rows],
         minimums,
         minimums != minimums_of(requirements),
     )

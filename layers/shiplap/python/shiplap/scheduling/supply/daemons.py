@@ -1,4 +1,4 @@
-"""What DaemonSets will take of a node that does not exist yet, per NodePool tier and instance type."""
+"""What DaemonSets will take of a node that does not exist yet, per NodePool tier, instance type and variant."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Pod, Taint, Toleration
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import add_resources
 from shiplap.kubernetes.requirements import Requirements
 from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.planned_pods import owner_kind, running
-from shiplap.scheduling.model.pod_classes import HostPort, InvalidPod, host_ports, node_terms
+from shiplap.scheduling.model.pod_classes import NODE_NAME, HostPort, InvalidPod, host_ports, node_terms
 from shiplap.scheduling.model.resources import Axis, Bools, Ints
 from shiplap.scheduling.model.snapshot import ClusterView
 from shiplap.scheduling.supply.instance_arrays import TypeTable
+
+_NAMES = (labels.HOSTNAME, NODE_NAME)
 
 OwnerName = tuple[str, str]
 """Namespace and name of a DaemonSet."""
@@ -33,8 +36,13 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 class DaemonLoad(msgspec.Struct, frozen=True, eq=False):
-    """What daemons take per instance type: `overhead` [types, resources]; `ports` is None when none are taken."""
+    """What daemons take of a node of each row: `overhead` [rows, resources]; `ports` is None when none are taken.
 
+    `runs` [daemons, rows] says which of `daemons` run there.
+    """
+
+    daemons: tuple[Daemon, ...]
+    runs: Bools
     overhead: Ints
     ports: tuple[frozenset[HostPort], ...] | None
 
@@ -84,26 +92,41 @@ def daemon_owner(pod: Pod) -> OwnerName | None:
     return (pod.metadata.namespace or "default", name)
 
 
+def tolerant(daemons: Sequence[Daemon], taints: Sequence[Taint]) -> tuple[Daemon, ...]:
+    """The daemons that taints of a node do not keep off. Startup taints do not count; preferences are tolerated."""
+    return tuple(d for d in daemons if untolerated(taints, d.tolerations, ignore_preferences=True) is None)
+
+
 def load_of(
-    daemons: Sequence[Daemon],
-    requirements: Requirements,
-    taints: Sequence[Taint],
+    daemons: tuple[Daemon, ...],
+    variants: Sequence[Requirements],
     given: frozenset[str],
     table: TypeTable,
     allow_undefined: frozenset[str],
 ) -> DaemonLoad:
-    """What daemons take on each type of a NodePool tier. Startup taints do not count, and preferences are tolerated."""
-    overhead = np.zeros((len(table.types), len(table.axis)), np.int64)
-    ports: list[frozenset[HostPort]] = [frozenset()] * len(table.types)
-    for daemon in daemons:
-        if untolerated(taints, daemon.tolerations, ignore_preferences=True) is not None:
-            continue
-        runs = _types_that_run(daemon, requirements, given, table, allow_undefined)
-        overhead[runs] += table.axis.vector(daemon.requests)
+    """What tolerant daemons take on each row of a NodePool tier.
+
+    Args:
+        daemons: see `tolerant`.
+        variants: the requirements of the tier's nodes in each variant. Rows of a type come in this order.
+        given: labels that the NodePool sets on its nodes.
+        table: the catalogue.
+        allow_undefined: labels that a node has although the NodePool does not mention them.
+    """
+    runs = np.zeros((len(daemons), len(table.row_type)), np.bool_)
+    for place, requirements in enumerate(variants):
+        rows = slice(place, None, len(variants))
+        for number, daemon in enumerate(daemons):
+            types = _types_that_run(daemon, requirements, given, table, allow_undefined)
+            runs[number, rows] = types[table.row_type[rows]]
+    overhead = np.zeros((len(table.row_type), len(table.axis)), np.int64)
+    ports: list[frozenset[HostPort]] = [frozenset()] * len(table.row_type)
+    for daemon, here in zip(daemons, runs, strict=True):
+        overhead[here] += table.axis.vector(daemon.requests)
         if daemon.ports:
-            for place in np.flatnonzero(runs).tolist():
-                ports[place] |= daemon.ports
-    return DaemonLoad(overhead, tuple(ports) if any(ports) else None)
+            for row in np.flatnonzero(here).tolist():
+                ports[row] |= daemon.ports
+    return DaemonLoad(daemons, runs, overhead, tuple(ports) if any(ports) else None)
 
 
 def expected_on_node(
@@ -123,8 +146,12 @@ def _types_that_run(
 ) -> Bools:
     runs = np.zeros(len(table.types), np.bool_)
     for term in daemon.terms:
-        if requirements.compatible(term, allow_undefined):
-            runs |= table.offered(requirements.and_(term.values()), given).suits
+        # No new node has a name that a manifest can know.
+        if not all(term[key].allows_undefined for key in _NAMES if key in term):
+            continue
+        rest = Requirements(entry for key, entry in term.items() if key not in _NAMES)
+        if requirements.compatible(rest, allow_undefined):
+            runs |= table.offered(requirements.and_(rest.values()), given).suits
     return runs
 
 

@@ -20,7 +20,7 @@ from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.kubernetes.taints import is_ephemeral, untolerated
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClaim
-from shiplap.scheduling.model.pod_classes import HostPort, PodClass, ports_collide
+from shiplap.scheduling.model.pod_classes import NODE_NAME, HostPort, PodClass, ports_collide
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints, pods_held
 from shiplap.scheduling.supply.daemons import Daemon, expected_on_node
@@ -143,12 +143,7 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
         **labels.of_pool(claim.plan.node_pool),
         labels.NODE_CLASS: label_value_of(claim.plan.node_class),
     }
-    launched = {
-        labels.INSTANCE_TYPE: claim.known_instance.type,
-        labels.ZONE: claim.known_instance.zone,
-        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
-    }
-    certain |= {key: value for key, value in launched.items() if value}
+    certain |= _launched_labels(claim)
     possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(certain).values())
     types = _possible_types(claim, template) if template is not None else ()
     net = _net_allocatable(claim, template, types, is_closed=is_closed) if template is not None and types else None
@@ -165,6 +160,16 @@ def _existing_node_of_claim(claim: NodeClaim, template: NodeClaimTemplate | None
         promised=_promised(claim),
         estimated=bool(claim.plan.relies_on_estimate),
     )
+
+
+def _launched_labels(claim: NodeClaim) -> dict[str, str]:
+    """What is known of the instance of a claim, as labels."""
+    launched = {
+        labels.INSTANCE_TYPE: claim.known_instance.type,
+        labels.ZONE: claim.known_instance.zone,
+        labels.CAPACITY_TYPE: claim.known_instance.capacity_type,
+    }
+    return {key: value for key, value in launched.items() if value}
 
 
 def _possible_types(claim: NodeClaim, template: NodeClaimTemplate) -> tuple[int, ...]:
@@ -203,7 +208,8 @@ def _net_allocatable(claim: NodeClaim, template: NodeClaimTemplate, types: Seque
         counted = table.axis.vector(claim.plan.allocatable)[None, :]
     else:
         counted = table.axis.matrix([assumed_allocatable(table.types[index], claim) for index in types])
-    daemons = 0 if is_closed else template.daemons.overhead[list(types)]
+    possible = Requirements.of(claim.plan.requirements).and_(Requirements.of_labels(_launched_labels(claim)).values())
+    daemons = 0 if is_closed else template.daemons_of_types(types, possible)
     net: Ints = (counted - daemons).min(axis=0)
     attached = [column for column, name in enumerate(table.axis.names) if name.startswith(ATTACHED)]
     if attached:
@@ -398,7 +404,7 @@ def label_of(existing: ExistingNode, key: str) -> _KnownLabel:
     for older in _OLDER_SPELLINGS.get(key, ()):
         if older in existing.labels:
             return existing.labels[older]
-    if key == labels.HOSTNAME:
+    if key == labels.HOSTNAME or (key == NODE_NAME and existing.template is None):
         return existing.name
     if key in existing.possible:
         return frozenset((existing.possible[key],))

@@ -205,6 +205,17 @@ class TypeTable:
         copied.capacity[:, self.axis.names.index(SPOT_VCPUS)] = 0
         return copied
 
+    def in_variants(self, number: int) -> TypeTable:
+        """The same catalogue with each row so many times: the variants of a row follow one another."""
+        copied = TypeTable.__new__(TypeTable)
+        copied.__dict__.update(self.__dict__)
+        copied.allocatable = self.allocatable.repeat(number, axis=0)
+        copied.row_type, copied.row_estimate = self.row_type.repeat(number), self.row_estimate.repeat(number)
+        copied.row_key = [key for key in self.row_key for _ in range(number)]
+        copied.careful_rows = ~copied.row_estimate
+        copied._amounts = {}
+        return copied
+
     def _count(self, offering: Offering, column: int) -> None:
         """Note a reservation: what several offerings say it has left is the least of them, as they share it."""
         self.marks[column] = offering.reservation_labels

@@ -107,7 +107,7 @@ def free_of_ports(template: NodeClaimTemplate, attempt: PlacementAttempt) -> Boo
     if not attempt.pod_class.ports or template.daemons.ports is None:
         return np.ones_like(table.careful_rows)
     free = [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports]
-    return np.array(free, np.bool_)[table.row_type]
+    return np.array(free, np.bool_)
 
 
 def _tolerates(template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:

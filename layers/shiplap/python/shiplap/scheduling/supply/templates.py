@@ -13,10 +13,11 @@ from shiplap.kubernetes.names import label_value_of
 from shiplap.kubernetes.requirements import Requirement, Requirements
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.tiers import Tier, expand
-from shiplap.scheduling.model.resources import Floats, Ints
-from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of
+from shiplap.scheduling.model.resources import Bools, Floats, Ints
+from shiplap.scheduling.supply.daemons import Daemon, DaemonLoad, load_of, tolerant
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
+from shiplap.scheduling.supply.node_variants import NodeVariants, variants_of
 
 RESERVED_ONLY = Requirement.one_of(labels.CAPACITY_TYPE, labels.RESERVED)
 NOT_RESERVED = Requirement(labels.CAPACITY_TYPE, True, frozenset((labels.RESERVED,)))
@@ -29,12 +30,13 @@ FILTERED_OUT = "nodepool requirements filtered out all available instance types"
 class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     """One tier of one NodePool.
 
-    `requirements` are those of its nodes, `given` the labels the pool itself puts on them. `net` [rows, resources] is
-    allocatable minus daemons; `level` orders templates by preference, equal for pools of equal weight. `blocked` says
-    why nothing can be launched here at all. A tier that may use capacity reservations is two templates, the first of
-    which is `reserved`: its claims are launched into one of `reservations`, largest instances first, and `units` is
-    what all reservations have left. With a share of spot a tier is two templates as well: the second, `steady`, is for
-    when another node of spot would be one too many.
+    `requirements` are those of its nodes, `given` the labels that the pool puts on them. The rows of `table` are types
+    in each of `variants`. `net` [rows, resources] is allocatable minus daemons; `level` orders templates by preference,
+    equal for pools of equal weight. `blocked` says why nothing can be launched here at all.
+
+    A tier that may use capacity reservations is two templates, the first of which is `reserved`. Its claims go
+    into one of `reservations`, largest instances first, and `units` is what all reservations have left. With a share of
+    spot a tier is two templates as well: the second, `steady`, is for when another node of spot would be one too many.
     """
 
     index: int
@@ -53,6 +55,7 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
     reservations: tuple[str, ...] = ()
     units: Mapping[str, int] = {}
     steady: bool = False
+    variants: NodeVariants = NodeVariants()
 
     @property
     def name(self) -> str:
@@ -79,9 +82,33 @@ class NodeClaimTemplate(msgspec.Struct, frozen=True, eq=False):
 
     def prices_of_rows(self, requirements: Requirements) -> Floats:
         """As `row_prices`, for a node that has to meet these requirements."""
-        offered = self.table.offered(requirements, self.given)
-        prices: Floats = np.where(offered.suits, offered.price, np.inf)[self.table.row_type]
+        prices: Floats = np.full(len(self.table.row_type), np.inf)
+        every = self.variants.all
+        for place, variant in enumerate(every):
+            if requirements.compatible(variant, self.allow_undefined):
+                offered = self.table.offered(requirements.and_(variant.values()), self.given)
+                types = self.table.row_type[place :: len(every)]
+                prices[place :: len(every)] = np.where(offered.suits, offered.price, np.inf)[types]
         return prices
+
+    @property
+    def variant_of_rows(self) -> Ints:
+        """The place in `variants` of each row [rows]."""
+        return np.arange(len(self.table.row_type)) % len(self.variants.all)
+
+    def rows_of_variants(self, requirements: Requirements) -> Bools:
+        """Which rows [rows] stand for a variant that a node with these requirements may be."""
+        every = self.variants.all
+        may = [requirements.compatible(variant, self.allow_undefined) for variant in every]
+        return np.tile(np.array(may, np.bool_), len(self.table.row_type) // len(every))
+
+    def daemons_of_types(self, types: Sequence[int], requirements: Requirements) -> Ints:
+        """The most that daemons take [types, resources] of a node of these types with these requirements."""
+        may = self.rows_of_variants(requirements)
+        overhead = np.where(may[:, None], self.daemons.overhead, 0)
+        most = np.zeros((len(self.table.types), overhead.shape[1]), np.int64)
+        np.maximum.at(most, self.table.row_type, overhead)
+        return most[list(types)]
 
     def values_of(self, key: str) -> list[str]:
         """The values of a label that nodes of this template may have, by name, as far as they are known beforehand."""
@@ -129,9 +156,9 @@ def templates_of(
     for pool in pools:
         name = pool.metadata.name
         for tier in expand(pool, catalogues[name].table.values_of):
-            whole = _template(len(templates), pool, tier, catalogues[name], daemons, pool_limits[name])
+            whole = _template(len(templates), pool, tier, catalogues[name], pool_limits[name])
             templates += [
-                replace(template, index=len(templates) + place)
+                replace(_with_daemons(template, daemons), index=len(templates) + place)
                 for place, template in enumerate(_templates_of_tier(whole, units))
             ]
     return tuple(templates)
@@ -188,9 +215,20 @@ def _reservations(template: NodeClaimTemplate, reserved: Requirements) -> tuple[
     return tuple(reservation for _, reservation in sorted(reservations))
 
 
-def _template(
-    index: int, pool: NodePool, tier: Tier, catalogue: PoolCatalog, daemons: Sequence[Daemon], limits: PoolLimits
-) -> NodeClaimTemplate:
+def _with_daemons(template: NodeClaimTemplate, daemons: Sequence[Daemon]) -> NodeClaimTemplate:
+    """The template with what daemons take of its nodes, and with the variants between which they differ."""
+    running = tolerant(daemons, template.pool.spec.template.spec.taints)
+    terms = [term for daemon in running for term in daemon.terms]
+    variants = variants_of(terms, template.requirements, template.table)
+    every = variants.all
+    table = template.table.in_variants(len(every)) if len(every) > 1 else template.table
+    narrowed = [template.requirements.and_(variant.values()) for variant in every]
+    load = load_of(running, narrowed, template.given, table, template.allow_undefined)
+    return replace(template, table=table, variants=variants, daemons=load, net=table.allocatable - load.overhead)
+
+
+def _template(index: int, pool: NodePool, tier: Tier, catalogue: PoolCatalog, limits: PoolLimits) -> NodeClaimTemplate:
+    """A tier as if there were no daemons."""
     table = catalogue.table
     template_spec = pool.spec.template
     given = {
@@ -202,7 +240,7 @@ def _template(
     marks = {labels.REGISTERED: "true", labels.INITIALIZED: "true"}
     requirements = tier.requirements.and_(Requirements.of_labels({**given, **marks}).values())
     allow_undefined = labels.WELL_KNOWN | table.label_keys
-    load = load_of(daemons, requirements, template_spec.spec.taints, frozenset(given), table, allow_undefined)
+    load = load_of((), (requirements,), frozenset(given), table, allow_undefined)
     return NodeClaimTemplate(
         index,
         pool,
@@ -213,7 +251,7 @@ def _template(
         allow_undefined,
         table,
         load,
-        table.allocatable - load.overhead[table.row_type],
+        table.allocatable,
         limits,
         blocked=catalogue.not_ready or _no_offering_left(requirements, frozenset(given), table),
     )

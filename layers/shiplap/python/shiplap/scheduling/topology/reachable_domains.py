@@ -188,7 +188,7 @@ class ReachableDomains:
             group = self._possible.entry(template, attempt)
             if isinstance(group, RefusalKind):
                 continue
-            if group.minimums:
+            if group.minimums or len(template.variants.all) > 1:
                 yield _Entry(attempt, None, _NO_TYPES, -1)
                 continue
             kinds = template.table.row_type[group.rows[group.holding(attempt.requests)]]
