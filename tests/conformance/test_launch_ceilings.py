@@ -25,7 +25,7 @@ from shiplap.spending.ceilings import (
     CeilingUse,
     SpendingView,
 )
-from tests.conformance.catalogues import Z1, Z2, fake_type
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
 from tests.conformance.disruptions import pool as quick_pool
@@ -277,3 +277,21 @@ def test_smaller_nodes_count_on_what_others_leave_of_commitments() -> None:
     made = decided(*pods(4, cpu="3"), spending=view(2.5), types=BULK, commitments=room)
     assert on(made) == {"small": 2}
     assert sum(claim.covered or 0.0 for claim in made.node_claims) == 1.0
+
+
+def test_a_zone_too_dear_for_what_a_ceiling_leaves_still_holds_down_a_spread() -> None:
+    """Two pods of three have a node each; a third would be below the ceiling only in a zone that has one already."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    offers = {Z1: 1.0, Z2: 1.0, Z3: 4.0}
+    uneven = replace(
+        typed("m.large", 1.0),
+        offerings=tuple(Offering(zone, "on-demand", price, available=True) for zone, price in offers.items()),
+    )
+    waiting = pods(4, cpu="3", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]})
+    made = decided(*waiting, spending=view(4.5), types=(uneven,))
+    assert sorted(claim.launch.zone for claim in made.node_claims) == [Z1, Z2]

@@ -13,7 +13,7 @@ from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.planner import pack, solve
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
-from shiplap.scheduling.supply.possible_nodes import PossibleNodes
+from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.reachable_domains import ReachableDomains
 from tests.adversarial import ARCH, KIND, TYPE, ZONE, drawn

@@ -156,6 +156,7 @@ class _SmallerNodes:
             manifests=replace(manifests, node_pools=bounded, capacity_buffers=()),
             commitments=None if room is None else room_behind(room, kept),
             standalone_claims=(),
+            domain_pools=self._snapshot.manifests.node_pools,
         )
 
 

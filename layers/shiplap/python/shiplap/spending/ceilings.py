@@ -229,13 +229,27 @@ class SpendingView(msgspec.Struct, frozen=True, omit_defaults=True):
         return room * HOUR_S // seconds if seconds else None
 
 
+class SpreadLevel(msgspec.Struct, frozen=True):
+    """Where a launch stands among those for pods that one topology constraint spreads.
+
+    `before` is how many pods its domain holds before its own `pods`: those on nodes, and those of launches that come
+    first. Domains differ by at most `max_skew` pods.
+    """
+
+    series: str
+    before: int
+    pods: int
+    max_skew: int
+
+
 class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """A planned node as ceilings see it.
 
     `prices` are what it may cost, in millionths of a dollar per hour, by instance type: each with the dearest offering
     of the capacity type it is planned for. `priority` is the lowest of its pods'. `replaces`: its pods lose their
     node, or a node in service goes for it. `cheapest` is empty if it takes the cheapest offering there is for its pods,
-    else which one that would be. `fixed`: its launch list must not be narrowed.
+    else which one that would be. `fixed`: its launch list must not be narrowed. `level` is None where no spread over
+    another label than the hostname concerns its pods.
     """
 
     name: str
@@ -245,6 +259,7 @@ class WantedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     replaces: bool = False
     cheapest: str = ""
     fixed: bool = False
+    level: SpreadLevel | None = None
 
     @property
     def standing(self) -> Standing:
@@ -274,12 +289,27 @@ class LaunchVerdicts(msgspec.Struct, frozen=True):
 
 
 def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdicts:
-    """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price and name."""
-    return _Admitting(view).run(sorted(launches, key=_order))
+    """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price and name.
+
+    Those for spread pods pass domain by domain in turns, at the price of the cheapest of them. If one is refused, the
+    others of its spread wait as far as they would be more than the skew above it.
+    """
+    wanted = list(launches)
+    least: dict[str, int] = {}
+    for launch in wanted:
+        if launch.level is not None:
+            least[launch.level.series] = min(_least(launch), least.get(launch.level.series, _least(launch)))
+
+    def order(launch: WantedLaunch) -> tuple[bool, int, int, str, int, int, str]:
+        level = launch.level
+        group = (_least(launch), "", 0) if level is None else (least[level.series], level.series, level.before)
+        return not launch.standing.is_exempt, -launch.priority, *group, _least(launch), launch.name
+
+    return _Admitting(view).run(sorted(wanted, key=order))
 
 
-def _order(launch: WantedLaunch) -> tuple[bool, int, int, str]:
-    return not launch.standing.is_exempt, -launch.priority, min(launch.prices.values(), default=0), launch.name
+def _least(launch: WantedLaunch) -> int:
+    return min(launch.prices.values(), default=0)
 
 
 class _Admitting:
@@ -287,6 +317,8 @@ class _Admitting:
         self._view = view
         self._used = [ceiling.used for ceiling in view.ceilings]
         self._slack: list[int | None] = [None for _ in view.ceilings]
+        self._highest: dict[str, tuple[int, str]] = {}
+        """How many pods a domain of a spread may hold, and which refusal is the reason, by series."""
 
     def run(self, launches: Sequence[WantedLaunch]) -> LaunchVerdicts:
         admitted: list[AdmittedLaunch] = []
@@ -299,16 +331,27 @@ class _Admitting:
                 wanted, lost = replace(launch, replaces=True), lost - cheapest
             elif launch.replaces:
                 lost = max(lost - cheapest, 0)
-            passed = self._admitted(wanted)
+            passed = self._too_high(launch) or self._admitted(wanted)
             if isinstance(passed, AdmittedLaunch):
                 admitted.append(passed)
-            else:
-                refused[launch.name] = passed
+                continue
+            refused[launch.name] = passed
+            if launch.level is not None:
+                bound = (launch.level.before + launch.level.max_skew, passed)
+                self._highest[launch.level.series] = min(bound, self._highest.get(launch.level.series, bound))
         used = zip(self._view.ceilings, self._used, strict=True)
         after = replace(
             self._view, ceilings=tuple(replace(ceiling, used=sum_) for ceiling, sum_ in used), lost_micros=lost
         )
         return LaunchVerdicts(tuple(admitted), refused, after, tuple(self._slack))
+
+    def _too_high(self, launch: WantedLaunch) -> str:
+        """Why a launch has to wait for refused ones of its spread; empty if it does not."""
+        level = launch.level
+        if level is None or level.series not in self._highest:
+            return ""
+        most, reason = self._highest[level.series]
+        return reason if level.before + level.pods > most else ""
 
     def _admitted(self, launch: WantedLaunch) -> AdmittedLaunch | str:
         """The launch, narrowed to what fits; or why it is refused."""

@@ -30,7 +30,7 @@ from shiplap.kubernetes.related_objects import (
     StorageClass,
 )
 from shiplap.manifests.claim_rules import ClaimRule
-from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.manifests.standalone_claims import StandaloneClaim
 from shiplap.sleep.sleep_state import SleepState
@@ -145,6 +145,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `sleep` is what sleeps now, None where nothing may.
     `spending` is None unless there are ceilings in dollars.
     `spot_risk` is None where `spotRisk` is off.
+    `domain_pools` are the NodePools whose domains count for topology constraints where `manifests` has them with less
+    room, such as what ceilings leave; without any, those of `manifests` count.
     """
 
     cluster: str
@@ -164,6 +166,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sleep: SleepState | None = None
     spending: SpendingView | None = None
     spot_risk: SpotRiskInputs | None = None
+    domain_pools: tuple[NodePool, ...] = ()
 
 
 def _answered(known: dict[object, Any], question: Callable[[ClusterView], Answer], view: ClusterView) -> Answer:

@@ -33,7 +33,7 @@ from shiplap.scheduling.search.effort import Effort
 from shiplap.scheduling.search.improve import fill_cached, improve_cached, pod_values
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, Refusal, RefusalKind
-from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.openings import Openings, PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
@@ -559,6 +559,7 @@ class BulkStage:
         openings: Openings,
         attempts: PlacementAttempts,
         topology_counts: TopologyCounts,
+        possible: PossibleNodes,
         effort: Effort,
         existing: ExistingCapacity | None,
         *,
@@ -582,7 +583,8 @@ class BulkStage:
         self._topology_counts = topology_counts
         self._start_groups: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
         self._domains: dict[tuple[int, int, str], dict[str, ClaimGroup]] = {}
-        self._possible: dict[tuple[int, str], list[tuple[str, ClaimGroup]]] = {}
+        self._possible = possible
+        self._reached: dict[tuple[int, str], list[tuple[str, ClaimGroup]]] = {}
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         self._effort = effort
         self._existing = existing
@@ -751,15 +753,14 @@ class BulkStage:
     def _possible_domains(self, attempt: PlacementAttempt, key: str) -> Sequence[tuple[str, ClaimGroup]]:
         """The values of a label that any template allows for these pods, whatever limits leave, with their groups."""
         identity = (attempt.constraint, key)
-        known = self._possible.get(identity)
+        known = self._reached.get(identity)
         if known is None:
-            possible = self._openings.possible
-            known = self._possible[identity] = [
+            known = self._reached[identity] = [
                 (value, group)
-                for template in possible.templates
+                for template in self._possible.templates
                 for value in template.values_of(key)
                 if (pinned := self._pinned(attempt, key, value)) is not None
-                if not isinstance(group := possible.group(template, pinned), RefusalKind)
+                if not isinstance(group := self._possible.group(template, pinned), RefusalKind)
             ]
         return known
 

@@ -43,11 +43,13 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     `groups` are the groups of claims that packings of it have met, so that none is made twice.
 
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
+    `domain_templates` are those whose domains count, mostly `templates` themselves.
     Limits of NodePools in `bound` count while pods are placed; those of the others once all pods have a place.
     """
 
     axis: Axis
     templates: tuple[NodeClaimTemplate, ...]
+    domain_templates: tuple[NodeClaimTemplate, ...]
     limits: Mapping[str, PoolLimits]
     nodes: ExistingNodes
     classes: list[PodClass]
@@ -116,6 +118,10 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         static = plan_static(snapshot, daemons, inputs)
         units |= static.units
     templates = templates_of(pools, catalogues, daemons, budgets, units)
+    domain_templates = templates
+    if snapshot.domain_pools:
+        wide = usable_pools(snapshot.domain_pools)
+        domain_templates = templates_of(wide, catalogues_of(snapshot, wide, axis), daemons, budgets, units)
     on_nodes = pods_by_node(sorted_pods)
     rooms = list_existing_nodes(view.nodes, paired, waiting, on_nodes, snapshot.now, templates, snapshot.closed_claims)
     if storage is not None:
@@ -124,6 +130,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     return CompiledSnapshot(
         axis,
         templates,
+        domain_templates,
         budgets,
         ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods)),
         pod_classes,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.objects import Pod, TopologySpreadConstraint
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.kubernetes.selectors import matches
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import PodReference
 from shiplap.scheduling.model.scheduling_plan import PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.supply.pool_catalogs import accepted_overlays, as_seen_by
-from shiplap.spending.ceilings import CRITICAL_PRIORITY, CeilingMode, Standing, WantedLaunch, dollars
+from shiplap.spending.ceilings import CRITICAL_PRIORITY, CeilingMode, SpreadLevel, Standing, WantedLaunch, dollars
 from shiplap.spending.ledger import micros_of, unknown_rate_of
 
 _CENTS = 1e-9
@@ -54,7 +56,44 @@ class LaunchCosts:
         """The claims as ceilings see them."""
         claims = list(claims)
         self._look_up(pod.key for claim in claims for pod in claim.pods)
-        return [self._wanted(claim) for claim in claims]
+        levels = self._levels(claims)
+        return [replace(self._wanted(claim), level=levels.get(claim.name)) for claim in claims]
+
+    def _levels(self, claims: Iterable[PlannedClaim]) -> dict[str, SpreadLevel]:
+        """Where claims stand whose pods a required topology spread concerns, by name."""
+        levels: dict[str, SpreadLevel] = {}
+        counts: dict[str, Counter[str]] = {}
+        for claim in sorted(claims, key=lambda claim: (claim.launch.price, claim.name)):
+            for pod in claim.pods:
+                rule = _spread_of(self._pods.get(pod.key))
+                if rule is None or rule.topology_key not in claim.labels:
+                    continue
+                series = f"{pod.namespace}/{rule.topology_key}/{rule.label_selector}"
+                if series not in counts:
+                    counts[series] = self._standing(pod.namespace, rule)
+                domain = claim.labels[rule.topology_key]
+                levels[claim.name] = SpreadLevel(series, counts[series][domain], len(claim.pods), rule.max_skew)
+                counts[series][domain] += len(claim.pods)
+                break
+        return levels
+
+    def _standing(self, namespace: str, rule: TopologySpreadConstraint) -> Counter[str]:
+        """How many pods that a spread counts each domain holds, on nodes or for claims in flight."""
+        view = self._snapshot.view
+        counted: Counter[str] = Counter()
+        for node in view.nodes:
+            domain = node.metadata.labels.get(rule.topology_key)
+            on_node = view.by_node.get(node.metadata.name, ()) if domain is not None else ()
+            for pod in on_node:
+                if (pod.metadata.namespace or "default") == namespace and _selects(rule, pod):
+                    counted[domain or ""] += 1
+        pending = {pod.key: pod for pod in view.unbound}
+        for claim in self._snapshot.claims:
+            domain = claim.plan.labels.get(rule.topology_key)
+            if domain is not None and not claim.node_name:
+                mine = (pending.get(pod.key) for pod in claim.plan.pods if pod.namespace == namespace)
+                counted[domain] += sum(1 for pod in mine if pod is not None and _selects(rule, pod))
+        return counted
 
     def standing_of(self, pod: PodReference) -> Standing:
         """How ceilings regard a launch for a pod of a claim that was asked about."""
@@ -150,6 +189,17 @@ class LaunchCosts:
         """Whether a pod that is planned for has a node, which then is on its way out."""
         known = self._pods.get(pod.key)
         return known is not None and bool(known.spec.node_name)
+
+
+def _spread_of(pod: Pod | None) -> TopologySpreadConstraint | None:
+    """The first required spread of a pod over another label than the hostname."""
+    rules = pod.spec.topology_spread_constraints if pod is not None else ()
+    required = (rule for rule in rules if rule.when_unsatisfiable == "DoNotSchedule")
+    return next((rule for rule in required if rule.topology_key != labels.HOSTNAME), None)
+
+
+def _selects(rule: TopologySpreadConstraint, pod: Pod) -> bool:
+    return matches(rule.label_selector, pod.metadata.labels)
 
 
 def _meets(offering: Offering, wanted: Requirements) -> bool:

@@ -29,10 +29,10 @@ from shiplap.scheduling.packing.planned_claims import launch_price, launch_price
 from shiplap.scheduling.packing.shortened_lists import limits_aside, shorten
 from shiplap.scheduling.packing.size_classes import Waiting
 from shiplap.scheduling.search.effort import Effort
-from shiplap.scheduling.supply.claim_groups import ClaimGroup
+from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import OpenClaim, OpenClaims, PlacementAttempt, Refusal, RefusalKind
-from shiplap.scheduling.supply.openings import Openings, estimates
+from shiplap.scheduling.supply.openings import Openings, PossibleNodes, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.domain_combinations import DomainChoice
@@ -173,7 +173,10 @@ class Packer:
         self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis)
         self._counts = TopologyCounts(compiled.base_counts, self.open)
-        self._domains = Domains(self._counts, self.openings, self._attempts, self.nodes)
+        self._possible = self.openings.possible
+        if compiled.domain_templates is not templates:
+            self._possible = PossibleNodes(compiled.domain_templates, ClaimGroups(), best_effort=best_effort)
+        self._domains = Domains(self._counts, self.openings, self._possible, self._attempts, self.nodes)
         self._even_spread = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None, free_last: bool = False) -> Packing:
@@ -236,6 +239,7 @@ class Packer:
             self.openings,
             self._attempts,
             self._counts,
+            self._possible,
             effort,
             existing,
             free_last=free_last,

@@ -226,7 +226,8 @@ class ClaimWriter:
             allocatable=_smallest_allocatable(template.table, types),
             relies_on_estimate=types.estimated,
         )
-        return _ClaimForm(blank, template.daemons.overhead[types.rows].min(axis=0))
+        places = template.table.row_type[types.rows].tolist()
+        return _ClaimForm(blank, template.daemons_of_types(places, requirements).min(axis=0))
 
 
 def _smallest_allocatable(table: TypeTable, types: TypeList) -> dict[str, int]:

@@ -21,7 +21,7 @@ from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints, Spread
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
-from shiplap.scheduling.supply.openings import Openings
+from shiplap.scheduling.supply.openings import Openings, PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.domain_combinations import (
@@ -72,18 +72,24 @@ class Domains:
     """Answers for one packing."""
 
     def __init__(
-        self, counts: TopologyCounts, openings: Openings, attempts: PlacementAttempts, nodes: ExistingNodes
+        self,
+        counts: TopologyCounts,
+        openings: Openings,
+        possible: PossibleNodes,
+        attempts: PlacementAttempts,
+        nodes: ExistingNodes,
     ) -> None:
+        """`possible` are the nodes whose domains count; `openings` decides where a node can be launched now."""
         self._counts = counts
-        self._openings = openings
+        self._openings, self._possible_nodes = openings, possible
         self._attempts = attempts
         self._nodes = nodes
         self._labels = counts.base.label_keys().union(
-            *(template.label_keys for template in openings.templates), (HOSTNAME,)
+            *(template.label_keys for template in possible.templates), (HOSTNAME,)
         )
         self._known_options: dict[object, list[DomainOption]] = {}
         self._known_launchable: dict[tuple[int, str], list[int]] = {}
-        self._reach = ReachableDomains(openings.possible, attempts)
+        self._reach = ReachableDomains(possible, attempts)
         self._codes: dict[tuple[int, str], Ints] = {}
         self._numbered: set[str] = set()
         self._dead_ends: dict[int, str] = {}
@@ -235,7 +241,7 @@ class Domains:
         return known
 
     def _can_start(self, attempt: PlacementAttempt) -> bool:
-        possible = self._openings.possible
+        possible = self._possible_nodes
         return any(not isinstance(possible.group(template, attempt), RefusalKind) for template in possible.templates)
 
     def draw_together(self, waiting: Sequence[Entry]) -> None:
@@ -290,12 +296,12 @@ class Domains:
                     self._nodes.count(pod_class, fits, attempt.requests) > 0
                 ]
                 yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
-            for template in self._openings.templates:
+            for template in self._possible_nodes.templates:
                 for value in self._reach.values_of(template, key):
                     if value in reached:
                         continue
                     pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
-                    if pinned is not None and self._openings.possible.has_node(template, pinned):
+                    if pinned is not None and self._possible_nodes.has_node(template, pinned):
                         reached.add(value)
                         yield value
 
@@ -452,7 +458,7 @@ class Domains:
         counts = self._counts
         if key not in self._numbered:
             self._numbered.add(key)
-            for template in self._openings.templates:
+            for template in self._possible_nodes.templates:
                 self._codes_of(template, key)
         counts.node_codes(key), counts.claim_codes(key)  # these, too, may number further values
         most = np.full(len(counts.values(key)), PLENTY, np.int64)
@@ -520,7 +526,7 @@ class Domains:
         known = self._known_launchable.get(identity)
         if known is None:
             values: set[int] = set()
-            for template in self._openings.templates:
+            for template in self._possible_nodes.templates:
                 codes = self._codes_of(template, key)
                 if len(codes):
                     values.update(codes[self._reach.opening(attempt.pod_class, template, key)].tolist())

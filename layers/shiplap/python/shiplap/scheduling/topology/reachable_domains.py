@@ -16,8 +16,8 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
+from shiplap.scheduling.supply.openings import PossibleNodes
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
-from shiplap.scheduling.supply.possible_nodes import PossibleNodes
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 _NO_TYPES: Ints = np.zeros(0, np.int64)
