@@ -31,6 +31,7 @@ from shiplap.scheduling.packing.compiled_snapshot import (
     bound_pod_terms,
     compile_snapshot,
     counted_pods,
+    topology_of,
     unavailable_nodes,
 )
 from shiplap.scheduling.packing.pack import Packing
@@ -42,7 +43,6 @@ from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.node_loads import NO_LOAD, loads_by_node
-from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, base_counts_of
 
 RemovalPart = tuple[Collection[str], Sequence[PlannedClaim]]
 """Removed nodes, by name, and the claims launched for their pods."""
@@ -208,10 +208,9 @@ class Removals:
         away = removed | self._closed
         staying = [place for place, node in enumerate(self._existing.all) if node.name not in away]
         existing = self._existing.part(np.array(staying, np.int64))
-        base_counts = NO_BASE_COUNTS
-        if terms.all:
-            others = unavailable_nodes(snapshot.view.nodes, existing.all, self._gone | away)
-            base_counts = base_counts_of(terms, existing.all, others, counted_pods(sorted_pods))
+        others = unavailable_nodes(snapshot.view.nodes, existing.all, self._gone | away) if terms.all else []
+        counted = counted_pods(sorted_pods) if terms.all else {}
+        base_counts, of_daemons = topology_of(terms, base.daemons, existing, others, counted)
         return replace(
             base,
             limits=self._limits_without(removed) if self._limited else base.limits,
@@ -219,10 +218,11 @@ class Removals:
             classes=pod_classes,
             pods=sorted_pods,
             base_counts=base_counts,
+            daemon_terms=of_daemons,
         )
 
     def _terms(self) -> Terms:
-        return bound_pod_terms(self._keeping, self._snapshot)
+        return bound_pod_terms(self._keeping, self._snapshot, self._base.daemons)
 
     def _limits_without(self, removed: Collection[str]) -> Mapping[str, PoolLimits]:
         """The limits with what removed nodes take given back: they are expected to be replaced.

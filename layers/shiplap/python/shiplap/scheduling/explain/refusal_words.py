@@ -72,6 +72,22 @@ def ports_taken(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
     return f"host port {ports} is taken by a DaemonSet on every type that suits"
 
 
+def unsuited_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> str:
+    """Which DaemonSets run where a class must not be beside them, or do not run where it must; empty for none."""
+    load = template.daemons
+    running = {daemon.owner for daemon, runs in zip(load.daemons, load.runs, strict=True) if runs.any()}
+    parts = [
+        f"anti-affinity keeps it off nodes with pods of DaemonSet {namespace}/{name}"
+        for namespace, name in sorted(attempt.company.away & running)
+    ]
+    parts += [
+        f"pod affinity holds it to nodes with pods of DaemonSet {' or '.join(map('/'.join, sorted(owners)))}"
+        for _, owners in attempt.company.near
+        if running.isdisjoint(owners)
+    ]
+    return " and ".join(parts)
+
+
 def limits_left(refusal: Refusal) -> str:
     """What the limits of the NodePool left when it refused."""
     limits = refusal.template.limits

@@ -34,6 +34,7 @@ from shiplap.scheduling.explain.refusal_words import (
     preferences_lost,
     reservations_before,
     share_of_spot,
+    unsuited_daemons,
     untolerated_taints,
 )
 from shiplap.scheduling.model.pod_classes import PodClass
@@ -316,7 +317,12 @@ class Explainer:
         template, attempt = refusal.template, refusal.attempt
         facts = self._facts_of(template, attempt)
         if not len(facts.rows):
-            words = unmet(template, facts.requirements) or ports_taken(template, attempt) or "no instance type is left"
+            words = (
+                unmet(template, facts.requirements)
+                or ports_taken(template, attempt)
+                or unsuited_daemons(template, attempt)
+                or "no instance type is left"
+            )
             return Miss(
                 (NEVER, 2, 1.0, template.name),
                 f"{template.name}: {words}",

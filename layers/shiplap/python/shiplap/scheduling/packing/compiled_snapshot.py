@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
@@ -22,6 +24,7 @@ from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
+from shiplap.scheduling.supply.daemon_terms import DaemonTerms, daemon_terms
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
 from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
@@ -55,6 +58,8 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     classes: list[PodClass]
     pods: pods.SortedPods
     base_counts: BaseCounts
+    daemons: tuple[Daemon, ...]
+    daemon_terms: DaemonTerms
     taken: frozenset[str]
     static: StaticPlan | None = None
     buffers: tuple[Buffer, ...] = ()
@@ -87,7 +92,8 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     )
     storage = PodVolumes(view) if any(map(has_claims, sorted_pods.pending)) else None
     needs = _volume_needs(storage, sorted_pods) if storage is not None else None
-    terms = bound_pod_terms(anti_affine_pods(view, sorted_pods), snapshot)
+    daemons = daemons_of(view)
+    terms = bound_pod_terms(anti_affine_pods(view, sorted_pods), snapshot, daemons)
     pod_classes = classes.group(sorted_pods.pending, snapshot.missed_pods, needs, terms)
     if storage is not None:
         _request_attachments(pod_classes, storage)
@@ -100,7 +106,6 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
         for pod_class in virtual:
             pod_class.index += len(pod_classes)
-    daemons = daemons_of(view)
     axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
@@ -127,17 +132,20 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
     if storage is not None:
         for room in rooms:
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
+    nodes = ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods))
+    bystanders = unavailable_nodes(view.nodes, rooms, gone)
+    base_counts, of_daemons = topology_of(terms, daemons, nodes, bystanders, counted_pods(sorted_pods))
     return CompiledSnapshot(
         axis,
         templates,
         domain_templates,
         budgets,
-        ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods)),
+        nodes,
         pod_classes,
         sorted_pods,
-        base_counts_of(terms, rooms, unavailable_nodes(view.nodes, rooms, gone), counted_pods(sorted_pods))
-        if terms.all
-        else NO_BASE_COUNTS,
+        base_counts,
+        daemons,
+        of_daemons,
         frozenset(claim.name for claim in snapshot.claims)
         | {node.metadata.labels.get(labels.NODE_CLAIM, "") for node in view.nodes},
         static,
@@ -168,8 +176,33 @@ def _node_loads(view: ClusterView, sorted_pods: pods.SortedPods) -> Mapping[str,
     return {node: load for node, load in known.items() if node not in promised} if promised else known
 
 
-def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
-    """The terms of the pods of `anti_affine_pods`."""
+def topology_of(
+    terms: Terms,
+    daemons: Sequence[Daemon],
+    nodes: ExistingNodes,
+    bystanders: Sequence[tuple[ExistingNode, bool]],
+    standing: Mapping[str, Sequence[Pod]],
+) -> tuple[BaseCounts, DaemonTerms]:
+    """The counts before packing, pods of DaemonSets that are still to come included, and the terms of DaemonSets.
+
+    Raises ValueError for a malformed selector.
+    """
+    if not terms.all:
+        return NO_BASE_COUNTS, DaemonTerms(terms)
+    counts = base_counts_of(terms, nodes.all, bystanders, standing)
+    found = daemon_terms(daemons, terms)
+    for daemon in daemons:
+        counting, keeping = found.counting.get(daemon.owner, ()), found.keeping.get(daemon.owner, ())
+        if counting or keeping:
+            coming = np.append(nodes.will_run(daemon), np.zeros(len(counts.nodes) - counts.existing, np.bool_))
+            counts.counted[sorted(counting)] += coming
+            counts.keeping[sorted(keeping)] += coming
+    begun = np.flatnonzero(counts.counted.any(axis=1)).tolist()
+    return counts, replace(found, begun=frozenset(begun))
+
+
+def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot, daemons: Iterable[Daemon]) -> Terms:
+    """The terms of the pods of `anti_affine_pods`, and of those by which DaemonSets keep pods off their nodes."""
     view, settings = snapshot.view, snapshot.settings
     terms = Terms(
         prefer=settings.preference_policy != "Ignore",
@@ -178,6 +211,9 @@ def bound_pod_terms(keeping: Iterable[Pod], snapshot: Snapshot) -> Terms:
     )
     for pod in keeping:
         terms.constraints_of(pod, standing=True)
+    for daemon in daemons:
+        if keeps_away(daemon.pod.spec):
+            terms.constraints_of(daemon.pod, standing=True)
     return terms
 
 

@@ -171,7 +171,7 @@ class Packer:
         self._most_types = most_types
         self.openings = Openings(templates, limits, self.open, best_effort=best_effort)
         self._best_level = min((template.level for template in templates), default=None)
-        self._attempts = PlacementAttempts(templates, nodes, axis)
+        self._attempts = PlacementAttempts(templates, nodes, axis, compiled.daemon_terms)
         self._counts = TopologyCounts(compiled.base_counts, self.open)
         self._possible = self.openings.possible
         if compiled.domain_templates is not templates:

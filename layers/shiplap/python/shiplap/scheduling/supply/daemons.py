@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from shiplap.kubernetes import labels
-from shiplap.kubernetes.objects import Pod, Taint, Toleration
+from shiplap.kubernetes.objects import ObjectMeta, Pod, Taint, Toleration
 from shiplap.kubernetes.pod_requests import pod_requests
 from shiplap.kubernetes.quantity import add_resources
 from shiplap.kubernetes.requirements import Requirements
@@ -26,13 +26,14 @@ OwnerName = tuple[str, str]
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """One DaemonSet as the planner sees it."""
+    """One DaemonSet as the planner sees it; `pod` has the labels and constraints of its pods."""
 
     owner: OwnerName
     requests: dict[str, int]
     terms: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     ports: frozenset[HostPort]
+    pod: Pod
 
 
 class DaemonLoad(msgspec.Struct, frozen=True, eq=False):
@@ -67,7 +68,10 @@ def daemons_of(view: ClusterView) -> tuple[Daemon, ...]:
         except (InvalidPod, ValueError):
             continue
         if not pattern.spec.resource_claims:
-            result.append(Daemon(owner, requests, terms, requirements.spec.tolerations, host_ports(pattern.spec)))
+            meta = ObjectMeta(name=owner[1], namespace=owner[0], labels=requirements.metadata.labels)
+            pod = Pod(metadata=meta, spec=requirements.spec)
+            ports = host_ports(pattern.spec)
+            result.append(Daemon(owner, requests, terms, requirements.spec.tolerations, ports, pod))
     return tuple(sorted(result, key=lambda daemon: daemon.owner))
 
 

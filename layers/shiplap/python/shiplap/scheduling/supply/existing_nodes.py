@@ -23,7 +23,7 @@ from shiplap.manifests.nodeclaim import IN_FLIGHT, LEAVING, ClaimState, NodeClai
 from shiplap.scheduling.model.pod_classes import NODE_NAME, HostPort, PodClass, ports_collide
 from shiplap.scheduling.model.pod_volumes import ATTACHED, Attachments
 from shiplap.scheduling.model.resources import PLENTY, Axis, Bools, Ints, pods_held
-from shiplap.scheduling.supply.daemons import Daemon, expected_on_node
+from shiplap.scheduling.supply.daemons import Daemon, daemon_owner, expected_on_node
 from shiplap.scheduling.supply.node_loads import NO_LOAD, NodeLoad, PodLoads
 from shiplap.scheduling.supply.reservations import held_by
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
@@ -313,6 +313,13 @@ class ExistingNodes:
         free -= self.axis.matrix(taken)
         free[unknown] = 0
         return free
+
+    def will_run(self, daemon: Daemon) -> Bools:
+        """On which nodes [nodes] a daemon will run that has no pod there yet."""
+        suits = self._fits_labels(daemon.terms, _may_meet) & self._tolerated(daemon.tolerations, soft=True)
+        there = [any(daemon_owner(pod) == daemon.owner for pod in existing.pods) for existing in self.all]
+        coming: Bools = suits & ~np.array(there, np.bool_)
+        return coming
 
     def fits(self, pod_class: PodClass, *, soft: bool = False, preferred: Requirements | None = None) -> Bools:
         """Which nodes [nodes] meet a class's requirements (any of its terms) and are tolerated, whatever room is left.

@@ -14,6 +14,7 @@ from shiplap.scheduling.model.pod_classes import HostPort, PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
+from shiplap.scheduling.supply.daemon_terms import NO_COMPANY, Company
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
 
 
@@ -46,7 +47,7 @@ class PlacementAttempt(msgspec.Struct, frozen=True, eq=False):
     `term` is one of the class's, joined with the node preference `preferred` if one is held to. `constraints` are the
     topology constraints that bind: the required ones and the preferred ones not given up yet. `soft`: PreferNoSchedule
     is tolerated. `level` counts the steps of relaxation. `constraint` numbers what matters for which claims suit, so
-    that classes of different size share answers.
+    that classes of different size share answers. `company` says which DaemonSets must run beside it, or must not.
     """
 
     pod_class: PodClass
@@ -57,6 +58,7 @@ class PlacementAttempt(msgspec.Struct, frozen=True, eq=False):
     constraints: Constraints
     level: int = 0
     preferred: Requirements | None = None
+    company: Company = NO_COMPANY
 
 
 class OpenClaim(msgspec.Struct, eq=False):

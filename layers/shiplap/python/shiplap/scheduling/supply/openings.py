@@ -17,6 +17,7 @@ from shiplap.kubernetes.taints import untolerated
 from shiplap.scheduling.model.pod_classes import ports_collide
 from shiplap.scheduling.model.resources import PLENTY, Bools, Ints
 from shiplap.scheduling.supply.claim_groups import ClaimGroup, ClaimGroups
+from shiplap.scheduling.supply.daemon_terms import NO_COMPANY
 from shiplap.scheduling.supply.instance_arrays import TypeTable
 from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.open_claims import OpenClaims, PlacementAttempt, RefusalKind
@@ -67,7 +68,7 @@ class PossibleNodes:
         if allowed is None:
             allowed = ~template.limits.forbidden(table.capacity)[table.row_type]
             self._allowed[template.index] = allowed
-        rows = allowed & free_of_ports(template, attempt)
+        rows = allowed & beside_daemons(template, attempt)
         return rows & table.careful_rows if attempt.pod_class.missed else rows
 
     def entry(self, template: NodeClaimTemplate, attempt: PlacementAttempt) -> ClaimGroup | RefusalKind:
@@ -272,7 +273,7 @@ class Openings:
         """Rows [rows] a new claim may use: careful ones, and estimates that no other claim of this plan relies on."""
         table = template.table
         allowed = self._unheld_rows(table) if table.explores and not attempt.pod_class.missed else table.careful_rows
-        return allowed & free_of_ports(template, attempt)
+        return allowed & beside_daemons(template, attempt)
 
     def _unheld_rows(self, table: TypeTable) -> Bools:
         """Careful rows and the estimates [rows] that no claim holds, remembered until a claim takes or returns one."""
@@ -298,7 +299,7 @@ class Openings:
         allowed = group.allowed
         if attempt.pod_class.missed:
             allowed = allowed & template.table.careful_rows
-        allowed = allowed & free_of_ports(template, attempt)
+        allowed = allowed & beside_daemons(template, attempt)
         requirements = group.requirements.and_(attempt.term.values())
         return self.open.groups.get(template, requirements, allowed, group.minimums)
 
@@ -424,13 +425,17 @@ def _least_charge(group: ClaimGroup, load: Ints, columns: Ints, *, squeeze: bool
     return table.capacity[table.row_type[holds]].max(axis=0), allowed
 
 
-def free_of_ports(template: NodeClaimTemplate, attempt: PlacementAttempt) -> Bools:
-    """The rows [rows] on which no DaemonSet takes a host port of the pod."""
-    table = template.table
-    if not attempt.pod_class.ports or template.daemons.ports is None:
-        return np.ones_like(table.careful_rows)
-    free = [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports]
-    return np.array(free, np.bool_)
+def beside_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> Bools:
+    """The rows [rows] on which DaemonSets leave the pod its host ports and are the company that it must have."""
+    if attempt.company is NO_COMPANY:
+        rows = np.ones_like(template.table.careful_rows)
+    else:
+        rows = attempt.company.rows(template.daemons)
+    if attempt.pod_class.ports and template.daemons.ports is not None:
+        rows &= np.array(
+            [not ports_collide(attempt.pod_class.ports, taken) for taken in template.daemons.ports], np.bool_
+        )
+    return rows
 
 
 def estimates(group: ClaimGroup) -> list[str]:

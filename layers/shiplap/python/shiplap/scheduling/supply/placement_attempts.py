@@ -17,6 +17,7 @@ from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.preferences import Level, levels
 from shiplap.scheduling.model.resources import Axis, Ints
 from shiplap.scheduling.model.topology_constraints import Constraints
+from shiplap.scheduling.supply.daemon_terms import Company, DaemonTerms
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt
 from shiplap.scheduling.supply.templates import NodeClaimTemplate
@@ -31,12 +32,16 @@ class _Step(msgspec.Struct, frozen=True, eq=False):
     constraints: Constraints
     level: int
     preferred: Requirements | None
+    company: Company
 
 
 class PlacementAttempts:
     """Makes the attempts to place a class, numbering their constraints."""
 
-    def __init__(self, templates: Sequence[NodeClaimTemplate], nodes: ExistingNodes, axis: Axis) -> None:
+    def __init__(
+        self, templates: Sequence[NodeClaimTemplate], nodes: ExistingNodes, axis: Axis, daemons: DaemonTerms
+    ) -> None:
+        self._daemons = daemons
         self._axis = axis
         self._numbers: dict[object, int] = {}
         self._steps: dict[object, tuple[_Step, ...]] = {}
@@ -67,6 +72,7 @@ class PlacementAttempts:
             pod_class.missed,
             pod_class.constraints,
             pod_class.preferences,
+            pod_class.selected if self._daemons.keeping else None,
         )
         known = self._steps.get(key)
         if known is None:
@@ -81,35 +87,35 @@ class PlacementAttempts:
             if own == pod_class.own_terms[-1]
         ]
         others = [term for term in pod_class.terms if term not in last]
-        yield from _at(ladder[0], self._held_to(pod_class, ladder[0], pod_class.terms, soft=False))
+        yield from self._at(pod_class, ladder[0], self._held_to(ladder[0], pod_class.terms), soft=False)
         # Most levels differ in topology only; those that hold to one node preference follow each other.
         for _, alike in groupby(ladder[1:], key=lambda level: id(level.node)):
             same = list(alike)
-            held = self._held_to(pod_class, same[0], last, soft=False)
+            held = self._held_to(same[0], last)
             for level in same:
-                yield from _at(level, held)
+                yield from self._at(pod_class, level, held, soft=False)
         lowest = ladder[-1]
         if self._soft_possible:
             lowest = msgspec.structs.replace(lowest, step=lowest.step + 1)
-            yield from _at(lowest, self._held_to(pod_class, lowest, last, soft=True))
+            yield from self._at(pod_class, lowest, self._held_to(lowest, last), soft=True)
         if lowest.step:
-            yield from _at(lowest, self._held_to(pod_class, lowest, others, soft=self._soft_possible))
+            yield from self._at(pod_class, lowest, self._held_to(lowest, others), soft=self._soft_possible)
 
-    def _held_to(
-        self, pod_class: PodClass, level: Level, terms: Iterable[Requirements], *, soft: bool
-    ) -> list[tuple[Requirements, bool, int]]:
-        """The terms with a level's node preference, those aside that contradict it: term, `soft` and its number."""
-        held = []
-        for term in terms:
-            if level.node is not None:
-                if contradiction([*term.values(), *level.node.values()]) is not None:
-                    continue
-                term = term.and_(level.node.values())  # noqa: PLW2901
-            held.append((term, soft, self._number(pod_class, term, soft=soft)))
-        return held
+    def _held_to(self, level: Level, terms: Iterable[Requirements]) -> list[Requirements]:
+        """The terms with a level's node preference, those aside that contradict it."""
+        if level.node is None:
+            return list(terms)
+        preferred = level.node.values()
+        return [term.and_(preferred) for term in terms if contradiction([*term.values(), *preferred]) is None]
 
-    def _number(self, pod_class: PodClass, term: Requirements, *, soft: bool) -> int:
-        key = (term, pod_class.tolerations, pod_class.ports, pod_class.missed, soft)
+    def _at(self, pod_class: PodClass, level: Level, held: Iterable[Requirements], *, soft: bool) -> Iterator[_Step]:
+        company = self._daemons.company(level.constraints, pod_class.selected)
+        for term in held:
+            number = self._number(pod_class, term, company, soft=soft)
+            yield _Step(term, soft, number, level.constraints, level.step, level.node, company)
+
+    def _number(self, pod_class: PodClass, term: Requirements, company: Company, *, soft: bool) -> int:
+        key = (term, pod_class.tolerations, pod_class.ports, pod_class.missed, soft, company)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def pinned(self, attempt: PlacementAttempt, pins: Iterable[Requirement]) -> PlacementAttempt | None:
@@ -122,16 +128,20 @@ class PlacementAttempts:
             self._pinned[key] = None
             if attempt.term.compatible({pin.key: pin for pin in pins}, [pin.key for pin in pins]):
                 term = attempt.term.and_(pins)
-                self._pinned[key] = (term, self._number(attempt.pod_class, term, soft=attempt.soft))
+                self._pinned[key] = (term, self._number(attempt.pod_class, term, attempt.company, soft=attempt.soft))
         known = self._pinned[key]
         return msgspec.structs.replace(attempt, term=known[0], constraint=known[1]) if known is not None else None
 
 
-def _at(level: Level, held: Iterable[tuple[Requirements, bool, int]]) -> Iterator[_Step]:
-    return (_Step(term, soft, number, level.constraints, level.step, level.node) for term, soft, number in held)
-
-
 def _attempt(pod_class: PodClass, step: _Step, requests: Ints) -> PlacementAttempt:
     return PlacementAttempt(
-        pod_class, step.term, step.soft, requests, step.constraint, step.constraints, step.level, step.preferred
+        pod_class,
+        step.term,
+        step.soft,
+        requests,
+        step.constraint,
+        step.constraints,
+        step.level,
+        step.preferred,
+        step.company,
     )

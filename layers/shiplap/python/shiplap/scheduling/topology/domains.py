@@ -328,8 +328,12 @@ class Domains:
             nodes = np.where(on_nodes == 0, np.minimum(nodes, most), 0)
             claims = np.where(on_claims == 0, np.minimum(claims, most), 0)
             new = min(new, most)
+        met_by_daemons = {term for term, _ in attempt.company.near}
         for term in self._of_key(self._followed(attempt), HOSTNAME):
             on_nodes, on_claims = self._on_hosts(term)
+            if term in met_by_daemons:  # on each claim that the attempt may join or open
+                nodes = np.where(on_nodes > 0, nodes, 0)
+                continue
             if term in pod_class.selected and not counts.begun(*pod_class.series(term)):
                 single = True
                 continue
@@ -447,15 +451,16 @@ class Domains:
 
     def _open_options(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> list[DomainOption]:
         # Terms are asked first: what is within reach costs far more to know, and nothing may be left of it.
-        most = self._left_by_terms(attempt.pod_class, key, demand)
+        most = self._left_by_terms(attempt, key, demand)
         options = self._options_in(attempt, key, demand.spreads, most) if most.any() else []
         if not demand.spreads and not demand.affinity:
             options.append(DomainOption(True, 0, 0, "", ABSENT, PLENTY))
         return sorted(options)
 
-    def _left_by_terms(self, pod_class: PodClass, key: str, demand: _Demand) -> Ints:
+    def _left_by_terms(self, attempt: PlacementAttempt, key: str, demand: _Demand) -> Ints:
         """How many pods of a class affinity and anti-affinity leave to each domain [values], one pod at a time."""
-        counts = self._counts
+        pod_class, counts = attempt.pod_class, self._counts
+        met_by_daemons = {term for term, _ in attempt.company.near}
         if key not in self._numbered:
             self._numbered.add(key)
             for template in self._possible_nodes.templates:
@@ -468,6 +473,8 @@ class Domains:
         for term in self._repelling_terms(pod_class, key) if most.any() else ():
             most = np.minimum(most, np.where(counts.totals(term, key, keeping=True) == 0, PLENTY, 0))
         for term in demand.affinity if most.any() else ():
+            if term in met_by_daemons:
+                continue
             if term not in pod_class.selected or counts.begun(*pod_class.series(term)):
                 most = np.where(counts.totals(term, key, certain=True) > 0, most, 0)
         return most
