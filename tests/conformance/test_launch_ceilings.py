@@ -29,7 +29,7 @@ from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
 from tests.conformance.disruptions import pool as quick_pool
-from tests.conformance.given import daemon_set, pod, pods, pool, snapshot_of
+from tests.conformance.given import daemon_set, pod, pods, pool, rule, snapshot_of
 from tests.conformance.test_capacity_buffers import buffer, template
 
 DOLLAR = 1_000_000
@@ -295,3 +295,12 @@ def test_a_zone_too_dear_for_what_a_ceiling_leaves_still_holds_down_a_spread() -
     waiting = pods(4, cpu="3", metadata={"labels": {"app": "web"}}, spec={"topologySpreadConstraints": [constraint]})
     made = decided(*waiting, spending=view(4.5), types=(uneven,))
     assert sorted(claim.launch.zone for claim in made.node_claims) == [Z1, Z2]
+
+
+def test_a_ceiling_leaves_a_list_that_min_values_needs_as_it_is() -> None:
+    """One of the two types is sold as on-demand only, and the claim is planned as spot."""
+    spot = typed("m.large", 1.0, offerings=(("spot", Z1), ("on-demand", Z1)))
+    steady = typed("m.xlarge", 1.5, "8", offerings=(("on-demand", Z1),))
+    pools = [pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=2))]
+    made = decided(pod(cpu="3"), spending=view(2.0), types=(spot, steady), pools=pools)
+    assert [claim.instance_types for claim in made.node_claims] == [("m.large", "m.xlarge")]

@@ -206,7 +206,8 @@ def _narrowed(decided: Plan, verdicts: LaunchVerdicts, launches: LaunchCosts) ->
 
 def _reduced(claim: PlannedClaim, admitted: AdmittedLaunch, launches: LaunchCosts) -> PlannedClaim:
     kept = tuple(name for name in claim.instance_types if name in admitted.instance_types)
-    if kept == claim.instance_types or not kept:
+    # Types that are sold as another capacity type only have no price here, but minValues counts them.
+    if kept == claim.instance_types or not kept or any(line.min_values for line in claim.requirements):
         return claim
     estimates = tuple(name for name in claim.relies_on_estimate if name in kept)
     reduced = replace(claim, instance_types=kept, relies_on_estimate=estimates)
