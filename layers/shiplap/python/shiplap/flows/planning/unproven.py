@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, allowance, pod_kind
+from shiplap.flows.planning.launch_turns import in_turns
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.kubernetes.objects import Pod
@@ -78,7 +79,7 @@ def are_amis_full(sold: Iterable[InstanceType], claims: Iterable[NodeClaim], lim
 def within_ami_limits(
     groups: Sequence[Sequence[NodeClaim]], claims: Iterable[NodeClaim], limits: Mapping[str, int], types_for: TypesFor
 ) -> list[Sequence[NodeClaim]]:
-    """Of each group of claims as many as may be launched now; groups of which none may are left out.
+    """Of each group of claims as many as may be launched now, domain by domain; groups without any are left out.
 
     Args:
         groups: those that would be launched, by launch; none is empty.
@@ -89,14 +90,14 @@ def within_ami_limits(
     if not limits:
         return list(groups)
     under_way = Counter(_ami(claim, types_for) for claim in claims if claim.state in _UNJOINED)
-    kept = []
-    for group in groups:
-        ami = _ami(group[0], types_for)
-        allowed = max(limits[ami] - under_way[ami], 0) if ami in limits else len(group)
-        if allowed:
-            kept.append(group[:allowed])
-            under_way[ami] += len(kept[-1])
-    return kept
+    amis = {claim.name: ami for group in groups for ami in (_ami(group[0], types_for),) for claim in group}
+    kept = set()
+    for claim in in_turns([claim for group in groups for claim in group]):
+        ami = amis[claim.name]
+        if ami not in limits or under_way[ami] < limits[ami]:
+            kept.add(claim.name)
+            under_way[ami] += 1
+    return [some for group in groups if (some := [claim for claim in group if claim.name in kept])]
 
 
 def _ami(claim: NodeClaim, types_for: TypesFor) -> str:
@@ -216,15 +217,17 @@ def within_limit(
     """The claims that may be launched now, in their order, and what users of the other claims' pods are told.
 
     The kinds take turns, those with the fewest nodes first: one node of a kind is enough to prove it. Of those with
-    equally many, the one whose pods have waited longest is first, so that new kinds cannot keep an old one waiting.
+    equally many, the one whose pods have waited longest is first, so that new kinds cannot keep an old one waiting. The
+    claims of one kind are launched domain by domain.
     """
     created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.unbound}
     tried = Counter(bound.tried)
     turns: list[tuple[int, str, int]] = []
-    for place, claim in enumerate(planned):
+    place_of = {claim.name: place for place, claim in enumerate(planned)}
+    for claim in in_turns(planned):
         if claim.plan.unproven:
             oldest = min((created.get(pod.uid, "") for pod in claim.plan.pods), default="")
-            turns.append((min(tried[kind] for kind in claim.plan.unproven), oldest, place))
+            turns.append((min(tried[kind] for kind in claim.plan.unproven), oldest, place_of[claim.name]))
             tried.update(claim.plan.unproven)
     late: dict[int, bool] = {}
     for number, _, place in sorted(turns):

@@ -35,6 +35,7 @@ from shiplap.flows.planning.decision_inputs import (
 )
 from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
+from shiplap.flows.planning.launch_turns import in_turns
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
@@ -520,7 +521,7 @@ class _Run:
             records = with_most_prices(records, wanted)
         planned = limits.committable(with_objects(records, self._standalone) if self._standalone else records)
         self._unschedulable += limits.unschedulable
-        launchable = limits.launchable(planned[: self._most_claims], self._market)
+        launchable = limits.launchable(self._first(planned), self._market)
         groups = [with_token(claims, priced.snapshot.epoch, self._settings.install) for claims in launchable]
         committed = [claim for claims in groups for claim in claims]
         if not committed:
@@ -534,6 +535,10 @@ class _Run:
         finished = self._launch_all(groups, priced)
         self._note_launched_room(decision)
         return finished and len(committed) + limits.awaiting_join == len(planned) and not decision.unsettled
+
+    def _first(self, planned: Sequence[NodeClaim]) -> Sequence[NodeClaim]:
+        """As many claims as are launched at once, domain by domain."""
+        return planned if len(planned) <= self._most_claims else in_turns(planned)[: self._most_claims]
 
     def _note_launched_room(self, decision: Plan) -> None:
         """Once all that was planned is launched, buffers have their room, as the next plan would find."""
