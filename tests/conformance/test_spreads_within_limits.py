@@ -118,3 +118,26 @@ def test_pods_beyond_the_limit_of_a_heavier_pool_go_on_level_in_a_lighter_one() 
     assert outcome.scheduled
     assert counts(outcome) == [3, 3, 3]
     assert sorted(claim.node_pool for claim in outcome.claims) == ["heavy"] * 4 + ["light"] * 5
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_zone_that_is_sold_out_is_no_domain_and_the_plan_says_so(number: int) -> None:
+    gone = [(kind, Z3) for kind in ("spot", "on-demand")]
+    offerings = [(kind, zone) for kind in ("spot", "on-demand") for zone in (Z1, Z2, Z3)]
+    types = [fake_type("single", cpu="2", pods="1", offerings=offerings, unavailable=gone)]
+    outcome = given(*spread(number, cpu="1"), types=types)
+    assert outcome.scheduled
+    words = f"topology spread over {ZONE} does without {Z3}: every suitable offering is sold out there"
+    assert all(claim.reasons == (words,) for claim in outcome.claims)
+    full = given(*spread(5, cpu="1"), types=types, pools=[pool(limits={"nodes": "2"})])
+    assert words in full.left("web-4").message
+
+
+def test_plans_that_lost_no_domain_say_nothing() -> None:
+    offerings = [("on-demand", zone) for zone in (Z1, Z2, Z3)]
+    types = [
+        fake_type("a", cpu="2", offerings=offerings, unavailable=[("on-demand", Z3)]),
+        fake_type("b", cpu="2", offerings=offerings),
+    ]
+    outcome = given(*spread(3, cpu="1"), *pods(1, "free"), types=types)
+    assert not any(claim.reasons for claim in outcome.claims)

@@ -1,6 +1,7 @@
 """Why a pod was left out and why a claim is where it is, with the nearest miss in numbers.
 
-Nothing here runs for a pod that was placed in the first template, so a plan that works out costs no explanations.
+For a pod that was placed in the first template nothing here runs but the question which domains its spreads do without,
+so a plan that works out costs next to no explanations.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from shiplap.kubernetes.requirements import Requirement, Requirements
+from shiplap.scheduling.explain.lost_domains import LostDomains
 from shiplap.scheduling.explain.nearest import (
     CLOSE,
     NEVER,
@@ -99,6 +101,7 @@ class Explainer:
         self._words: dict[tuple[int, int, RefusalKind], str] = {}
         self._reasons: dict[int, tuple[str, ...]] = {}
         self._facts: dict[tuple[int, int], _Facts] = {}
+        self._lost = LostDomains(packing.openings.possible, packing.attempts)
         self.asked = 0
         self._domains_to_ask = 0
         self._told = frozenset[str]().union(*(template.table.told for template in compiled.templates))
@@ -108,9 +111,15 @@ class Explainer:
 
     def explained(self, claim: OpenClaim, planned: PlannedClaim) -> PlannedClaim:
         """The planned claim with what there is to say about it; mostly that is nothing."""
-        if not claim.skipped and not claim.relaxations:
+        lost = self._lost_domains(claim)
+        if not claim.skipped and not claim.relaxations and not lost:
             return planned
-        return replace(planned, reasons=self._reasons_of(claim), gave_up=self._given_up(claim))
+        return replace(planned, reasons=(*self._reasons_of(claim), *lost), gave_up=self._given_up(claim))
+
+    def _lost_domains(self, claim: OpenClaim) -> tuple[str, ...]:
+        """Which domains the spreads of a claim's pods do without."""
+        words = (self._lost.words(pod_class) for pod_class, _ in claim.pods if pod_class.constraints.spreads)
+        return tuple(dict.fromkeys(sentence for sentences in words for sentence in sentences))
 
     def _reasons_of(self, claim: OpenClaim) -> tuple[str, ...]:
         """Why the templates before the claim's own were not used for its first pod."""
@@ -151,7 +160,8 @@ class Explainer:
         misses = [verdict.miss for verdict in verdicts if verdict.miss is not None]
         if node is not None:
             misses.append(node)
-        texts = "; ".join(_grouped(verdicts)) + self._stopped(pod_class)
+        lost = self._lost.words(pod_class)
+        texts = "; ".join((*_grouped(verdicts), *lost)) + self._stopped(pod_class)
         if not misses:
             return texts, None
         nearest = min(misses, key=lambda miss: miss.rank)
