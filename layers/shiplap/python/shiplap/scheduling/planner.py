@@ -205,7 +205,8 @@ def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
 def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
     """Where the pods of a compiled snapshot go: largest first; by priority only if that places more important pods.
 
-    The limits of a NodePool count while pods are placed only if its nodes do not all fit into them.
+    Limits of a NodePool count while pods are placed only if its nodes in the plan without them do not fit into them.
+    So among several ways to place pods none is chosen for a limit that has room for the best.
 
     So priority decides nothing while there is room for all, nor where an important pod has no place anyway. Classes are
     compared pod by pod: one of which a part is placed may lack the rest.
@@ -248,7 +249,7 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
-    if packing.unplaced or packing.over_limits or len(packing.claims) < 2:
+    if packing.unplaced or len(packing.claims) < 2:
         return packing
     if _FEW_PODS < pods <= _FREE_LAST_PODS:
         packing = _free_last(snapshot, compiled, plannable, packing)
@@ -275,7 +276,7 @@ def _free_last(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[P
     if not known.has_free:
         return known
     other = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0), free_last=True)
-    return other if other.is_whole and other.hourly() < known.hourly() - _CENTS else known
+    return other if not other.unplaced and other.hourly() < known.hourly() - _CENTS else known
 
 
 def _step_by_step(
@@ -292,7 +293,7 @@ def _step_by_step(
     for ordered in orders:
         other = _pack_once(snapshot, compiled, ordered, cheaply=True, joining=joining, most_hourly=most)
         hourly = other.hourly()
-        if other.is_whole and hourly < most:
+        if not other.unplaced and hourly < most:
             best, most = other, hourly - _CENTS
     return best
 
@@ -307,11 +308,9 @@ def _pack_in_bulk(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: lis
     if np.isinf(improved.baseline_hourly):
         return improved
     cost = improved.hourly()
-    if improved.is_whole and cost <= improved.baseline_hourly + _CENTS:
+    if not improved.unplaced and cost <= improved.baseline_hourly + _CENTS:
         return improved
     plain = _pack_once(snapshot, compiled, plannable, bulk=Effort.of(0.0))
-    if improved.over_limits or plain.over_limits:
-        return plain if improved.over_limits else improved
     placed, plainly = _ranks(improved, plannable), _ranks(plain, plannable)
     if placed != plainly:
         return improved if placed > plainly else plain

@@ -114,11 +114,6 @@ class Packing(msgspec.Struct, frozen=True):
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every pod has a place that limits allow."""
-        return not self.unplaced and not self.over_limits
-
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
         members: dict[int, list[int]] = {}
