@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shiplap.flows.planning.launch_turns import in_turns
+from shiplap.flows.planning.planned_launches import in_turns
 from shiplap.flows.planning.unproven import UnprovenPodLimit, windows, within_ami_limits, within_limit
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from shiplap.scheduling.model.snapshot import ClusterView

@@ -11,6 +11,7 @@ on-demand. A minimum of values does not switch filters off: each is left out onl
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -40,6 +41,9 @@ _CENTS = 1e-9
 
 _GROWTH_BYTES = 8_000
 """What a claim may still grow by: the labels of its instance type."""
+
+_OF_TYPES = frozenset({labels.INSTANCE_TYPE, labels.ARCH, labels.OS})
+"""Labels that follow from a type, not from where a node is."""
 
 
 class ClaimOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +92,21 @@ def _marked(plan: ClaimPlan, origin: ClaimOrigin) -> ClaimPlan:
         return plan
     marks = {NODE_CLASS_HASH: known, NODE_CLASS_HASH_VERSION: HASH_VERSION}
     return replace(plan, annotations={**plan.annotations, **marks})
+
+
+def in_turns(claims: Sequence[NodeClaim]) -> list[NodeClaim]:
+    """The claims domain by domain: those of each zone, capacity type and label take turns, fewest pods first.
+
+    So a budget decides how many nodes there are, and not in which zones: each beginning of this order is as level as
+    claims of whole nodes can be. Claims of one domain keep their order.
+    """
+    pods: Counter[tuple[tuple[str, str], ...]] = Counter()
+    turns = []
+    for place, claim in enumerate(claims):
+        domain = tuple(sorted(item for item in claim.plan.labels.items() if item[0] not in _OF_TYPES))
+        turns.append((pods[domain], place))
+        pods[domain] += len(claim.plan.pods)
+    return [claims[place] for _, place in sorted(turns)]
 
 
 def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[NodeClaim]:

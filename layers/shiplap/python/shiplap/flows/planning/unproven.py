@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from shiplap.flows.context import FlowContext
 from shiplap.flows.planning.futile_launches import MOST_IN_WINDOW, MOST_MARKS, PodKind, allowance, pod_kind
-from shiplap.flows.planning.launch_turns import in_turns
+from shiplap.flows.planning.planned_launches import in_turns
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.readiness.joins import JoinHistory, JoinRecord
 from shiplap.kubernetes.objects import Pod

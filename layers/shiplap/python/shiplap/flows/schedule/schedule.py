@@ -35,10 +35,9 @@ from shiplap.flows.planning.decision_inputs import (
 )
 from shiplap.flows.planning.dollars import counted_with, with_most_prices
 from shiplap.flows.planning.futile_launches import hold_back, may_be_held
-from shiplap.flows.planning.launch_turns import in_turns
 from shiplap.flows.planning.moves_under_way import plan_without_moves_under_way
 from shiplap.flows.planning.offering_market import OfferingMarket
-from shiplap.flows.planning.planned_launches import ClaimOrigin, launches, records_of, spec_hashes, with_token
+from shiplap.flows.planning.planned_launches import ClaimOrigin, in_turns, launches, records_of, spec_hashes, with_token
 from shiplap.flows.pod_events import publish_unschedulable
 from shiplap.flows.schedule.foreign_nodes import learn_from_foreign_nodes
 from shiplap.flows.schedule.launch import LEASE_S, LaunchOutcome, launch
