@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -155,6 +155,13 @@ FUZZ ?= 100000
 
 fuzz: setup ## Manifests, messages, answers of the API server and of EC2 gone wrong: FUZZ=100000 of each kind, others each time
 	@FUZZ_EXAMPLES=$(FUZZ) $(BIN)/pytest -q -n auto -m fuzz --show-capture=no tests/property tests/integration/test_odd_answers_of_ec2.py
+
+# It goes on where it ended; results and shrunk failures are in build/combinations.
+COUNT ?= 5000
+LAWS ?=
+
+combinations: setup ## Laws of plans on COUNT=5000 clusters in which every two options meet; SEED=… draws others, LAWS=5 judges each by five
+	@$(BIN)/python -m tests.combinations --seed $(SEED) --count $(COUNT) $(if $(LAWS),--laws $(LAWS))
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -n 0 -s -v tests/model/test_*.py tests/model/long_protocol_search.py

@@ -1,0 +1,82 @@
+"""`make combinations`: laws of plans on clusters in which every two options meet.
+
+Exit code 1 if a law is broken by anything but a known defect, or if options have not met. Each law that is broken is
+shrunk to a file in build/combinations/failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from shiplap.scheduling.model.scheduling_record import recorded_snapshot
+from tests.combinations.drawn_clusters import COVERING, drawn
+from tests.combinations.laws import LAWS
+from tests.combinations.played_laws import BrokenLaw, Tally, as_json, resumed
+from tests.combinations.shrunk_clusters import Shrinking
+
+FOLDER = Path(__file__).resolve().parents[2] / "build" / "combinations"
+_TOLD_EACH_S = 30.0
+
+
+def main() -> int:
+    """Play what is asked for and say how it went."""
+    parser = argparse.ArgumentParser(prog="make combinations", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True, help="which clusters are drawn")
+    parser.add_argument("--count", type=int, default=COVERING, help="how many")
+    parser.add_argument("--laws", type=int, default=len(LAWS), help="how many laws each cluster is judged by, in turn")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    results = FOLDER / f"{asked.seed}-{asked.laws}.jsonl"
+    tally = resumed(results, asked.seed, asked.count, asked.laws, asked.workers, _teller())
+    _say(*tally.lines())
+    return _judged(tally, asked.count)
+
+
+def _judged(tally: Tally, count: int) -> int:
+    known = {law.name for law in LAWS if law.known}
+    first: dict[str, BrokenLaw] = {}
+    for item in sorted(tally.broken, key=lambda item: item.number):
+        first.setdefault(item.law, item)
+    for name, item in first.items():
+        _say(f"{'known' if name in known else 'BROKEN'}: {name}: {_shrunk(item)}")
+    unmet = list(tally.coverage.missing()) if count >= COVERING else []
+    for names in unmet[:10]:
+        _say(f"NOT MET: {' and '.join(names)}")
+    return 1 if unmet or first.keys() - known else 0
+
+
+def _shrunk(item: BrokenLaw) -> Path:
+    """The file that holds the smallest cluster found."""
+    law = next(law for law in LAWS if law.name == item.law)
+    cluster, problem = Shrinking(law).shrunk(drawn(item.seed, item.number))
+    path = FOLDER / "failures" / f"{law.name.replace(' ', '-')}-{cluster.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(as_json(cluster, law.name, problem or item.problem, recorded_snapshot(cluster.snapshot)))
+    return path
+
+
+def _teller() -> Callable[[Tally], None]:
+    """A function that says every half minute how far a run is."""
+    told_at = time.monotonic()
+
+    def tell(tally: Tally) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at > _TOLD_EACH_S:
+            told_at = time.monotonic()
+            _say(f"{tally.coverage.clusters} clusters, {len(tally.broken)} laws broken")
+
+    return tell
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Options of what runs already, and of optional features: each function adds one to a draft.
+
+Every public function of this module is an option; its name is the option's.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shiplap.commitments.account_commitments import SavingsPlan
+from shiplap.commitments.commitment_ledger import CommitmentRoom, RegionalRoom
+from shiplap.kubernetes.objects import TopologySpreadConstraint
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.planner import plan
+from shiplap.sleep.sleep_state import NAMESPACE, NODE_POOL, SleepingScope, SleepState
+from shiplap.spending.ceilings import HOURLY_PERIOD, MONTHLY_PERIOD, CeilingMode, CeilingScope, CeilingUse, SpendingView
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence
+from shiplap.spot_risk.safer_offerings import SpotRiskInputs, SpotRiskSettings
+from tests.combinations.cluster_draft import TAINT, TOLERATES_TAINT, ZONES, ClusterDraft, PoolDraft, Workload
+from tests.conformance import given as case
+from tests.conformance.disruptions import Standing, pdb, standing
+from tests.rules import ZONE
+
+_DOLLAR = 1_000_000
+_HOUR_S = 3600
+
+
+def _stand(draft: ClusterDraft, name: str, **fields: object) -> Standing:
+    """A node of the first NodePool that can hold some pods."""
+    zone = draft.rng.choice(ZONES)
+    node = standing(
+        name,
+        "m.xlarge",
+        pool="pool-0",
+        zone=zone,
+        labels={"example.com/family": "m"},
+        cpu="3900m",
+        memory="15Gi",
+        pods="32",
+        **fields,  # type: ignore[arg-type]
+    )
+    draft.standing.append(node)
+    return node
+
+
+def existing_nodes(draft: ClusterDraft) -> None:
+    """Nodes with pods of the workloads' labels, so that topology counts them."""
+    for number in range(draft.rng.randint(1, 3)):
+        name = f"node-{number}"
+        _stand(draft, name)
+        for place in range(draft.rng.randint(0, 2)):
+            app = draft.rng.choice(draft.workloads).labels
+            draft.bound.append(case.pod(f"old-{number}-{place}", cpu="500m", node=name, metadata={"labels": app}))
+
+
+def tainted_node(draft: ClusterDraft) -> None:
+    _stand(draft, "tainted", taints=[TAINT])
+
+
+def cordoned_node(draft: ClusterDraft) -> None:
+    _stand(draft, "cordoned", cordoned=True)
+
+
+def leaving_node(draft: ClusterDraft) -> None:
+    """A node that is being deleted, with a pod that has to move."""
+    _stand(draft, "leaving", deleting=True)
+    app = draft.rng.choice(draft.workloads).labels
+    owner = {"kind": "ReplicaSet", "name": "old", "uid": "old", "controller": True}
+    draft.bound.append(
+        case.pod("moving", cpu="500m", node="leaving", metadata={"labels": app, "ownerReferences": [owner]})
+    )
+
+
+def starting_node(draft: ClusterDraft) -> None:
+    """A node that has joined and is not ready yet."""
+    _stand(draft, "starting", ready=False, initialized=False)
+
+
+def foreign_node(draft: ClusterDraft) -> None:
+    """A node of a managed node group."""
+    zone = draft.rng.choice(ZONES)
+    draft.standing.append(Standing(case.node("foreign", cpu="2", memory="4Gi", labels={ZONE: zone}), None))
+
+
+def anti_affine_neighbour(draft: ClusterDraft) -> None:
+    """A pod that runs and keeps pods of a workload out of its zone."""
+    name = _stand(draft, "guarded").node.metadata.name
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": draft.workloads[0].labels}}
+    required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    draft.bound.append(case.pod("guard", cpu="100m", node=name, spec={"affinity": required}))
+
+
+def attach_limit(draft: ClusterDraft) -> None:
+    """A node whose EBS driver attaches one more volume."""
+    _stand(draft, "attached")
+    draft.csi_nodes.append(case.csi_node("attached", ebs_csi_aws_com=1))
+
+
+def open_claim(draft: ClusterDraft) -> None:
+    """A claim in flight: the first of an earlier plan for the same pods."""
+
+    def planned_before(snapshot: Snapshot) -> Snapshot:
+        launched = plan(snapshot).node_claims[:1]
+        return replace(snapshot, claims=(*snapshot.claims, *map(case.in_flight, launched)), epoch=snapshot.epoch + 1)
+
+    draft.amendments.append(planned_before)
+
+
+def daemon_set(draft: ClusterDraft) -> None:
+    draft.daemon_sets.append(case.daemon_set("agent", cpu="150m", memory="200Mi", tolerations=[{"operator": "Exists"}]))
+
+
+def selective_daemon_set(draft: ClusterDraft) -> None:
+    """A DaemonSet of one zone's nodes, which does not tolerate taints."""
+    draft.daemon_sets.append(
+        case.daemon_set("zonal", cpu="300m", memory="100Mi", selector={ZONE: draft.rng.choice(ZONES)})
+    )
+
+
+def daemon_set_port(draft: ClusterDraft) -> None:
+    draft.daemon_sets.append(
+        case.daemon_set("exporter", cpu="50m", memory="50Mi", ports=[9100], tolerations=[TOLERATES_TAINT])
+    )
+
+
+def disruption_blocked_by_pdb(draft: ClusterDraft) -> None:
+    for workload in draft.some_workloads():
+        draft.budgets.append(pdb(f"pdb-{workload.name}", draft.rng.choice([0, 1]), **workload.labels))
+
+
+def ignored_preferences(draft: ClusterDraft) -> None:
+    draft.settings["preference_policy"] = "Ignore"
+
+
+def default_spread(draft: ClusterDraft) -> None:
+    """The scheduler's default constraints, for pods of a ReplicaSet that have none."""
+    draft.settings["default_spread"] = (
+        TopologySpreadConstraint(topology_key=ZONE, max_skew=1, when_unsatisfiable="DoNotSchedule"),
+    )
+
+
+def missed_pods(draft: ClusterDraft) -> None:
+    """Pods whose node turned out too small."""
+    first = draft.workloads[0].pods()[0]
+    draft.fields["missed_pods"] = frozenset({first.metadata.uid})
+
+
+def sleeping_pool(draft: ClusterDraft) -> None:
+    """A NodePool that sleeps and would be preferred."""
+    draft.pools.append(PoolDraft("night", fields={"limits": {}, "weight": 30}))
+    draft.fields["sleep"] = _asleep(NODE_POOL, "night")
+
+
+def sleeping_namespace(draft: ClusterDraft) -> None:
+    """A workload of a namespace that sleeps."""
+    draft.workloads.append(Workload("nightly", draft.rng.randint(1, 3), {"app": "job"}, "asleep", {"cpu": "500m"}))
+    draft.fields["sleep"] = _asleep(NAMESPACE, "asleep")
+
+
+def _asleep(kind: str, name: str) -> SleepState:
+    began, wakes, ends = int(case.NOW) - 600, int(case.NOW) + 8 * _HOUR_S, int(case.NOW) + 9 * _HOUR_S
+    return SleepState(("pool-0", "night"), (SleepingScope(kind, name, began, ends, wakes),), 100)
+
+
+def hourly_ceiling(draft: ClusterDraft) -> None:
+    """A ceiling that some plans reach."""
+    _add_ceiling(
+        draft,
+        CeilingUse(
+            CeilingScope.CLUSTER,
+            HOURLY_PERIOD,
+            draft.rng.choice([_DOLLAR // 4, _DOLLAR, 5 * _DOLLAR]),
+            _DOLLAR // 10,
+            "test",
+            draft.rng.choice([CeilingMode.STOP, CeilingMode.CHEAPEST]),
+        ),
+    )
+
+
+def monthly_pool_ceiling(draft: ClusterDraft) -> None:
+    pool, limit = draft.some_pool().name, draft.rng.choice([100, 2000]) * _DOLLAR
+    use = CeilingUse(CeilingScope.NODE_POOL, MONTHLY_PERIOD, limit, 0, pool, CeilingMode.PRIORITY, above_priority=100)
+    _add_ceiling(draft, use)
+
+
+def _add_ceiling(draft: ClusterDraft, use: CeilingUse) -> None:
+    known = draft.fields.get("spending", SpendingView(month_left_s=240 * _HOUR_S))
+    draft.fields["spending"] = replace(known, ceilings=(*known.ceilings, use))
+
+
+def savings_plan(draft: ClusterDraft) -> None:
+    dollars = draft.rng.choice([0.05, 0.5, 5])
+    held = SavingsPlan("sp", round(dollars * _DOLLAR), case.NOW * 2, draft.rng.choice(["", "m"]), rate_ppm=700_000)
+    _add_commitment(draft, savings_plans=(held,))
+
+
+def reserved_instances(draft: ClusterDraft) -> None:
+    _add_commitment(draft, regional=(RegionalRoom(draft.rng.choice(["c", "m"]), draft.rng.choice([16, 64])),))
+
+
+def _add_commitment(draft: ClusterDraft, **held: object) -> None:
+    draft.fields["commitments"] = replace(draft.fields.get("commitments", CommitmentRoom()), **held)
+
+
+def spot_risk(draft: ClusterDraft) -> None:
+    """Evidence that one type is interrupted often."""
+    hours = (500.0,) * DAY_PARTS
+    evidence = tuple(
+        OfferingEvidence(zone, name, hours, (interruptions,) * DAY_PARTS)
+        for zone in ZONES
+        for name, interruptions in (("c.large", 20.0), ("m.large", 0.1))
+    )
+    draft.fields["spot_risk"] = SpotRiskInputs(SpotRiskSettings("prefer"), 0.025, evidence)

@@ -1,0 +1,181 @@
+"""Laws of plans on clusters in which options meet, and whether the laws, the draw and the runner can be trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from shiplap.errors import InvalidInput
+from shiplap.scheduling.model.snapshot import Snapshot
+from tests.combinations import played_laws
+from tests.combinations.drawn_clusters import COVERING, OPTIONS, Coverage, drawn, options_drawn, with_options
+from tests.combinations.laws import LAWS, Decided, Law, the_same, the_same_but_ties
+from tests.combinations.played_laws import BrokenLaw, Portion, Tally, play, portions, resumed
+from tests.combinations.shrunk_clusters import Shrinking
+
+SEED = 20261128
+COUNT, LAWS_AT_ONCE = 300, 5
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    found = Tally()
+    for numbers in portions(COUNT):
+        found.add(play(SEED, LAWS_AT_ONCE, numbers))
+    return found
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_a_law_holds_for_each_cluster(tally: Tally, law: Law) -> None:
+    broken = [f"{item.seed}-{item.number}: {item.problem}" for item in tally.broken if item.law == law.name]
+    assert tally.played[law.name] >= COUNT * LAWS_AT_ONCE // len(LAWS) // 3, "too few clusters to say anything"
+    assert law.known or not broken
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if law.known], ids=lambda law: law.name)
+def test_a_known_defect_still_breaks_its_law(law: Law) -> None:
+    """If this fails, the defect has been mended: remove its mark from the law."""
+    assert law.known is not None
+    cluster = drawn(law.known.seed, law.known.number)
+    assert law.broken_by(Decided(cluster.snapshot), cluster.rng(law.name))
+
+
+def test_every_cluster_can_be_read(tally: Tally) -> None:
+    assert tally.set_aside == []
+    assert tally.coverage.clusters == COUNT
+
+
+def test_every_pair_and_every_triple_of_those_used_most_meets() -> None:
+    coverage = Coverage()
+    for number in range(COVERING):
+        coverage.add(options_drawn(SEED, number))
+    assert list(coverage.missing()) == []
+    assert len(OPTIONS) >= 50
+
+
+def test_a_coverage_names_what_has_not_met() -> None:
+    coverage = Coverage()
+    coverage.add(["zone_spread", "cpu_limit", "daemon_set"])
+    missing = list(coverage.missing())
+    assert ("cpu_limit", "daemon_set") not in missing
+    assert ("cpu_limit", "daemon_set", "zone_spread") not in missing
+    assert ("cpu_limit", "daemon_set", "host_spread") in missing
+    assert "3 of " in coverage.line()
+
+
+def test_a_cluster_is_drawn_alike_again_and_another_seed_draws_another() -> None:
+    assert msgspec.json.encode(drawn(SEED, 3).snapshot) == msgspec.json.encode(drawn(SEED, 3).snapshot)
+    assert drawn(SEED, 3).options != drawn(SEED + 1, 3).options
+
+
+def test_leaving_out_an_option_leaves_the_details_of_the_others() -> None:
+    both = with_options(SEED, 1, ["cpu_limit", "zone_spread"]).snapshot
+    one = with_options(SEED, 1, ["zone_spread"]).snapshot
+    assert both.view == one.view
+    assert both.manifests != one.manifests
+
+
+# Each comparison notices what it is there for
+
+
+def _pool_more(before: Decided, _: Random) -> Snapshot:
+    """A change that does change the plan: a NodePool less."""
+    return replace(before.snapshot, manifests=replace(before.snapshot.manifests, node_pools=()))
+
+
+@pytest.mark.parametrize("compare", [the_same, the_same_but_ties])
+def test_a_comparison_notices_a_plan_without_nodes(compare) -> None:  # type: ignore[no-untyped-def]
+    before = Decided(with_options(SEED, 1, []).snapshot)
+    assert compare(before, before) == ""
+    assert compare(before, Decided(_pool_more(before, Random(0)))).startswith(("left out", "claims"))  # noqa: S311
+
+
+def _law(name: str) -> Law:
+    return next(law for law in LAWS if law.name == name)
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if "changes nothing" in law.name], ids=lambda law: law.name)
+def test_a_change_that_must_change_nothing_does_change_the_cluster(law: Law) -> None:
+    before = Decided(with_options(SEED, 1, ["second_pool"]).snapshot)
+    changed = law.change(before, Random(1))  # noqa: S311
+    assert changed is not None
+    assert changed != before.snapshot
+
+
+def test_fewer_pods_left_out_are_no_fault_and_more_are() -> None:
+    law = _law("more supply leaves no more pods out")
+    some = Decided(with_options(SEED, 1, []).snapshot)
+    none = Decided(_pool_more(some, Random(0)))  # noqa: S311
+    assert law.compare(none, some) == ""
+    assert "left out by priority" in law.compare(some, none)
+
+
+def test_a_plan_that_is_not_carried_out_leaves_something_to_do() -> None:
+    law = _law("once a plan is carried out there is nothing more to do")
+    before = Decided(with_options(SEED, 1, []).snapshot)
+    assert law.compare(before, before).startswith("launches")
+
+
+# The runner
+
+
+def test_a_mistake_of_the_planner_breaks_a_law_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(_: Decided, __: Random) -> Snapshot:
+        raise IndexError("no such domain")
+
+    monkeypatch.setattr(played_laws, "LAWS", (Law("mistaken", mistaken, the_same),))
+    portion = play(SEED, 1, range(2))
+    assert [item.number for item in portion.broken] == [0, 1]
+    assert portion.broken[0].problem == "raises IndexError: no such domain"
+
+
+def test_a_cluster_that_cannot_be_read_is_set_aside_by_name_and_its_neighbours_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreadable(before: Decided, rng: Random) -> Snapshot:
+        if rng.random() < 2 and before.snapshot == drawn(SEED, 0).snapshot:
+            raise InvalidInput("cluster", "no such field")
+        return before.snapshot
+
+    monkeypatch.setattr(played_laws, "LAWS", (Law("read", unreadable, the_same),))
+    portion = play(SEED, 1, range(3))
+    assert [text.partition(":")[0] for text in portion.set_aside] == [f"{SEED}-0"]
+    assert portion.played == {"read": 2}
+
+
+def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tmp_path / "results.jsonl"
+    done = Portion(0, [("zone_spread",)] * played_laws.PORTION, {"a": 9}, [BrokenLaw("a", SEED, 4, "wrong")], ["x"])
+    results.write_bytes(msgspec.json.encode(done) + b'\n{"first": 25, "opt')
+    asked: list[int] = []
+
+    def run(seed: int, numbers: list[range], at_once: int, workers: int):  # type: ignore[no-untyped-def]
+        asked.extend(portion[0] for portion in numbers)
+        return iter(Portion(portion[0], [()] * len(portion)) for portion in numbers)
+
+    monkeypatch.setattr(played_laws, "run", run)
+    tally = resumed(results, SEED, 60, 1, 1, lambda _: None)
+    assert asked == [25, 50]
+    assert (tally.coverage.clusters, tally.played["a"], tally.set_aside) == (60, 9, ["x"])
+    again = resumed(results, SEED, 60, 1, 1, lambda _: None)
+    assert (asked, again.coverage.clusters, len(again.broken)) == ([25, 50], 60, 1)
+
+
+def test_a_failure_is_shrunk_to_what_it_needs() -> None:
+    """A law that two options break together, and only while there is a pod."""
+
+    def needs(before: Decided, _: Decided) -> str:
+        both = before.snapshot.view.daemon_sets and before.snapshot.manifests.node_overlays
+        return "both" if both and before.snapshot.view.pods else ""
+
+    law = Law("needs", lambda before, _: before.snapshot, needs)
+    cluster = with_options(SEED, 5, ["price_overlay", "second_pool", "zone_spread", "daemon_set", "existing_nodes"])
+    shrunk, problem = Shrinking(law).shrunk(cluster)
+    assert problem == "both"
+    assert shrunk.options == ("price_overlay", "daemon_set")
+    assert len(shrunk.snapshot.view.pods) == 1
+    assert shrunk.snapshot.manifests.node_pools == ()
