@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -162,6 +162,11 @@ LAWS ?=
 
 combinations: setup ## Laws of plans on COUNT=5000 clusters in which every two options meet; SEED=… draws others, LAWS=5 judges each by five
 	@$(BIN)/python -m tests.combinations --seed $(SEED) --count $(COUNT) $(if $(LAWS),--laws $(LAWS))
+
+conformance-scheduler: CLUSTERS = 20000
+
+conformance-scheduler: setup ## Bind the pods of plans for CLUSTERS=20000 drawn clusters with kube-scheduler's own filters; SEED=… draws others
+	@$(BIN)/python -m tests.combinations --suite scheduler --seed $(SEED) --count $(CLUSTERS) || [ $$? = 3 ]
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -n 0 -s -v tests/model/test_*.py tests/model/long_protocol_search.py

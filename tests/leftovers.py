@@ -43,11 +43,47 @@ def could_be_placed(snapshot: Snapshot, plan: Plan) -> list[str]:
     return found
 
 
-class _Search:
+class NodesOfPools:
+    """The nodes that NodePools could still launch beside a plan."""
+
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot = snapshot
         self.plan = plan
         self.judge = Judge(snapshot, plan)
+
+    def within_limits(self, pool: NodePool) -> Iterator[InstanceType]:
+        """The types of which one more node is within the limits of a pool."""
+        used = self.judge.used(pool.metadata.name)
+        limits = {resource: amount(resource, text) for resource, text in pool.spec.limits.items()}
+        for item in self.judge.types.get(pool.spec.template.spec.node_class_ref.name, {}).values():
+            more = item.capacity | {"nodes": 1}
+            # A limit that is overrun already still lets types pass that have none of that resource.
+            if not any(more.get(name, 0) and used.get(name, 0) + more[name] > limit for name, limit in limits.items()):
+                yield item
+
+    def nodes(self, pool: NodePool, item: InstanceType) -> Iterator[dict[str, str]]:
+        """The labels of every node that a pool could launch of a type now; a `*` among values allows any."""
+        spec = pool.spec.template.spec
+        rules = [rule for rule in spec.requirements if "*" not in rule.values]
+        own = {**pool.spec.template.metadata.labels, POOL: pool.metadata.name, NODE_CLASS: spec.node_class_ref.name}
+        custom = {
+            rule.key: rule.values
+            for rule in rules
+            if rule.operator == "In" and rule.key not in (TYPE, ZONE, KIND) and not _defined(self.judge, rule.key)
+        }
+        keys = {e.key: sorted(e.values) for e in item.requirements if e.values and e.key not in (ZONE, KIND, TYPE)}
+        for offering in item.offerings:
+            if not offering.available:
+                continue
+            for choice in combinations({**custom, **keys}):
+                node = {**choice, TYPE: item.name, **own, ZONE: offering.zone, KIND: offering.capacity_type}
+                if meets(node, [rules]):
+                    yield node
+
+
+class _Search(NodesOfPools):
+    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+        super().__init__(snapshot, plan)
         self.relied = {
             pilot(self.judge.types[claim.node_class][name])
             for claim in plan.node_claims
@@ -91,35 +127,9 @@ class _Search:
 
     def _fitting(self, pod: Pod, pool: NodePool) -> Iterator[InstanceType]:
         """The types of a pool of which one more node is within the limits and holds the pod, in some zone."""
-        spec = pool.spec.template.spec
-        used = self.judge.used(pool.metadata.name)
-        limits = {resource: amount(resource, text) for resource, text in pool.spec.limits.items()}
-        for item in self.judge.types.get(spec.node_class_ref.name, {}).values():
-            more = item.capacity | {"nodes": 1}
-            # A limit that is overrun already still lets types pass that have none of that resource.
-            if any(more.get(name, 0) and used.get(name, 0) + more[name] > limit for name, limit in limits.items()):
-                continue
-            if any(self._holds(pod, pool, item, node) for node in self._nodes(pool, item)):
+        for item in self.within_limits(pool):
+            if any(self._holds(pod, pool, item, node) for node in self.nodes(pool, item)):
                 yield item
-
-    def _nodes(self, pool: NodePool, item: InstanceType) -> Iterator[dict[str, str]]:
-        """The labels of every node that a pool could launch of a type now; a `*` among values allows any."""
-        spec = pool.spec.template.spec
-        rules = [rule for rule in spec.requirements if "*" not in rule.values]
-        own = {**pool.spec.template.metadata.labels, POOL: pool.metadata.name, NODE_CLASS: spec.node_class_ref.name}
-        custom = {
-            rule.key: rule.values
-            for rule in rules
-            if rule.operator == "In" and rule.key not in (TYPE, ZONE, KIND) and not _defined(self.judge, rule.key)
-        }
-        keys = {e.key: sorted(e.values) for e in item.requirements if e.values and e.key not in (ZONE, KIND, TYPE)}
-        for offering in item.offerings:
-            if not offering.available:
-                continue
-            for choice in combinations({**custom, **keys}):
-                node = {**choice, TYPE: item.name, **own, ZONE: offering.zone, KIND: offering.capacity_type}
-                if meets(node, [rules]):
-                    yield node
 
     def _holds(self, pod: Pod, pool: NodePool, item: InstanceType, node: Mapping[str, str]) -> bool:
         if not suits(pod.spec, node) or not volumes_allow(self.snapshot.view, pod, node):

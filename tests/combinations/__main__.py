@@ -1,7 +1,7 @@
-"""`make combinations`: laws of plans on clusters in which every two options meet.
+"""`make combinations` and `make conformance-scheduler`: laws of plans on clusters in which every two options meet.
 
 Exit code 1 if a law is broken by anything but a known defect, or if options have not met. Each law that is broken is
-shrunk to a file in build/combinations/failures.
+shrunk to a file in build/combinations/failures. Exit code 3 if kube-scheduler's program cannot be built here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shiplap.scheduling.model.scheduling_record import recorded_snapshot
 from tests.combinations.drawn_clusters import COVERING, drawn
-from tests.combinations.laws import LAWS
-from tests.combinations.played_laws import BrokenLaw, Tally, as_json, resumed
+from tests.combinations.laws import Law
+from tests.combinations.played_laws import BrokenLaw, Suite, Tally, as_json, laws_in, resumed
 from tests.combinations.shrunk_clusters import Shrinking
+from tests.e2e.programs import ProgramsMissing
 
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "combinations"
 _TOLD_EACH_S = 30.0
@@ -26,33 +27,40 @@ _TOLD_EACH_S = 30.0
 def main() -> int:
     """Play what is asked for and say how it went."""
     parser = argparse.ArgumentParser(prog="make combinations", description=__doc__)
+    parser.add_argument("--suite", type=Suite, choices=list(Suite), default=Suite.PLANS, help="which laws are played")
     parser.add_argument("--seed", type=int, required=True, help="which clusters are drawn")
     parser.add_argument("--count", type=int, default=COVERING, help="how many")
-    parser.add_argument("--laws", type=int, default=len(LAWS), help="how many laws each cluster is judged by, in turn")
+    parser.add_argument("--laws", type=int, default=0, help="laws for each cluster, in turn; 0: all")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
-    results = FOLDER / f"{asked.seed}-{asked.laws}.jsonl"
-    tally = resumed(results, asked.seed, asked.count, asked.laws, asked.workers, _teller())
-    _say(*tally.lines())
-    return _judged(tally, asked.count)
+    try:
+        laws = laws_in(asked.suite)
+    except ProgramsMissing as missing:
+        _say(f"SKIPPED: {missing}")
+        return 3
+    at_once = asked.laws or len(laws)
+    results = FOLDER / f"{asked.suite}-{asked.seed}-{at_once}.jsonl"
+    tally = resumed(results, asked.suite, asked.seed, asked.count, at_once, asked.workers, _teller())
+    _say(*tally.lines(laws))
+    return _judged(tally, laws, asked.count)
 
 
-def _judged(tally: Tally, count: int) -> int:
-    known = {law.name for law in LAWS if law.known}
+def _judged(tally: Tally, laws: Sequence[Law], count: int) -> int:
+    by_name = {law.name: law for law in laws}
+    known = {law.name for law in laws if law.known}
     first: dict[str, BrokenLaw] = {}
     for item in sorted(tally.broken, key=lambda item: item.number):
         first.setdefault(item.law, item)
     for name, item in first.items():
-        _say(f"{'known' if name in known else 'BROKEN'}: {name}: {_shrunk(item)}")
+        _say(f"{'known' if name in known else 'BROKEN'}: {name}: {_shrunk(by_name[name], item)}")
     unmet = list(tally.coverage.missing()) if count >= COVERING else []
     for names in unmet[:10]:
         _say(f"NOT MET: {' and '.join(names)}")
     return 1 if unmet or first.keys() - known else 0
 
 
-def _shrunk(item: BrokenLaw) -> Path:
+def _shrunk(law: Law, item: BrokenLaw) -> Path:
     """The file that holds the smallest cluster found."""
-    law = next(law for law in LAWS if law.name == item.law)
     cluster, problem = Shrinking(law).shrunk(drawn(item.seed, item.number))
     path = FOLDER / "failures" / f"{law.name.replace(' ', '-')}-{cluster.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ AMPLE = {"cpu": "100000", "memory": "1000Ti", "nodes": "10000"}
 _DOLLAR = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Decided:
     """A cluster and its plan, which is made when it is asked for."""
 
@@ -77,6 +77,11 @@ class Law:
     change: Callable[[Decided, Random], Snapshot | None]
     compare: Callable[[Decided, Decided], str]
     known: KnownDefect | None = None
+
+    @classmethod
+    def of_plan(cls, name: str, judge: Callable[[Decided], str], known: KnownDefect | None = None) -> Law:
+        """A law of a plan by itself."""
+        return cls(name, _unchanged, lambda before, _: judge(before), known)
 
     def broken_by(self, before: Decided, rng: Random) -> str | None:
         """What is wrong, empty if nothing is, None if the law says nothing about this cluster."""

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from enum import StrEnum
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import msgspec
 
 from shiplap.errors import ShiplapError
 from tests.combinations.drawn_clusters import Coverage, DrawnCluster, drawn
+from tests.combinations.kube_scheduler import KubeScheduler, build, scheduler_laws
 from tests.combinations.laws import LAWS, Decided, Law
 
 PORTION = 25
@@ -61,10 +63,10 @@ class Tally:
         self.broken += portion.broken
         self.set_aside += portion.set_aside
 
-    def lines(self) -> Iterator[str]:
-        """A table of the laws, and what was covered."""
+    def lines(self, laws: Iterable[Law]) -> Iterator[str]:
+        """A table of these laws, and what was covered."""
         broken = Counter(item.law for item in self.broken)
-        for law in LAWS:
+        for law in laws:
             mark = f" (known: {law.known.kind})" if law.known else ""
             yield f"{self.played[law.name]:7} played, {broken[law.name]:4} broken: {law.name}{mark}"
         yield self.coverage.line()
@@ -85,20 +87,41 @@ def verdict(law: Law, cluster: DrawnCluster, before: Decided) -> str | None:
         return f"raises {type(crash).__name__}: {crash}"
 
 
-def laws_of(number: int, at_once: int) -> list[Law]:
+class Suite(StrEnum):
+    """Which laws are played."""
+
+    PLANS = "plans"
+    SCHEDULER = "scheduler"
+
+
+@cache
+def laws_in(suite: Suite) -> tuple[Law, ...]:
+    """The laws of a suite. A process starts kube-scheduler's program once; the program ends with the process.
+
+    Raises:
+        ProgramsMissing: there is no Go, or its modules cannot be downloaded.
+        BuildFailed: the program cannot be built.
+    """
+    if suite is Suite.PLANS:
+        return LAWS
+    return scheduler_laws(KubeScheduler(build()))
+
+
+def laws_of(laws: Sequence[Law], number: int, at_once: int) -> list[Law]:
     """The laws that are played on a cluster: as many as asked, in turn, so that each meets its share of clusters."""
     first = number * at_once
-    return [LAWS[(first + step) % len(LAWS)] for step in range(min(at_once, len(LAWS)))]
+    return [laws[(first + step) % len(laws)] for step in range(min(at_once, len(laws)))]
 
 
-def play(seed: int, at_once: int, numbers: Sequence[int]) -> Portion:
+def play(suite: Suite, seed: int, at_once: int, numbers: Sequence[int]) -> Portion:
     """Play laws on the clusters of these numbers."""
+    laws = laws_in(suite)
     portion = Portion(numbers[0])
     for number in numbers:
         cluster = drawn(seed, number)
         portion.options.append(cluster.options)
         before = Decided(cluster.snapshot)
-        for law in laws_of(number, at_once):
+        for law in laws_of(laws, number, at_once):
             try:
                 problem = verdict(law, cluster, before)
             except ShiplapError as unreadable:
@@ -116,16 +139,18 @@ def portions(count: int, first: int = 0) -> list[range]:
     return [range(start, min(start + PORTION, first + count)) for start in range(first, first + count, PORTION)]
 
 
-def run(seed: int, numbers: Iterable[Sequence[int]], at_once: int, workers: int) -> Iterator[Portion]:
+def run(suite: Suite, seed: int, numbers: Iterable[Sequence[int]], at_once: int, workers: int) -> Iterator[Portion]:
     """Play portions in several processes, in whatever order they end."""
     with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(partial(play, seed, at_once), numbers)
+        yield from pool.imap_unordered(partial(play, suite, seed, at_once), numbers)
 
 
-def resumed(results: Path, seed: int, count: int, at_once: int, workers: int, seen: Callable[[Tally], None]) -> Tally:
+def resumed(
+    results: Path, suite: Suite, seed: int, count: int, at_once: int, workers: int, seen: Callable[[Tally], None]
+) -> Tally:
     """Play what a results file lacks, append it there, and return the outcome of all of it.
 
-    The file belongs to one seed and one number of laws at once. A last line that was cut off is played again.
+    A file belongs to one suite, one seed and one number of laws at once. A last line that was cut off is played again.
     """
     tally = Tally()
     done = set()
@@ -135,7 +160,7 @@ def resumed(results: Path, seed: int, count: int, at_once: int, workers: int, se
     left = [numbers for numbers in portions(count) if numbers[0] not in done]
     results.parent.mkdir(parents=True, exist_ok=True)
     with results.open("ab") as file:
-        for portion in run(seed, left, at_once, workers):
+        for portion in run(suite, seed, left, at_once, workers):
             file.write(b"\n" + msgspec.json.encode(portion))
             file.flush()
             tally.add(portion)

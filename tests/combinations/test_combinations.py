@@ -14,7 +14,7 @@ from shiplap.scheduling.model.snapshot import Snapshot
 from tests.combinations import played_laws
 from tests.combinations.drawn_clusters import COVERING, OPTIONS, Coverage, drawn, options_drawn, with_options
 from tests.combinations.laws import LAWS, Decided, Law, the_same, the_same_but_ties
-from tests.combinations.played_laws import BrokenLaw, Portion, Tally, play, portions, resumed
+from tests.combinations.played_laws import BrokenLaw, Portion, Suite, Tally, play, portions, resumed
 from tests.combinations.shrunk_clusters import Shrinking
 
 SEED = 20261128
@@ -25,7 +25,7 @@ COUNT, LAWS_AT_ONCE = 300, 5
 def tally() -> Tally:
     found = Tally()
     for numbers in portions(COUNT):
-        found.add(play(SEED, LAWS_AT_ONCE, numbers))
+        found.add(play(Suite.PLANS, SEED, LAWS_AT_ONCE, numbers))
     return found
 
 
@@ -127,8 +127,8 @@ def test_a_mistake_of_the_planner_breaks_a_law_and_ends_nothing(monkeypatch: pyt
     def mistaken(_: Decided, __: Random) -> Snapshot:
         raise IndexError("no such domain")
 
-    monkeypatch.setattr(played_laws, "LAWS", (Law("mistaken", mistaken, the_same),))
-    portion = play(SEED, 1, range(2))
+    monkeypatch.setattr(played_laws, "laws_in", lambda _: (Law("mistaken", mistaken, the_same),))
+    portion = play(Suite.PLANS, SEED, 1, range(2))
     assert [item.number for item in portion.broken] == [0, 1]
     assert portion.broken[0].problem == "raises IndexError: no such domain"
 
@@ -141,8 +141,8 @@ def test_a_cluster_that_cannot_be_read_is_set_aside_by_name_and_its_neighbours_g
             raise InvalidInput("cluster", "no such field")
         return before.snapshot
 
-    monkeypatch.setattr(played_laws, "LAWS", (Law("read", unreadable, the_same),))
-    portion = play(SEED, 1, range(3))
+    monkeypatch.setattr(played_laws, "laws_in", lambda _: (Law("read", unreadable, the_same),))
+    portion = play(Suite.PLANS, SEED, 1, range(3))
     assert [text.partition(":")[0] for text in portion.set_aside] == [f"{SEED}-0"]
     assert portion.played == {"read": 2}
 
@@ -153,15 +153,15 @@ def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: 
     results.write_bytes(msgspec.json.encode(done) + b'\n{"first": 25, "opt')
     asked: list[int] = []
 
-    def run(seed: int, numbers: list[range], at_once: int, workers: int):  # type: ignore[no-untyped-def]
+    def run(suite: Suite, seed: int, numbers: list[range], at_once: int, workers: int):  # type: ignore[no-untyped-def]
         asked.extend(portion[0] for portion in numbers)
         return iter(Portion(portion[0], [()] * len(portion)) for portion in numbers)
 
     monkeypatch.setattr(played_laws, "run", run)
-    tally = resumed(results, SEED, 60, 1, 1, lambda _: None)
+    tally = resumed(results, Suite.PLANS, SEED, 60, 1, 1, lambda _: None)
     assert asked == [25, 50]
     assert (tally.coverage.clusters, tally.played["a"], tally.set_aside) == (60, 9, ["x"])
-    again = resumed(results, SEED, 60, 1, 1, lambda _: None)
+    again = resumed(results, Suite.PLANS, SEED, 60, 1, 1, lambda _: None)
     assert (asked, again.coverage.clusters, len(again.broken)) == ([25, 50], 60, 1)
 
 

@@ -157,18 +157,20 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
     return code, "".join(said)[-2000:]
 
 
-def run_go(arguments: Sequence[str], module: Path, *, folder: Path | None = None) -> str:
+def run_go(arguments: Sequence[str], module: Path, *, folder: Path | None = None, as_named: bool = True) -> str:
     """What Go prints in a folder, the module's unless given, with the toolchain that the module's go.mod names.
+
+    Unless it is to be used `as_named`, Go's own toolchain does if it is new enough, and what it has compiled is used.
 
     Raises:
         ProgramsMissing: there is no Go, or the modules cannot be downloaded.
         BuildFailed: Go ends with an error, or the module names no version of Go.
     """
-    settings = {**_GO_SETTINGS, "GOTOOLCHAIN": f"go{stated(module, _GO)}+auto"}
+    named = {"GOTOOLCHAIN": f"go{stated(module, _GO)}+auto"} if as_named else {}
     done = subprocess.run(  # noqa: S603 - our own command
         [go_program(), *arguments],
         cwd=folder or module,
-        env=os.environ | settings,
+        env=os.environ | _GO_SETTINGS | named,
         capture_output=True,
         text=True,
         timeout=_BUILD_TIMEOUT_S,
