@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import DisruptionProposal
+from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.kubernetes.related_objects import PersistentVolume, PersistentVolumeClaim
 from shiplap.manifests.nodeclaim import NodeClaim
 from shiplap.scheduling.model.scheduling_plan import Placement, Plan, PlannedClaim
-from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.model.snapshot import NodeClassCatalog, Snapshot
 from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.spending.ceilings import admit
 from tests.conformance import given as case
@@ -54,12 +56,37 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> Snapshot:
         snapshot,
         view=replace(snapshot.view, nodes=(*snapshot.view.nodes, *(node for node, _ in nodes))),
         claims=(*snapshot.claims, *(claim for _, claim in nodes)),
+        catalogs=_with_reservations_used(snapshot.catalogs, plan.node_claims),
         epoch=snapshot.epoch + 1,
     )
     if snapshot.spending is not None:
         spent = admit(snapshot.spending, wanted_launches(snapshot, plan.node_claims)).after
         grown = replace(grown, spending=spent)
     return with_volumes(with_bound(grown, placements))
+
+
+def _with_reservations_used(
+    catalogs: tuple[NodeClassCatalog, ...], claims: Iterable[PlannedClaim]
+) -> tuple[NodeClassCatalog, ...]:
+    """The catalogues with what is left of capacity reservations once claims have been launched into them."""
+    used = Counter(claim.launch.reservation_id for claim in claims if claim.launch.reservation_id)
+    if not used:
+        return catalogs
+
+    def left(item: InstanceType) -> InstanceType:
+        offerings = (
+            replace(
+                offer,
+                reservation_capacity=offer.reservation_capacity - used[offer.reservation_id],
+                available=offer.available and offer.reservation_capacity > used[offer.reservation_id],
+            )
+            if offer.reservation_id
+            else offer
+            for offer in item.offerings
+        )
+        return replace(item, offerings=tuple(offerings))
+
+    return tuple(replace(catalog, instance_types=tuple(map(left, catalog.instance_types))) for catalog in catalogs)
 
 
 def after_command(snapshot: Snapshot, command: DisruptionProposal) -> Snapshot:

@@ -15,8 +15,9 @@ import msgspec
 
 from shiplap.errors import ShiplapError
 from tests.combinations.drawn_clusters import Coverage, DrawnCluster, drawn
+from tests.combinations.every_law import EVERY_LAW
 from tests.combinations.kube_scheduler import KubeScheduler, build, scheduler_laws
-from tests.combinations.laws import LAWS, Decided, Law
+from tests.combinations.laws import Decided, Law
 
 PORTION = 25
 """Clusters between two lines of a results file: some seconds of work, which an interrupted run repeats."""
@@ -103,7 +104,7 @@ def laws_in(suite: Suite) -> tuple[Law, ...]:
         BuildFailed: the program cannot be built.
     """
     if suite is Suite.PLANS:
-        return LAWS
+        return EVERY_LAW
     return scheduler_laws(KubeScheduler(build()))
 
 

@@ -9,11 +9,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap.disruption.commands import Decision, DisruptionProposal, Method, Reason
 from shiplap.errors import InvalidInput
 from shiplap.scheduling.model.snapshot import Snapshot
-from tests.combinations import played_laws
+from tests.combinations import command_laws, disruption_laws, played_laws
+from tests.combinations.carrying_out import after_command, carried_out
 from tests.combinations.drawn_clusters import COVERING, OPTIONS, Coverage, drawn, options_drawn, with_options
-from tests.combinations.laws import LAWS, Decided, Law, the_same, the_same_but_ties
+from tests.combinations.every_law import EVERY_LAW
+from tests.combinations.laws import Decided, Law, the_same, the_same_but_ties
 from tests.combinations.played_laws import BrokenLaw, Portion, Suite, Tally, play, portions, resumed
 from tests.combinations.shrunk_clusters import Shrinking
 
@@ -29,14 +32,14 @@ def tally() -> Tally:
     return found
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=lambda law: law.name)
 def test_a_law_holds_for_each_cluster(tally: Tally, law: Law) -> None:
     broken = [f"{item.seed}-{item.number}: {item.problem}" for item in tally.broken if item.law == law.name]
-    assert tally.played[law.name] >= COUNT * LAWS_AT_ONCE // len(LAWS) // 3, "too few clusters to say anything"
+    assert tally.played[law.name] >= COUNT * LAWS_AT_ONCE // len(EVERY_LAW) // 3, "too few clusters to say anything"
     assert law.known or not broken
 
 
-@pytest.mark.parametrize("law", [law for law in LAWS if law.known], ids=lambda law: law.name)
+@pytest.mark.parametrize("law", [law for law in EVERY_LAW if law.known], ids=lambda law: law.name)
 def test_a_known_defect_still_breaks_its_law(law: Law) -> None:
     """If this fails, the defect has been mended: remove its mark from the law."""
     assert law.known is not None
@@ -95,10 +98,10 @@ def test_a_comparison_notices_a_plan_without_nodes(compare) -> None:  # type: ig
 
 
 def _law(name: str) -> Law:
-    return next(law for law in LAWS if law.name == name)
+    return next(law for law in EVERY_LAW if law.name == name)
 
 
-@pytest.mark.parametrize("law", [law for law in LAWS if "changes nothing" in law.name], ids=lambda law: law.name)
+@pytest.mark.parametrize("law", [law for law in EVERY_LAW if "changes nothing" in law.name], ids=lambda law: law.name)
 def test_a_change_that_must_change_nothing_does_change_the_cluster(law: Law) -> None:
     before = Decided(with_options(SEED, 1, ["second_pool"]).snapshot)
     changed = law.change(before, Random(1))  # noqa: S311
@@ -118,6 +121,29 @@ def test_a_plan_that_is_not_carried_out_leaves_something_to_do() -> None:
     law = _law("once a plan is carried out there is nothing more to do")
     before = Decided(with_options(SEED, 1, []).snapshot)
     assert law.compare(before, before).startswith("launches")
+
+
+def test_a_cluster_that_loses_a_node_with_its_pods_has_stranded_somebody() -> None:
+    before = Decided(with_options(SEED, 1, []).snapshot)
+    done = carried_out(before.snapshot, before.plan)
+    names = tuple(node.metadata.name for node in done.view.nodes)
+    loses_all = Decision(commands=(DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, names),))
+    assert "have lost their nodes" in disruption_laws.problem(
+        done, loses_all, after_command(done, loses_all.commands[0])
+    )
+    saves_nothing = Decision(commands=(DisruptionProposal(Reason.UNDERUTILIZED, Method.CONSOLIDATION, ()),))
+    assert disruption_laws.problem(done, saves_nothing, done).startswith("saves nothing")
+
+
+def test_a_limit_that_is_larger_than_it_has_to_be_is_no_smallest_change() -> None:
+    snapshot = with_options(SEED, 1, []).snapshot
+    pool = snapshot.manifests.node_pools[0]
+    key = min(pod.key for pod in snapshot.view.pods)
+    full = replace(pool, spec=replace(pool.spec, limits={"cpu": "0"}))
+    closed = replace(snapshot, manifests=replace(snapshot.manifests, node_pools=(full,)))
+    problem = command_laws.problem(closed, key, [("limit", "cpu", "pool-0", "0", "900")])
+    assert problem == f"{key} has a place with ('limit', 'cpu', 'pool-0', '0', '899')"
+    assert command_laws.problem(closed, key, [("limit", "cpu", "pool-0", "0", "1")]) == f"{key} has no place"
 
 
 # The runner

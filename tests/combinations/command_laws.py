@@ -1,0 +1,99 @@
+"""Laws of what the command line adds to plans: clusters read from files, and the smallest change that helps a pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from shiplap.scheduling.model.snapshot import Snapshot
+from shiplap.scheduling.planner import plan, solve
+from shiplap_cli.explain.smallest_changes import change_proposals
+from shiplap_cli.inputs.cluster_files import read_cluster_state
+from tests.combinations.laws import Decided, KnownDefect, Law, byte_for_byte, left_out
+from tests.property.test_proposed_changes import edited, edits, weaker
+
+Edit = tuple[str, ...]
+
+_LISTS = (
+    "pods",
+    "nodes",
+    "daemon_sets",
+    "persistent_volume_claims",
+    "persistent_volumes",
+    "storage_classes",
+    "csi_nodes",
+    "namespaces",
+    "replica_sets",
+    "pod_disruption_budgets",
+)
+
+
+def _from_a_file(before: Decided, _: Random) -> Snapshot:
+    """The cluster's objects written as kubectl prints them, and read again."""
+    items = [_written(item) for name in _LISTS for item in getattr(before.snapshot.view, name)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "cluster.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        view = read_cluster_state([path]).view
+    return replace(before.snapshot, view=replace(view, scalables=()))
+
+
+def _written(item: msgspec.Struct) -> dict[str, Any]:
+    """An object without what is empty, as no API server writes it."""
+    body: dict[str, Any] = _without_empty(msgspec.to_builtins(item))
+    return {"kind": type(item).__name__, **body}
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, "", [], {}) or key == "labelSelector"}
+    return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _limits_that_help(before: Decided) -> str:
+    """What explain says of limits gives the first pod left out a place, and one unit less does not."""
+    snapshot = before.snapshot
+    if snapshot.spending is not None or snapshot.sleep is not None or not left_out(before.plan):
+        return ""
+    key = left_out(before.plan)[0]
+    for proposal in change_proposals(snapshot, *solve(snapshot), key):
+        wanted = [edit for text in proposal.changes for edit in edits(text)]
+        if any(edit[0] != "limit" for edit in wanted) or any(not edits(text) for text in proposal.changes):
+            continue  # changes of the pod itself are tried in tests/property
+        if wrong := problem(snapshot, key, wanted):
+            return f"{proposal.changes}: {wrong}"
+    return ""
+
+
+def problem(snapshot: Snapshot, key: str, wanted: Sequence[Edit]) -> str:
+    """What is wrong with edits that are said to be the least that gives a pod a place."""
+    if not _is_placed(edited(snapshot, list(wanted)), key):
+        return f"{key} has no place"
+    for number, edit in enumerate(wanted):
+        others = [*wanted[:number], *wanted[number + 1 :]]
+        if _is_placed(edited(snapshot, others), key):
+            return f"{key} has a place without {edit}"
+        less = weaker(edit)
+        if less is not None and _is_placed(edited(snapshot, [*others, less]), key):
+            return f"{key} has a place with {less}"
+    return ""
+
+
+def _is_placed(snapshot: Snapshot, key: str) -> bool:
+    return key not in left_out(plan(snapshot))
+
+
+_SHORTER_LISTS = KnownDefect("lists of types and limits", 5, 97)
+
+COMMAND_LAWS = (
+    Law("a cluster read from a file gets the same plan", _from_a_file, byte_for_byte),
+    Law.of_plan("the smallest change of limits works and nothing smaller does", _limits_that_help, _LISTS),
+)
