@@ -27,7 +27,7 @@ from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.spending.ceilings import CEILING_REACHED
 from tests.combinations.carrying_out import launched
-from tests.combinations.launchable_nodes import LaunchableNode, launchable_nodes
+from tests.combinations.launchable_nodes import LaunchableNode, arriving_nodes, launchable_nodes
 from tests.combinations.laws import Decided, KnownDefect, Law
 from tests.combinations.overlaid_types import overlaid
 from tests.e2e.arbiter import plain
@@ -160,10 +160,14 @@ def scheduler_laws(scheduler: KubeScheduler) -> tuple[Law, ...]:
 def cluster_line(snapshot: Snapshot, plan: Plan, rng: Random) -> dict[str, Any]:
     """A cluster and its plan as the program reads them.
 
-    Pods are nominated for their planned nodes, as `lifecycle` does before it opens a node. Claims in flight have no
-    nodes, so pods that are planned there are left out, as are nodes on their way out.
+    Pods are nominated for their planned nodes, as `lifecycle` does before it opens a node. Claims in flight have become
+    nodes. Nodes on their way out are gone.
     """
-    nodes = [*_staying(snapshot), *(node for node, _ in launched(snapshot, plan.node_claims))]
+    nodes = [
+        *_staying(snapshot),
+        *arriving_nodes(overlaid(snapshot), plan, rng),
+        *(node for node, _ in launched(snapshot, plan.node_claims)),
+    ]
     there = {node.metadata.name for node in nodes}
     homes = {key: home for key, home in _homes(plan).items() if home in there}
     pods = {pod.key: pod for pod in snapshot.view.pods}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import msgspec
 
 from shiplap.instances.catalog.type_catalog import InstanceType
-from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.objects import Node, Taint
 from shiplap.kubernetes.quantity import format_resources
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.scheduling.model.scheduling_plan import Plan
@@ -46,13 +47,29 @@ def _takes_part(judge: Judge, pool: NodePool) -> bool:
     return pool.spec.replicas is None and not least and pool.metadata.name not in asleep
 
 
+def arriving_nodes(snapshot: Snapshot, plan: Plan, rng: Random) -> Iterator[Node]:
+    """The nodes that claims in flight become: each of a type and in a place that is drawn among those of its claim."""
+    judge = Judge(snapshot, plan)
+    for claim in snapshot.claims:
+        types = judge.types.get(claim.plan.node_class, {})
+        known = [types[name] for name in claim.plan.instance_types if name in types]
+        choices = [(item, labels) for item in known for labels, _ in judge.nodes(claim, item)]
+        if not claim.node_name and choices:
+            item, labels = rng.choice(choices)
+            yield _joined(claim.name, claim.plan.taints, item, labels)
+
+
 def _node(pool: NodePool, item: InstanceType, labels: dict[str, str]) -> Node:
     name = f"chance-{pool.metadata.name}-{labels[TYPE]}-{'-'.join(sorted(set(labels.values())))}"[:250]
+    return _joined(name, pool.spec.template.spec.taints, item, labels)
+
+
+def _joined(name: str, taints: Sequence[Taint], item: InstanceType, labels: Mapping[str, str]) -> Node:
     resources = format_resources(item.allocatable if item.verified else item.careful_allocatable)
     return msgspec.convert(
         {
             "metadata": {"name": name, "labels": {**labels, HOST: name}},
-            "spec": {"taints": msgspec.to_builtins(pool.spec.template.spec.taints)},
+            "spec": {"taints": msgspec.to_builtins(taints)},
             "status": {"capacity": resources, "allocatable": resources},
         },
         Node,

@@ -5,6 +5,8 @@ Every public function of this module is an option; its name is the option's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -137,7 +139,7 @@ def sold_out_spot(draft: ClusterDraft) -> None:
     _change_offerings(draft, sold)
 
 
-def _change_offerings(draft: ClusterDraft, change) -> None:  # type: ignore[no-untyped-def]
+def _change_offerings(draft: ClusterDraft, change: Callable[[Offering], Offering]) -> None:
     for name, item in draft.types.items():
         draft.types[name] = replace(item, offerings=tuple(map(change, item.offerings)))
 
