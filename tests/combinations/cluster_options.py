@@ -124,8 +124,11 @@ def daemon_set_port(draft: ClusterDraft) -> None:
 
 
 def disruption_blocked_by_pdb(draft: ClusterDraft) -> None:
+    """Budgets that let no pod go, or one at a time."""
     for workload in draft.some_workloads():
-        draft.budgets.append(pdb(f"pdb-{workload.name}", draft.rng.choice([0, 1]), **workload.labels))
+        allowed = draft.rng.choice([0, 1])
+        budget = pdb(f"pdb-{workload.name}", allowed, **workload.labels)
+        draft.budgets.append(replace(budget, spec=replace(budget.spec, max_unavailable=allowed)))
 
 
 def ignored_preferences(draft: ClusterDraft) -> None:
