@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import botocore
 import msgspec
 
 from shiplap.aws.instance_profiles import node_role_name
@@ -28,11 +29,13 @@ from shiplap.manifests.files.loading import load_manifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
 from shiplap.manifests.scheduler_config import PodTopologySpread
 from shiplap.manifests.shiplap_annotations import ON_DEMAND_DISCOUNT
+from shiplap.regions import exists, partition_of
 from shiplap.settings import IMPROVE_S, KARPENTER_LEASE, ClusterSettings, OtlpSettings, Settings
 from shiplap.sleep.sleep_settings import SleepSettings
 from shiplap.sleep.sleep_state import annotation_problem
 from shiplap.spending.ceilings import Ceiling, ceiling_problems
 from shiplap.spot_risk.safer_offerings import SpotRiskSettings
+from shiplap_cdk.region_differences import Feature, gap
 
 # The retentions CloudWatch Logs knows that make sense for a function's log.
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
@@ -43,7 +46,6 @@ _NETWORK_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
 # `shiplap-schedule` may be an install's name: its function `watch` must not be our `schedule` in a network `watch`.
 _FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch", "audit", "widget")
 _RESERVED_NAMES = (*_FUNCTIONS, "provisioning", "interruption")
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _NETWORK_ID = re.compile(r"(subnet|sg)-([0-9a-f]{8}|[0-9a-f]{17})")
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):\d{12}:[0-9A-Za-z_-]{1,256}")
 _SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[0-9A-Za-z/_+=.@-]{1,512}")
@@ -351,6 +353,7 @@ def _cluster(source: Document, index: int, install: InstallDocument, folder: Pat
     if document.sleep is not None:
         _refuse_sleep_of_others(source, index, document.sleep, values["manifests"].node_pools)
     _refuse_roles_that_iam_cannot_have(manifests_path, document.name)
+    _refuse_other_partitions(manifests_path, install.region)
     if install.commitments is not None:
         _refuse_discounts(manifests_path)
     if written.access == "entry":
@@ -377,12 +380,16 @@ def _refuse_sleep_of_others(source: Document, index: int, sleep: SleepSettings, 
 
 
 def _node_classes(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
-    """EC2NodeClasses that name a role, with where they are written."""
+    """EC2NodeClasses, with where they are written."""
     for document in (each for file in files_of(manifests) for each in read_file(file)):
         if document.data.get("kind") == "EC2NodeClass":
             node_class, _ = decode(document.data, EC2NodeClass)
-            if node_class is not None and node_class.spec.role:
+            if node_class is not None:
                 yield document, node_class
+
+
+def _with_role(manifests: Path) -> Iterator[tuple[Document, EC2NodeClass]]:
+    return ((document, item) for document, item in _node_classes(manifests) if item.spec.role)
 
 
 def _refuse_discounts(manifests: Path) -> None:
@@ -403,17 +410,38 @@ def _refuse_roles_that_iam_cannot_have(manifests: Path, cluster: str) -> None:
     """Raises InvalidManifests; the role that the stack makes may be asked for by a name that is longer than IAM's."""
     problems = [
         _refusal(document, ("spec", "role"), _not_a_role(item.spec.role))
-        for document, item in _node_classes(manifests)
+        for document, item in _with_role(manifests)
         if item.spec.role != own_node_role(cluster) and not _ROLE.fullmatch(item.spec.role)
     ]
     if problems:
         raise InvalidManifests(problems)
 
 
+def _refuse_other_partitions(manifests: Path, region: str) -> None:
+    """Raises InvalidManifests for keys and parameters that EC2NodeClasses name by ARNs of another partition."""
+    problems = [
+        _refusal(document, where, reason)
+        for document, item in _node_classes(manifests)
+        for where, name in _named_in(item)
+        if (reason := _other_partition(name, region))
+    ]
+    if problems:
+        raise InvalidManifests(problems)
+
+
+def _named_in(node_class: EC2NodeClass) -> Iterator[tuple[Where, str]]:
+    """What an EC2NodeClass may name by ARN, each with its field."""
+    for index, term in enumerate(node_class.spec.ami_selector_terms):
+        yield ("spec", "amiSelectorTerms", index, "ssmParameter"), term.ssm_parameter
+    for index, device in enumerate(node_class.spec.block_device_mappings):
+        if device.ebs is not None:
+            yield ("spec", "blockDeviceMappings", index, "ebs", "kmsKeyID"), device.ebs.kms_key_id or ""
+
+
 def _refuse_roles_of_two_systems(manifests: Path) -> None:
     """Raises InvalidManifests for each role that Windows and Linux nodes would share: it has one access entry."""
     found: dict[str, dict[bool, tuple[Document, EC2NodeClass]]] = {}
-    for document, node_class in _node_classes(manifests):
+    for document, node_class in _with_role(manifests):
         found.setdefault(node_class.spec.role, {}).setdefault(_is_windows(node_class), (document, node_class))
     problems = []
     where: Where = ("spec", "role")
@@ -440,8 +468,7 @@ def _refusal(source: Document, where: Where, reason: str) -> InvalidInput:
 def _problems(install: InstallDocument) -> Iterator[Problem]:
     if not _INSTALL_NAME.fullmatch(install.name):
         yield ("name",), f"{install.name!r} must be lower-case letters, digits and dashes, at most 31"
-    if not _REGION.fullmatch(install.region):
-        yield ("region",), f"{install.region!r} is not the name of a Region, for example eu-west-1"
+    yield from _region_problems(install)
     if install.account and not re.fullmatch(r"\d{12}", install.account):
         yield ("account",), f"{install.account!r} is not 12 digits"
     if install.log_retention_days not in LOG_RETENTION_DAYS:
@@ -466,6 +493,51 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield from (((*where, "vpc"), reason) for reason in _network_problems(install, index))
         yield from (((*where, field), reason) for field, reason in _cluster_problems(cluster))
         yield from (((*where, *field), reason) for field, reason in _problems_of_parts(cluster))
+
+
+def _region_problems(install: InstallDocument) -> Iterator[Problem]:
+    """Of the Region itself, and of what it lacks and the file asks for."""
+    region = install.region
+    if not exists(region):
+        reason = "is not a Region, for example eu-west-1; if AWS has opened it since, install a newer botocore"
+        yield ("region",), f"{region!r} {reason} than {botocore.__version__}"
+        return
+    asked: tuple[tuple[Where, bool, Feature], ...] = (
+        (("snapStart",), install.snap_start, Feature.SNAP_START),
+        (("tracing",), install.tracing, Feature.TRACING),
+        (("commitments", "share"), _asks_for_plans(install), Feature.SAVINGS_PLANS_API),
+    )
+    for where, is_asked, feature in asked:
+        if is_asked and (row := gap(region, feature)):
+            yield where, f"{region} lacks {feature} ({row.source}): leave it out"
+
+    for where, name in _named_resources(install):
+        if reason := _other_partition(name, region):
+            yield where, reason
+
+
+def _named_resources(install: InstallDocument) -> Iterator[tuple[Where, str]]:
+    """What the file names by ARN, or may: each with its field."""
+    yield ("alarmTopic",), install.alarm_topic
+    if install.otlp is not None:
+        yield ("otlp", "headersSecret"), install.otlp.headers_secret
+    for index, cluster in enumerate(install.clusters):
+        where: Where = ("clusters", index)
+        yield (*where, "kubeconfigSecret"), cluster.kubeconfig_secret
+        yield from (((*where, "volumeKeys"), key) for key in cluster.volume_keys)
+        yield from (((*where, "imageParameters"), name) for name in cluster.image_parameters)
+
+
+def _other_partition(name: str, region: str) -> str:
+    """Why an ARN cannot be used in a Region: partitions know nothing of each other; empty for anything else."""
+    named, own = name.split(":")[1:2], partition_of(region)
+    if not name.startswith("arn:") or named == [own]:
+        return ""
+    return f"{name!r} is of another partition than {region}: name one that begins with arn:{own}:"
+
+
+def _asks_for_plans(install: InstallDocument) -> bool:
+    return install.commitments is not None and bool(install.commitments.share)
 
 
 def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import CfnOutput, NestedStack, Stack, Tags
+from aws_cdk import Annotations, CfnOutput, NestedStack, Stack, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
@@ -24,6 +24,7 @@ from shiplap_cdk.constructs.network_group import Common, NetworkGroup
 from shiplap_cdk.constructs.schedules import Schedules
 from shiplap_cdk.constructs.storage import InstallStorage
 from shiplap_cdk.install_document import InstallConfig, in_group
+from shiplap_cdk.region_differences import left_out
 
 
 class Shiplap(Construct):
@@ -48,6 +49,9 @@ class Shiplap(Construct):
         """
         super().__init__(scope, id_)
         document = install.document
+        for feature, line in left_out(document.region):
+            # Not a warning: `cdk deploy --strict` would fail for what cannot be helped.
+            Annotations.of(self).add_info_v2(f"shiplap:{feature.name}", line)
         self.storage = InstallStorage(self, "Storage", record_retention_days=document.record_retention_days)
         self.events = Events(
             self, "Events", name=document.name, interruption_timeout_s=specifications.INTERRUPT.timeout_s

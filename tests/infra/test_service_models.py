@@ -118,3 +118,7 @@ def test_endpoints_are_those_of_the_whole_description(trimmed: Path, monkeypatch
         }
 
     assert urls(str(trimmed)) == urls(str(DATA))
+
+
+def test_partitions_are_kept_by_which_regions_are_placed(trimmed: Path) -> None:
+    assert (trimmed / "partitions.json").read_bytes() == (DATA / "partitions.json").read_bytes()

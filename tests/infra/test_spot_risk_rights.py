@@ -34,6 +34,7 @@ def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
         has_live_manifests=False,
         commitments=None,
         learns_spot_risk=learns,
+        ec2_principals=("ec2.amazonaws.com",),
     )
     return [statement.to_statement_json() for statement in getattr(permissions, function)(targets)]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import cast
 
-from aws_cdk import Aws, NestedStack
+from aws_cdk import Aws, CfnResource, NestedStack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -19,6 +20,7 @@ from shiplap.aws.instance_profiles import profile_name, role_name
 from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.audit_subscription import subscribe
 from shiplap_cdk.install_document import ServedCluster
+from shiplap_cdk.region_differences import ec2_principals
 
 # The Kubernetes group that docs/rbac.yaml binds.
 KUBERNETES_GROUP = "shiplap"
@@ -91,6 +93,12 @@ class ClusterStack(NestedStack):
             assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in _NODE_POLICIES],
         )
+        names = ec2_principals(cluster.settings.region)
+        if len(names) > 1:
+            # The CDK writes any name of EC2 as ec2.amazonaws.com.
+            cast("CfnResource", role.node.default_child).add_property_override(
+                "AssumeRolePolicyDocument.Statement.0.Principal.Service", list(names)
+            )
         acknowledge(
             role,
             "AwsSolutions-IAM4",

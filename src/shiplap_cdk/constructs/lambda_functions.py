@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from aws_cdk import CfnResource, Duration, RemovalPolicy
+from aws_cdk import Annotations, CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
@@ -21,11 +21,13 @@ from shiplap_cdk.artifacts import layers
 from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.install_document import WATCH_MEMORY_MIB, VpcConfig, in_group
+from shiplap_cdk.region_differences import Feature, gap
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cdk.stack_values import WITHOUT_MAPPING
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 CODE = shipped("functions")
+_MAPPING = "AWS::Lambda::EventSourceMapping"
 
 ALIAS = "live"
 """Names the version of each function that is in service."""
@@ -83,10 +85,12 @@ class QueueTrigger(NamedTuple):
 class RuntimeSettings(NamedTuple):
     """How functions run: where, started from snapshots, traced by X-Ray, how long their logs are kept.
 
+    `region` says what AWS lacks. `network` is the VPC that they are put into, if any.
     `watch_memory_mib` is for the watch function alone, whose need depends on the largest cluster. `group` names the
     network group, which is part of the functions' names.
     """
 
+    region: str
     network: VpcConfig | None
     log_retention_days: int
     snap_start: bool
@@ -185,7 +189,7 @@ class LambdaFunctions(Construct):
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if self._running.snap_start else None,
             tracing=lambda_.Tracing.ACTIVE if self._running.tracing else None,
             # Its timers are messages to itself, which Lambda would take for a loop and drop after some 16 turns.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if specification == LIFECYCLE else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if specification == LIFECYCLE and self._knows_loops() else None,
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
         if self._running.network:
@@ -197,6 +201,10 @@ class LambdaFunctions(Construct):
                     "SecurityGroupIds": list(self._running.network.security_groups),
                 },
             )
+        # It says to ignore it where versions are published; `cdk deploy --strict` fails for every other warning.
+        Annotations.of(function).acknowledge_warning(
+            "@aws-cdk/aws-lambda:snapStartRequirePublish", "The alias names a published version."
+        )
         acknowledge(
             function, "AwsSolutions-L1", "Python 3.13 is the version all locked wheels are built and tested for."
         )
@@ -208,16 +216,26 @@ class LambdaFunctions(Construct):
             retry_attempts=specification.repeats,
         )
         if feed and self.node.try_get_context(WITHOUT_MAPPING) != f"{self._install}-{name}":
-            alias.add_event_source(
-                sources.SqsEventSource(
-                    feed.queue.queue,
-                    batch_size=feed.batch_size,
-                    max_batching_window=Duration.seconds(feed.window_s) if feed.window_s else None,
-                    max_concurrency=feed.most_at_once,
-                    report_batch_item_failures=True,
-                )
-            )
+            self._feed(alias, feed)
         return function
+
+    def _knows_loops(self) -> bool:
+        return gap(self._running.region, Feature.RECURSIVE_LOOP) is None
+
+    def _feed(self, alias: lambda_.Alias, feed: QueueTrigger) -> None:
+        source = sources.SqsEventSource(
+            feed.queue.queue,
+            batch_size=feed.batch_size,
+            max_batching_window=Duration.seconds(feed.window_s) if feed.window_s else None,
+            max_concurrency=feed.most_at_once,
+            report_batch_item_failures=True,
+        )
+        alias.add_event_source(source)
+        if gap(self._running.region, Feature.MAPPING_TAGS):
+            # Whoever tags the stack, or an app around it, tags its mappings, too: CDK knows no partition.
+            for node in alias.node.find_all():
+                if CfnResource.is_cfn_resource(node) and node.cfn_resource_type == _MAPPING:  # type: ignore[attr-defined]
+                    node.add_property_deletion_override("Tags")  # type: ignore[attr-defined]
 
 
 def _dead_letters(feed: QueueTrigger | None) -> dict[str, str]:

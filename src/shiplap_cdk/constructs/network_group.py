@@ -22,6 +22,7 @@ from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, QueueTrigge
 from shiplap_cdk.constructs.schedules import Schedules
 from shiplap_cdk.constructs.storage import InstallStorage
 from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group, node_role_path
+from shiplap_cdk.region_differences import ec2_principals
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
 _LARGEST_BATCH = 1000
@@ -53,7 +54,9 @@ class Common(NamedTuple):
     def running(self) -> RuntimeSettings:
         """How functions outside of all networks run."""
         own = self.document
-        return RuntimeSettings(None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib)
+        return RuntimeSettings(
+            own.region, None, own.log_retention_days, own.snap_start, own.tracing, own.watch_memory_mib
+        )
 
     def targets(
         self, clusters: Sequence[ServedCluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
@@ -78,6 +81,7 @@ class Common(NamedTuple):
             has_live_manifests=any(cluster.document.reads_cluster for cluster in clusters),
             commitments=self.document.commitments,
             learns_spot_risk=any(cluster.document.spot_risk.is_on for cluster in clusters),
+            ec2_principals=ec2_principals(self.document.region),
         )
 
 

@@ -50,7 +50,8 @@ class PolicyTargets(NamedTuple):
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
     that some cluster's manifests are read from its API server, `learns_spot_risk` that one notes evidence about spot.
-    `commitments` is what is counted on of Savings Plans and Reserved Instances.
+    `commitments` is what is counted on of Savings Plans and Reserved Instances. `ec2_principals` are EC2's names as a
+    service.
     """
 
     storage: InstallStorage
@@ -69,6 +70,7 @@ class PolicyTargets(NamedTuple):
     has_live_manifests: bool
     commitments: CommitmentSettings | None
     learns_spot_risk: bool
+    ec2_principals: tuple[str, ...]
 
 
 class ItemizedStatement(NamedTuple):
@@ -363,7 +365,7 @@ def _launch(targets: PolicyTargets) -> Statements:
         ),
         *_selectors(targets),
     ]
-    passed = {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}}
+    passed = {"StringEquals": {"iam:PassedToService": list(targets.ec2_principals)}}
     if targets.own_node_roles:
         statements.append(_allow("GiveNodesOurRoles", ["iam:PassRole"], [targets.own_node_roles], passed))
     give = partial(_allow, "GiveNodesTheirRole", ["iam:PassRole"], conditions=passed)

@@ -7,6 +7,7 @@ from base64 import urlsafe_b64decode
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from botocore.credentials import Credentials
 
 from shiplap.cluster.eks_token import EksToken, sign
@@ -54,8 +55,21 @@ def test_the_signature_is_what_the_service_computes_from_url_and_header() -> Non
     assert signature != expected("other")
 
 
-def test_china_has_its_own_domain() -> None:
-    assert urlsplit(url_of(sign("c", "cn-north-1", CREDENTIALS))).netloc == "sts.cn-north-1.amazonaws.com.cn"
+@pytest.mark.parametrize(
+    ("region", "domain"),
+    [
+        ("us-gov-west-1", "amazonaws.com"),
+        ("cn-north-1", "amazonaws.com.cn"),
+        ("us-iso-east-1", "c2s.ic.gov"),
+        ("us-isob-east-1", "sc2s.sgov.gov"),
+        ("eusc-de-east-1", "amazonaws.eu"),
+    ],
+)
+def test_each_partition_has_its_own_domain(region: str, domain: str) -> None:
+    parts = urlsplit(url_of(sign("c", region, CREDENTIALS)))
+
+    assert parts.netloc == f"sts.{region}.{domain}"
+    assert parse_qs(parts.query)["X-Amz-Credential"][0].endswith(f"/{region}/sts/aws4_request")
 
 
 def test_a_token_is_kept_for_fourteen_minutes() -> None:

@@ -14,6 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from shiplap.ports import Clock
+from shiplap.regions import dns_suffix
 
 _PREFIX = "k8s-aws-v1."
 _VALID_S = 15 * 60
@@ -48,8 +49,8 @@ class EksToken:
 
 def sign(cluster: str, region: str, credentials: Credentials) -> str:
     """An EKS token for a cluster; the name is signed as a header, so that the token opens no other cluster."""
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     query = urlencode({"Action": "GetCallerIdentity", "Version": "2011-06-15"})
-    request = AWSRequest("GET", f"https://sts.{region}.{domain}/?{query}", headers={"x-k8s-aws-id": cluster})
+    host = f"sts.{region}.{dns_suffix(region)}"
+    request = AWSRequest("GET", f"https://{host}/?{query}", headers={"x-k8s-aws-id": cluster})
     SigV4QueryAuth(credentials, "sts", region, expires=_URL_EXPIRES_S).add_auth(request)
     return _PREFIX + urlsafe_b64encode(str(request.url).encode()).decode().rstrip("=")
