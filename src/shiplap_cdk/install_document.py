@@ -54,6 +54,8 @@ _KEY = re.compile(
     r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:)?((key/)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(key/)?mrk-[0-9a-f]+"
     r"|alias/[0-9A-Za-z/_-]{1,250})"
 )
+_BOUNDARY = re.compile(r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}", re.ASCII)
+_QUALIFIER = re.compile(r"[0-9A-Za-z_-]{1,10}")
 # What Lambda takes of a VPC.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -166,7 +168,9 @@ class InstallDocument(_Part, frozen=True):
     `dashboard` makes one in CloudWatch. `cluster_metrics` writes what is known of each cluster, NodePool and tier as
     metrics of its own, each of which is paid for, beside the figures of all clusters together. `otlp` sends metrics to
     an OpenTelemetry collector as well. `ceilings` in dollars bound all clusters together. `commitments` is what to
-    count on of Savings Plans and Reserved Instances.
+    count on of Savings Plans and Reserved Instances. `permissions_boundary` is the name, with its path, or the ARN of
+    the policy that bounds every role of the stack. `bootstrap_qualifier` says which `cdk bootstrap` of the account the
+    stack is deployed by; empty is the CDK's own.
     """
 
     region: str
@@ -184,6 +188,8 @@ class InstallDocument(_Part, frozen=True):
     otlp: OtlpDocument | None = None
     ceilings: tuple[Ceiling, ...] = ()
     commitments: CommitmentSettings | None = None
+    permissions_boundary: str = ""
+    bootstrap_qualifier: str = ""
 
 
 class ServedCluster(msgspec.Struct, frozen=True):
@@ -480,6 +486,7 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
     topic = _TOPIC.fullmatch(install.alarm_topic)
     if install.alarm_topic and (topic is None or topic["region"] != install.region):
         yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
+    yield from _deployment_problems(install)
     if install.otlp is not None:
         yield from ((("otlp", field), reason) for field, reason in _otlp_problems(install.otlp))
     yield from ((("ceilings", *where), reason) for where, reason in ceiling_problems(install.ceilings, of_account=True))
@@ -519,6 +526,7 @@ def _region_problems(install: InstallDocument) -> Iterator[Problem]:
 def _named_resources(install: InstallDocument) -> Iterator[tuple[Where, str]]:
     """What the file names by ARN, or may: each with its field."""
     yield ("alarmTopic",), install.alarm_topic
+    yield ("permissionsBoundary",), install.permissions_boundary
     if install.otlp is not None:
         yield ("otlp", "headersSecret"), install.otlp.headers_secret
     for index, cluster in enumerate(install.clusters):
@@ -538,6 +546,16 @@ def _other_partition(name: str, region: str) -> str:
 
 def _asks_for_plans(install: InstallDocument) -> bool:
     return install.commitments is not None and bool(install.commitments.share)
+
+
+def _deployment_problems(install: InstallDocument) -> Iterator[Problem]:
+    """Of what the account has for every stack."""
+    boundary, qualifier = install.permissions_boundary, install.bootstrap_qualifier
+    if boundary and not _BOUNDARY.fullmatch(boundary):
+        examples = "for example developers or arn:aws:iam::123456789012:policy/developers"
+        yield ("permissionsBoundary",), f"{boundary!r} is not the name or ARN of an IAM policy, {examples}"
+    if qualifier and not _QUALIFIER.fullmatch(qualifier):
+        yield ("bootstrapQualifier",), f"{qualifier!r} must be letters, digits, - and _, at most 10"
 
 
 def _problems_of_parts(cluster: ClusterDocument) -> Iterator[Problem]:

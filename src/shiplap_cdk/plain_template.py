@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from aws_cdk import DefaultStackSynthesizer
 
+from shiplap_cdk.install_document import read
+from shiplap_cdk.region_differences import left_out
 from shiplap_cdk.shipped_files import shipped
 from shiplap_cdk.synthesis import synthesise
 
@@ -28,22 +30,34 @@ class WrittenTemplate(NamedTuple):
     """What was written: the template, and the assets that it expects in its bucket under their file names."""
 
     stack: str
+    bucket: str
     template: Path
     assets: tuple[Path, ...]
     rbac: tuple[Path, ...]
     """What each cluster needs, with a kustomization."""
+    remarks: tuple[str, ...]
+    """What the stack does without in its Region, and why: a line each."""
 
 
-def write_template(settings: Path, folder: Path, bucket: str) -> WrittenTemplate:
+BUCKET = "shiplap-assets-${AWS::AccountId}-${AWS::Region}"
+"""The bucket unless another is named: CloudFormation fills in where it deploys."""
+
+
+def write_template(settings: Path, folder: Path, bucket: str = "") -> WrittenTemplate:
     """Write `template.json`, `assets/` and the RBAC manifests; what else the folder holds stays.
 
-    `bucket` may hold `${AWS::AccountId}` and `${AWS::Region}`, which CloudFormation fills in.
+    `bucket` may hold `${AWS::AccountId}` and `${AWS::Region}`, which CloudFormation fills in. Without it, it is that of
+    the bootstrap whose qualifier shiplap.yaml names, else BUCKET.
 
     Raises:
         InvalidInput: shiplap.yaml or a manifest says something wrong.
         InvalidManifests: the same, or the stack would exceed quotas.
         ShiplapError: a layer cannot be built, or the CDK refuses the stack.
     """
+    document = read(settings).document
+    qualifier = document.bootstrap_qualifier
+    bootstrapped = f"cdk-{qualifier}-assets-${{AWS::AccountId}}-${{AWS::Region}}" if qualifier else BUCKET
+    bucket = bucket or bootstrapped
     with tempfile.TemporaryDirectory() as work:
         synthesizer = DefaultStackSynthesizer(
             file_assets_bucket_name=bucket, bucket_prefix="", generate_bootstrap_version_rule=False
@@ -56,7 +70,8 @@ def write_template(settings: Path, folder: Path, bucket: str) -> WrittenTemplate
         shutil.copyfile(assembly / f"{stack}.template.json", template)
         assets = _write_assets(listed, folder / "assets", without=f"{stack}.template.json")
     rbac = tuple(Path(shutil.copyfile(shipped(f"docs/{name}"), folder / name)) for name in _RBAC)
-    return WrittenTemplate(stack, template, assets, rbac)
+    remarks = tuple(line for _, line in left_out(document.region))
+    return WrittenTemplate(stack, bucket, template, assets, rbac, remarks)
 
 
 def _write_assets(listed: Path, folder: Path, *, without: str) -> tuple[Path, ...]:

@@ -56,6 +56,8 @@ class Shiplap(Construct):
         self.events = Events(
             self, "Events", name=document.name, interruption_timeout_s=specifications.INTERRUPT.timeout_s
         )
+        if document.permissions_boundary:
+            iam.PermissionsBoundary.of(self).apply(_policy(self, document.permissions_boundary))
         common = Common(
             document,
             self.storage,
@@ -182,6 +184,13 @@ class ShiplapStack(Stack):
         outputs |= {f"{_title(name)}Function": function.function_name for name, function in made.functions.items()}
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
+
+
+def _policy(scope: Construct, named: str) -> iam.IManagedPolicy:
+    """A policy of the account by its name, or any by its ARN."""
+    if named.startswith("arn:"):
+        return iam.ManagedPolicy.from_managed_policy_arn(scope, "Boundary", named)
+    return iam.ManagedPolicy.from_managed_policy_name(scope, "Boundary", named)
 
 
 def _title(name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import Annotations, App, Environment, Validations
+from aws_cdk import Annotations, App, DefaultStackSynthesizer, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
 from jsii.errors import JSIIError
 
@@ -59,6 +59,9 @@ def build(
     install = read(settings)
     target = layers.HERE if local else layers.LAMBDA
     artifacts = Artifacts.built(install.settings(), target)
+    qualifier = install.document.bootstrap_qualifier
+    if qualifier and not local:
+        app.setdefault("default_stack_synthesizer", DefaultStackSynthesizer(qualifier=qualifier))
     tree = App(analytics_reporting=False, post_cli_context=dict(FLAGS), **app)
     stack = ShiplapStack(
         tree,

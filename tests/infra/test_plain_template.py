@@ -19,7 +19,7 @@ from tests.infra.synthesised import INSTALL
 
 pytest.importorskip("tests.nodejs")  # before the CDK's binding is imported
 
-from shiplap_cli.deployment.template import BUCKET
+from shiplap_cdk.plain_template import BUCKET
 from shiplap_cli.main import run
 
 if TYPE_CHECKING:

@@ -539,10 +539,7 @@ def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
 
     assert set(allowing(template, "iam:PassRole")) == {"schedule"}
     for statement in (own, others):
-        assert statement["Condition"]["StringEquals"]["iam:PassedToService"] == [
-            "ec2.amazonaws.com",
-            "ec2.amazonaws.com.cn",
-        ]
+        assert statement["Condition"]["StringEquals"]["iam:PassedToService"] == ["ec2.amazonaws.com"]
     named = json.dumps(others["Resource"])
     assert "role/edge-nodes" in named
     assert "role/path/windows-nodes" in named

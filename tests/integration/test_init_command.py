@@ -267,6 +267,7 @@ def test_a_closed_endpoint_is_reached_from_private_subnets(changes: dict[str, An
         (replace(OPEN, status="CREATING"), Choices(), "is CREATING"),
         (OPEN, Choices(node_role="mine"), "role mine must exist"),
         (OPEN, Choices(capacity_types=("on-demand", "spot")), "spot.amazonaws.com"),
+        (replace(OPEN, is_ipv6=True), Choices(), f"nodes would be in {PRIVATE.id}, which have none"),
     ],
 )
 def test_what_is_to_be_known_is_said(found: ClusterSurroundings, choices: Choices, remark: str) -> None:
@@ -313,6 +314,31 @@ def test_nodes_are_like_those_of_the_node_groups(kinds: tuple[str, ...], archite
     assert found["EC2NodeClass"]["spec"]["amiSelectorTerms"] == [{"alias": alias}]
 
 
+def test_nodes_of_an_ipv6_cluster_are_put_into_subnets_with_such_addresses() -> None:
+    other = VpcSubnet("subnet-00000003", f"{REGION}c", has_ipv6=True)
+    groups = (NodeGroup("g", "AL2023_x86_64_STANDARD", (PRIVATE.id, other.id)),)
+    cluster = replace(OPEN, subnets=(PRIVATE, PUBLIC, other), node_groups=groups)
+    for is_ipv6, subnets in ((True, [other.id]), (False, [PRIVATE.id, other.id])):
+        made = first_install(replace(cluster, is_ipv6=is_ipv6), Choices())
+        assert documents(made)["EC2NodeClass"]["spec"]["subnetSelectorTerms"] == [{"id": name} for name in subnets]
+        assert not any("IPv6" in remark for remark in made.remarks)
+        told = first_install(replace(cluster, is_ipv6=is_ipv6), Choices(node_role="mine")).remarks
+        assert any("mine must allow ec2:AssignIpv6Addresses" in remark for remark in told) == is_ipv6
+
+
+def test_ipv6_of_cluster_and_subnets_is_seen(aws: None) -> None:
+    make_cluster()
+    ec2 = boto3.client("ec2", REGION)
+    names = [item["SubnetId"] for item in ec2.describe_subnets()["Subnets"]]
+    ec2.associate_subnet_cidr_block(SubnetId=names[0], Ipv6CidrBlock="2001:db8:1234::/64")
+    assert not look_around(lambda service: boto3.client(service, REGION), REGION, "prod").is_ipv6
+
+    eks_backends[ACCOUNT_ID][REGION].clusters["prod"].kubernetes_network_config = {"ipFamily": "ipv6"}
+    found = look_around(lambda service: boto3.client(service, REGION), REGION, "prod")
+    assert found.is_ipv6
+    assert [subnet.id for subnet in found.subnets if subnet.has_ipv6] == [names[0]]
+
+
 SURROUNDINGS = st.builds(
     ClusterSurroundings,
     region=st.sampled_from([REGION, "us-gov-west-1", "cn-north-1"]),
@@ -332,6 +358,7 @@ SURROUNDINGS = st.builds(
             st.just(f"{REGION}a"),
             is_public=st.booleans(),
             is_tagged=st.booleans(),
+            has_ipv6=st.booleans(),
         ),
         min_size=1,
         max_size=30,
@@ -344,6 +371,7 @@ SURROUNDINGS = st.builds(
         max_size=2,
     ).map(tuple),
     others=st.builds(OtherProvisioners, st.booleans(), st.booleans(), st.booleans()),
+    is_ipv6=st.booleans(),
 )
 CHOICES = st.builds(
     Choices,

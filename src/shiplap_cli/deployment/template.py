@@ -16,9 +16,6 @@ from shiplap_cdk.nodejs import require_nodejs
 from shiplap_cli.output import Format, Output, Printed, counted, emit, progress
 from shiplap_lab.emulated_aws.cdk import executable
 
-BUCKET = "shiplap-assets-${AWS::AccountId}-${AWS::Region}"
-"""The default bucket: CloudFormation fills in where it deploys."""
-
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PLACEHOLDER = re.compile(r"\$\{AWS::(AccountId|Region)\}")
 
@@ -31,6 +28,7 @@ class TemplateDocument(Printed, frozen=True):
     assets: tuple[str, ...]
     rbac: tuple[str, ...]
     bucket: str
+    remarks: tuple[str, ...]
     commands: tuple[str, ...]
 
 
@@ -39,8 +37,13 @@ def template(
     settings: Annotated[Path, typer.Option(help="The shiplap.yaml of the install.")] = Path("shiplap.yaml"),
     to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("shiplap-template"),
     bucket: Annotated[
-        str, typer.Option(help="The bucket that will hold the assets, in the stack's Region.", show_default=False)
-    ] = BUCKET,
+        str,
+        typer.Option(
+            help="The bucket that will hold the assets, in the stack's Region; that of `bootstrapQualifier`, or"
+            " shiplap-assets-ACCOUNT-REGION, without.",
+            show_default=False,
+        ),
+    ] = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Write the stack as a plain CloudFormation template, the assets that it needs, and the RBAC manifests.
@@ -50,7 +53,7 @@ def template(
 
     Example: shiplap template --to build/stack --bucket my-assets
     """
-    if not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
+    if bucket and not _BUCKET_NAME.fullmatch(_PLACEHOLDER.sub("1" * 12, bucket)):
         raise InvalidInput("--bucket", f"{bucket!r} is no name of a bucket")
     read(settings)  # what is wrong with it is said before Node.js is started
     os.environ.setdefault("JSII_NODE", str(executable()))
@@ -64,8 +67,9 @@ def template(
         template=str(written.template),
         assets=tuple(map(str, written.assets)),
         rbac=tuple(map(str, written.rbac)),
-        bucket=bucket,
-        commands=_commands(to, written.stack, bucket),
+        bucket=written.bucket,
+        remarks=written.remarks,
+        commands=_commands(to, written.stack, written.bucket),
     )
     emit(document, output, lambda: _view(document))
     return 0
@@ -84,5 +88,6 @@ def _commands(to: Path, stack: str, bucket: str) -> tuple[str, ...]:
 
 def _view(document: TemplateDocument) -> Text:
     told = f"{document.template}, {counted(len(document.assets), 'asset')}, {', '.join(document.rbac)}"
-    lines = [f"wrote {told}", "next:", *(f"  {command}" for command in document.commands)]
+    notes = [f"note: {remark}" for remark in document.remarks]
+    lines = [f"wrote {told}", *notes, "next:", *(f"  {command}" for command in document.commands)]
     return Text("\n".join(lines))

@@ -232,7 +232,8 @@ def concurrency(client: Client, clusters: int) -> Iterator[CheckResult]:
     needed = max(_LEAST_CONCURRENCY, 21 + 4 * clusters)
     if most < needed:
         fix = fixes.ask_for_quota("lambda", "L-B99A9384", needed)
-        yield report.warning(what, f"{most} in the account, {needed} may be needed", fix)
+        says = f"{most} in the account, {needed} may be needed: functions wait for one another, and launches with them"
+        yield report.warning(what, says, fix)
     else:
         yield report.ok(what, f"{most} in the account")
 

@@ -178,9 +178,9 @@ def grant_rights(file: str) -> Fix:
     return _run(f"kubectl apply -f {file}", first="in this cluster: ")
 
 
-def bootstrap() -> Fix:
-    """What the CDK needs once in each account and Region."""
-    return _run("npx cdk bootstrap")
+def bootstrap(qualifier: str = "") -> Fix:
+    """Make what the CDK needs once in each account and Region, under its own qualifier or another one."""
+    return _run(f"npx cdk bootstrap --qualifier {qualifier}" if qualifier else "npx cdk bootstrap")
 
 
 def make_service_linked_role(service: str) -> Fix:

@@ -125,9 +125,14 @@ def _architectures(found: ClusterSurroundings) -> Sequence[str]:
 
 
 def _of_nodes(found: ClusterSurroundings) -> Sequence[str]:
-    """Subnets for nodes: those of the node groups, else of the control plane, else all; private ones if there are."""
+    """Subnets for nodes: those of the node groups, else of the control plane, else all; private ones if there are.
+
+    Where pods have IPv6 addresses, only subnets that have some, if there are any.
+    """
     named = {name for group in found.node_groups for name in group.subnets} or set(found.cluster_subnets)
-    known = [subnet for subnet in found.subnets if subnet.id in named] or found.subnets
+    known = [subnet for subnet in found.subnets if subnet.id in named] or list(found.subnets)
+    if found.is_ipv6:
+        known = [subnet for subnet in known if subnet.has_ipv6] or known
     return [subnet.id for subnet in known if not subnet.is_public] or [subnet.id for subnet in known]
 
 
@@ -160,6 +165,8 @@ def _remarks(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
         who = " and ".join(others) or "another provisioner"
         chosen = f"only pods that tolerate {MIGRATION_TAINT.key} are Shiplap's, see docs/migration.md"
         yield f"{who} launches nodes for this cluster: {chosen}"
+    if found.is_ipv6:
+        yield from _remarks_on_ipv6(found, choices)
     if choices.node_role:
         yield f"the role {choices.node_role} must exist, with an access entry of the type EC2_LINUX"
     if "spot" in choices.capacity_types:
@@ -167,3 +174,14 @@ def _remarks(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
             "spot needs EC2's service-linked role, once per account: "
             "`aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
         )
+
+
+def _remarks_on_ipv6(found: ClusterSurroundings, choices: Choices) -> Iterator[str]:
+    tagged = [subnet.id for subnet in found.subnets if subnet.is_tagged]
+    selected = set(tagged or _of_nodes(found))
+    if without := [subnet.id for subnet in found.subnets if subnet.id in selected and not subnet.has_ipv6]:
+        listed = ", ".join(without)
+        yield f"pods have IPv6 addresses, and nodes would be in {listed}, which have none: give them a block"
+    if choices.node_role:
+        unless = "unless the VPC CNI has a role of its own"
+        yield f"the role {choices.node_role} must allow ec2:AssignIpv6Addresses, {unless}"

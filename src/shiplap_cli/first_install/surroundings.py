@@ -29,6 +29,7 @@ class VpcSubnet(msgspec.Struct, frozen=True, order=True):
     zone: str
     is_public: bool = False
     is_tagged: bool = False
+    has_ipv6: bool = False
 
 
 class NodeGroup(msgspec.Struct, frozen=True, order=True):
@@ -51,7 +52,8 @@ class ClusterSurroundings(msgspec.Struct, frozen=True):
     """A cluster and what is around it. Subnets and node groups are sorted.
 
     `cluster_subnets` are those that the control plane has its interfaces in, `public_cidrs` who may reach the public
-    endpoint, `is_group_tagged` whether a security group has the discovery tag.
+    endpoint, `is_group_tagged` whether a security group has the discovery tag, `is_ipv6` whether pods have IPv6
+    addresses.
     """
 
     region: str
@@ -67,6 +69,7 @@ class ClusterSurroundings(msgspec.Struct, frozen=True):
     subnets: tuple[VpcSubnet, ...]
     node_groups: tuple[NodeGroup, ...]
     others: OtherProvisioners
+    is_ipv6: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -106,6 +109,7 @@ def look_around(client: Client, region: str, name: str) -> ClusterSurroundings:
             cluster_autoscaler=_has_groups_to_scale(client, name),
             auto_mode=bool(cluster.get("computeConfig", {}).get("enabled")),
         ),
+        is_ipv6=cluster.get("kubernetesNetworkConfig", {}).get("ipFamily") == "ipv6",
     )
 
 
@@ -143,6 +147,7 @@ def _subnets(client: Client, vpc: str, cluster: str) -> tuple[VpcSubnet, ...]:
                 item["AvailabilityZone"],
                 is_public=_leads_outside(table_of.get(item["SubnetId"], main)),
                 is_tagged=_is_tagged(item, cluster),
+                has_ipv6=bool(item.get("Ipv6CidrBlockAssociationSet")),
             )
             for item in subnets
         )

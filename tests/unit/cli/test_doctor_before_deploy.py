@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.errors import InvalidInput, InvalidManifests
+from shiplap.kubernetes.objects import ObjectMeta
+from shiplap.manifests.custom_resources import EC2NodeClass, EC2NodeClassSpec, SubnetSelectorTerm
 from shiplap_cli.doctor import check_results, doctor, prerequisites
 from shiplap_cli.doctor.check_results import CheckResult
 from shiplap_cli.doctor.prerequisites import NodeRole, PlannedCluster, PlannedInstall, read_planned_install
@@ -25,11 +27,22 @@ INSIDE = PlannedCluster(
     audit=False,
     kubeconfig_secret=False,
     zonal_shift=False,
+    live_manifests=False,
     subnets=("subnet-1",),
     security_groups=("sg-functions",),
     node_roles=(ROLE,),
+    node_classes=(),
 )
-PLAN = PlannedInstall(region="eu-west-1", account="123456789012", clusters=(INSIDE,), volume_keys=(), spot=True)
+PLAN = PlannedInstall(
+    name="shiplap",
+    region="eu-west-1",
+    account="123456789012",
+    clusters=(INSIDE,),
+    volume_keys=(),
+    spot=True,
+    qualifier="hnb659fds",
+    permissions_boundary="",
+)
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ENDPOINTS = ("ec2", "eks", "sqs", "events", "ssm", "s3", "dynamodb")
 
@@ -87,8 +100,7 @@ def wrong(aws: Aws, plan: PlannedInstall = PLAN) -> list[CheckResult]:
 
 def changed(**changes: Any) -> PlannedInstall:
     """The plan with its cluster changed."""
-    values = {name: getattr(INSIDE, name) for name in INSIDE.__struct_fields__} | changes
-    return PlannedInstall(PLAN.region, PLAN.account, (PlannedCluster(**values),), PLAN.volume_keys, PLAN.spot)
+    return replace(PLAN, clusters=(replace(INSIDE, **changes),))
 
 
 def test_an_account_that_is_ready_is_all_ok(aws: Aws) -> None:
@@ -140,7 +152,13 @@ ENCRYPTED = {
             "account 1, not of 123456789012",
             "`account`",
         ),
-        ({"ssm.get_parameter": not_found("ParameterNotFound")}, "bootstrap", "failed", "not bootstrapped", "bootstrap"),
+        (
+            {"ssm.get_parameter": not_found("ParameterNotFound"), "ssm.get_parameters_by_path": {"Parameters": []}},
+            "bootstrap",
+            "failed",
+            "not bootstrapped",
+            "bootstrap",
+        ),
         ({"ssm.get_parameter": {"Parameter": {"Value": "5"}}}, "bootstrap", "failed", "version 5, 6", "bootstrap"),
         (
             {"events.list_rules": {"Rules": [{"Name": str(number)} for number in range(95)]}},
@@ -256,7 +274,7 @@ def test_a_cluster_without_a_security_group_of_its_own(aws: Aws, groups: list[st
 def test_a_key_that_is_named_in_any_way_is_enough(aws: Aws) -> None:
     aws.answers |= ENCRYPTED
     for name in (KEY, KEY.rpartition("/")[2]):
-        assert wrong(aws, PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (name,), PLAN.spot)) == []
+        assert wrong(aws, replace(PLAN, volume_keys=(name,))) == []
     aws.answers["ec2.get_ebs_default_kms_key_id"] = {"KmsKeyId": "alias/aws/ebs"}
     assert wrong(aws) == []
 
@@ -286,8 +304,65 @@ def test_roles_of_ec2_are_needed_for_what_is_launched(aws: Aws) -> None:
     assert (spot.verdict, spot.subject) == ("failed", "AWSServiceRoleForEC2Spot")
     assert "spot.amazonaws.com" in spot.fix
     assert (fleet.verdict, fleet.subject) == ("warning", "AWSServiceRoleForEC2Fleet")
-    without = PlannedInstall(PLAN.region, PLAN.account, PLAN.clusters, (), spot=False)
+    without = replace(PLAN, spot=False)
     assert [item.subject for item in wrong(aws, without)] == ["AWSServiceRoleForEC2Fleet"]
+    unread = replace(changed(live_manifests=True), spot=False)
+    spot, fleet = wrong(aws, unread)
+    assert (spot.verdict, spot.subject) == ("warning", "AWSServiceRoleForEC2Spot")
+    assert "NodePools in production may allow spot" in spot.says
+
+
+def ipv6(*blocks: str) -> dict[str, Answer]:
+    """A cluster whose pods have IPv6 addresses; its subnet has blocks in these states."""
+    cluster = ready()["eks.describe_cluster"]["cluster"] | {"kubernetesNetworkConfig": {"ipFamily": "ipv6"}}
+    block = [{"Ipv6CidrBlock": "2001:db8::/64", "Ipv6CidrBlockState": {"State": state}} for state in blocks]
+    subnet = ready()["ec2.describe_subnets"]["Subnets"][0]
+    subnet |= {"AvailabilityZone": "eu-west-1a", "AvailableIpAddressCount": 9, "Ipv6CidrBlockAssociationSet": block}
+    return {
+        "eks.describe_cluster": {"cluster": cluster},
+        "ec2.describe_subnets": {"Subnets": [subnet]},
+        "iam.simulate_principal_policy": {"EvaluationResults": [{"EvalDecision": "allowed"}]},
+    }
+
+
+NODE_CLASS = EC2NodeClass(
+    metadata=ObjectMeta("default"), spec=EC2NodeClassSpec(subnet_selector_terms=(SubnetSelectorTerm(id="subnet-1"),))
+)
+
+
+@pytest.mark.parametrize(
+    ("states", "has"),
+    [((), False), (("disassociated",), False), (("failed",), False), (("failed", "associated"), True)],
+)
+def test_nodes_of_an_ipv6_cluster_need_a_block_of_addresses(aws: Aws, states: tuple[str, ...], *, has: bool) -> None:
+    aws.answers |= ipv6(*states)
+    seen = [item for item in found(aws, changed(node_classes=(NODE_CLASS,))) if item.check == "IPv6"]
+
+    assert [(item.subject, item.verdict) for item in seen] == [
+        ("production/default", "ok" if has else "failed"),
+        ("production/nodes", "ok"),
+    ]
+    assert has or "subnet-1 have no IPv6 addresses" in seen[0].says
+
+
+def test_a_role_of_ones_own_that_may_not_assign_addresses_is_named(aws: Aws) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def simulate(**request: Any) -> dict[str, Any]:
+        asked.append(request)
+        return {"EvaluationResults": [{"EvalDecision": "implicitDeny"}]}
+
+    aws.answers |= ipv6("associated") | {"iam.simulate_principal_policy": simulate}
+    (item,) = wrong(aws)
+
+    assert (item.check, item.subject, item.verdict) == ("IPv6", "production/nodes", "warning")
+    assert "ec2:AssignIpv6Addresses" in item.fix
+    arn = "arn:aws:iam::123456789012:role/path/nodes"
+    assert asked == [{"PolicySourceArn": arn, "ActionNames": ["ec2:AssignIpv6Addresses"]}]
+
+
+def test_nothing_is_said_of_ipv6_where_pods_have_ipv4(aws: Aws) -> None:
+    assert [item for item in found(aws, changed(node_classes=(NODE_CLASS,))) if item.check == "IPv6"] == []
 
 
 def test_endpoints_are_asked_for_where_they_are_used(aws: Aws) -> None:
@@ -369,6 +444,7 @@ def test_an_install_is_read_as_the_app_reads_it() -> None:
     assert edge.node_roles == (NodeRole("default", "edge-nodes", "", "linux"),)
     assert "alias/nodes" in plan.volume_keys
     assert not plan.spot
+    assert (plan.name, plan.qualifier, plan.permissions_boundary) == ("shiplap", "hnb659fds", "")
 
 
 def test_a_mistake_in_shiplap_yaml_is_told_before_anything_is_asked(tmp_path: Path, shiplap: Shiplap) -> None:
