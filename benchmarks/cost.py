@@ -44,6 +44,7 @@ LOG_GB = 0.50 + 0.03  # AmazonCloudWatch, ingestion and a month's storage: https
 METRIC = 0.30  # AmazonCloudWatch, by the hour in which it has a value
 ALARM = 0.10  # AmazonCloudWatch, for each metric that it looks at
 DASHBOARD = 3.00  # AmazonCloudWatch
+TRACE = 5.00 / MILLION  # AWSXRay, traces recorded: https://aws.amazon.com/xray/pricing/
 ENDPOINT_HOUR = 0.01  # AmazonVPC, interface endpoint per zone: https://aws.amazon.com/privatelink/pricing/
 NAT_HOUR = 0.045  # AmazonEC2, NAT gateway: https://aws.amazon.com/vpc/pricing/
 
@@ -57,6 +58,7 @@ FREE = {
     "metrics": 10 * METRIC,
     "alarms": 10 * ALARM,
     "logs": 5 * 0.50,
+    "traces": 100_000 * TRACE,
 }
 """Dashboards are free too, but only those of at most fifty metrics."""
 
@@ -174,7 +176,8 @@ _FUNCTIONS = ("schedule", "lifecycle", "interrupt", "catalog", "disrupt", "watch
 class Deployed(NamedTuple):
     """What templates hold; memory in GiB by function, runs per month by what they start.
 
-    `alarm_metrics` are those that alarms look at, `dashboards` the metrics on each.
+    `alarm_metrics` are those that alarms look at, `dashboards` the metrics on each, `traced` the functions that X-Ray
+    traces.
     """
 
     memory_gib: dict[str, float]
@@ -182,6 +185,7 @@ class Deployed(NamedTuple):
     queues: int
     alarm_metrics: int
     dashboards: tuple[int, ...]
+    traced: frozenset[str] = frozenset()
 
 
 def read(templates: Iterable[Mapping[str, Any]]) -> Deployed:
@@ -190,11 +194,13 @@ def read(templates: Iterable[Mapping[str, Any]]) -> Deployed:
     scheduled: dict[str, float] = {}
     queues = alarm_metrics = 0
     dashboards: list[int] = []
+    traced: set[str] = set()
     for template in templates:
         found = _Resources(template)
         names = {id_: _base_name(item["FunctionName"]) for id_, item in found.of("AWS::Lambda::Function").items()}
         for id_, item in found.of("AWS::Lambda::Function").items():
             memory[names[id_]] = item["MemorySize"] / 1024
+            traced |= {names[id_]} if item.get("TracingConfig", {}).get("Mode") == "Active" else set()
         aliases = {id_: names[item["FunctionName"]["Ref"]] for id_, item in found.of("AWS::Lambda::Alias").items()}
         for item in found.of("AWS::Scheduler::Schedule").values():
             text = json.dumps(item["Target"]["Arn"])
@@ -203,7 +209,7 @@ def read(templates: Iterable[Mapping[str, Any]]) -> Deployed:
         queues += len(found.of("AWS::Lambda::EventSourceMapping"))
         alarm_metrics += sum(_metrics_of(alarm) for alarm in found.of("AWS::CloudWatch::Alarm").values())
         dashboards += [metrics_on(item["DashboardBody"]) for item in found.of("AWS::CloudWatch::Dashboard").values()]
-    return Deployed(memory, scheduled, queues, alarm_metrics, tuple(dashboards))
+    return Deployed(memory, scheduled, queues, alarm_metrics, tuple(dashboards), frozenset(traced))
 
 
 class _Resources:
@@ -280,6 +286,8 @@ def bill(deployed: Deployed, load: Load, clusters: int = 1) -> dict[str, float]:
         "metrics": load.metric_hours / HOURS * METRIC,
         "alarms": deployed.alarm_metrics * ALARM,
         "dashboards": len(deployed.dashboards) * DASHBOARD,
+        # Lambda traces one request a second and a twentieth of what comes beyond: at these rates, nearly all.
+        "traces": sum(runs[name] for name in deployed.traced) * TRACE,
     }
 
 
@@ -298,7 +306,9 @@ def private_network(zones: int) -> dict[str, float]:
     }
 
 
-def synthesised(*, clusters: int = 1, watch: bool = True, dashboard: bool = True) -> list[dict[str, Any]]:
+def synthesised(
+    *, clusters: int = 1, watch: bool = True, dashboard: bool = True, tracing: bool = False
+) -> list[dict[str, Any]]:
     """The templates of an install of so many clusters."""
     from shiplap_lab.emulated_aws import cdk  # noqa: PLC0415 - the CDK is not needed for templates that are there
 
@@ -309,7 +319,8 @@ def synthesised(*, clusters: int = 1, watch: bool = True, dashboard: bool = True
     with tempfile.TemporaryDirectory() as folder:
         settings, out = Path(folder) / "shiplap.yaml", Path(folder) / "cdk.out"
         manifests = ROOT / "tests" / "infra" / "install" / "manifests" / "production"
-        lines = ["region: us-east-1", f"dashboard: {str(dashboard).lower()}", "clusters:"]
+        lines = ["region: us-east-1", f"dashboard: {str(dashboard).lower()}", f"tracing: {str(tracing).lower()}"]
+        lines += ["clusters:"]
         names = ["production", *(f"team-{number:03}" for number in range(1, clusters))]
         lines += [f"  - {{name: {name}, manifests: {manifests}, watch: {str(watch).lower()}}}" for name in names]
         settings.write_text("\n".join(lines) + "\n")

@@ -23,9 +23,13 @@ RESOURCES = 500
 RESOURCES_OF_ALL_TEMPLATES = 2_500
 PARAMETERS = OUTPUTS = 200
 TEMPLATE_BYTES = 1_000_000
+"""CloudFormation counts a template as it is uploaded, white space included."""
 INLINE_POLICY_CHARACTERS = 10_240
 ATTACHED_POLICIES = 10
 RESOURCE_POLICY_BYTES = 20_480
+QUEUE_POLICY_BYTES = 8_192
+QUEUE_POLICY_STATEMENTS = 20
+QUEUE_POLICY_CONDITIONS = 10
 ENVIRONMENT_BYTES = 4_096
 UNZIPPED_BYTES = 250 * 1024 * 1024
 CONCURRENCY = 1_000
@@ -52,8 +56,14 @@ _STATEMENT_FRAME = 220
 
 def exceeded(templates: Templates) -> Iterator[str]:
     """What is too much, in words, with what to do; templates by the name of their stack."""
-    for check in (_templates, _roles, _functions, _events, _dashboards):
+    for check in (_templates, _roles, _functions, _queues, _events, _dashboards):
         yield from check(templates)
+
+
+def too_long(files: Mapping[str, Path]) -> Iterator[str]:
+    """The same of the files that are uploaded as templates, by the name of their stack."""
+    for name, path in files.items():
+        yield from _above(f"bytes of the template of {name}", path.stat().st_size, TEMPLATE_BYTES, _ANOTHER_INSTALL)
 
 
 def too_large(code: Mapping[str, Path]) -> Iterator[str]:
@@ -79,8 +89,6 @@ def _templates(templates: Templates) -> Iterator[str]:
         for section, limit in counts:
             what = f"{section.lower()} in the template of {name}"
             yield from _above(what, len(template.get(section, {})), limit, _ANOTHER_INSTALL)
-        size = len(json.dumps(template, separators=(",", ":")).encode())
-        yield from _above(f"bytes of the template of {name}", size, TEMPLATE_BYTES, _ANOTHER_INSTALL)
     total = sum(len(template["Resources"]) for template in templates.values())
     yield from _above("resources in all templates", total, RESOURCES_OF_ALL_TEMPLATES, _ANOTHER_INSTALL)
 
@@ -124,6 +132,21 @@ def _functions(templates: Templates) -> Iterator[str]:
             concurrency += properties.get("ScalingConfig", {}).get("MaximumConcurrency", 0)
     advice = f"{_ANOTHER_INSTALL}, in another account"
     yield from _above("invocations at once that queues may start", concurrency, CONCURRENCY, advice)
+
+
+def _queues(templates: Templates) -> Iterator[str]:
+    """The policies of queues: what each rule adds to send to one, and what refuses plain connections."""
+    for template in templates.values():
+        for policy, properties in _of(template, "AWS::SQS::QueuePolicy"):
+            document = properties["PolicyDocument"]
+            statements = document["Statement"]
+            conditions = sum(len(keys) for each in statements for keys in each.get("Condition", {}).values())
+            for what, found, limit in (
+                ("bytes", _length(document), QUEUE_POLICY_BYTES),
+                ("statements", len(statements), QUEUE_POLICY_STATEMENTS),
+                ("conditions", conditions, QUEUE_POLICY_CONDITIONS),
+            ):
+                yield from _above(f"{what} of the queue policy {policy}", found, limit, _ANOTHER_NETWORK)
 
 
 def _events(templates: Templates) -> Iterator[str]:

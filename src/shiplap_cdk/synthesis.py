@@ -99,13 +99,12 @@ def synthesise(settings: Path, **app: Any) -> Path:
         folder = Path(build(settings, **quiet, **app).synth().directory)
     except (JSIIError, RuntimeError) as error:
         raise ShiplapError(f"the CDK refuses the stack: {str(error).strip().partition(chr(10))[0]}") from error
-    templates = {
-        path.name.partition(".")[0]: json.loads(path.read_text()) for path in sorted(folder.glob("*.template.json"))
-    }
+    files = {path.name.partition(".")[0]: path for path in sorted(folder.glob("*.template.json"))}
+    templates = {name: json.loads(path.read_text()) for name, path in files.items()}
     target = layers.HERE if app.get("local") else layers.LAMBDA
     artifacts = Artifacts.built(read(settings).settings(), target)
     code = {name: layer.path for name, layer in artifacts._asdict().items()}
-    reasons = [*quotas.exceeded(templates), *quotas.too_large(code)]
+    reasons = [*quotas.exceeded(templates), *quotas.too_long(files), *quotas.too_large(code)]
     if reasons:
         raise InvalidManifests([refusal(settings, ("clusters",), reason) for reason in reasons])
     return folder

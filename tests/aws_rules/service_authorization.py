@@ -34,9 +34,12 @@ GLOBAL_KEYS = frozenset(
         "aws:sourcevpc",
         "aws:sourcevpce",
         "aws:viaawsservice",
+        "lambda:sourcefunctionarn",
     }
 )
 """Condition keys that IAM's page on global keys promises for every action, in lower case.
+
+The last one is in every request of a Lambda function's code, as that page says.
 
 Those of tags (aws:RequestTag, aws:ResourceTag, aws:TagKeys) are on that page too, but an action must list them.
 """

@@ -40,6 +40,11 @@ def listed(deployed: Deployed, load: Load, clusters: int = 1) -> float:
     return sum(bill(deployed, load, clusters).values())
 
 
+def cents(dollars: float) -> int:
+    """As docs/costs.md writes an amount."""
+    return round(100 * dollars)
+
+
 def test_what_is_paid_for_is_found_in_the_template(deployed: Deployed) -> None:
     assert set(deployed.scheduled) == {"schedule", "disrupt", "catalog", "watch"}
     assert deployed.scheduled["schedule"] == deployed.scheduled["disrupt"] == 730 * 60
@@ -59,19 +64,34 @@ def test_what_is_paid_for_is_found_in_the_templates_of_a_hundred_clusters(
 
 def test_an_install_at_rest_costs_two_dollars_in_the_free_tier_and_eleven_at_list_price(deployed: Deployed) -> None:
     assert sum(with_free_tier(bill(deployed, REST), deployed).values()) <= 2.10
-    assert listed(deployed, REST) <= 11
+    assert cents(listed(deployed, REST)) <= 1095
 
 
 def test_without_a_dashboard_it_costs_eight_dollars_at_list_price() -> None:
     without = read(synthesised(dashboard=False))
     assert without.dashboards == ()
-    assert listed(without, REST) <= 8
+    assert cents(listed(without, REST)) <= 795
 
 
 @pytest.mark.parametrize("clusters", [2, CLUSTERS])
-def test_each_further_cluster_at_rest_costs_half_a_dollar(deployed: Deployed, hundred: Deployed, clusters: int) -> None:
+def test_each_further_cluster_at_rest_costs_a_third_of_a_dollar(
+    deployed: Deployed, hundred: Deployed, clusters: int
+) -> None:
     many = hundred if clusters == CLUSTERS else read(synthesised(clusters=clusters))
-    assert (listed(many, REST, clusters) - listed(deployed, REST)) / (clusters - 1) <= 0.50
+    assert cents((listed(many, REST, clusters) - listed(deployed, REST)) / (clusters - 1)) <= 32
+
+
+def test_traces_cost_half_a_dollar_at_rest_and_next_to_nothing_in_the_free_tier(deployed: Deployed) -> None:
+    traced = read(synthesised(tracing=True))
+
+    assert traced._replace(traced=frozenset()) == deployed
+    assert traced.traced == set(traced.memory_gib)
+    assert bill(deployed, REST)["traces"] == 0
+    assert bill(traced, REST)["traces"] == pytest.approx(sum(traced.scheduled.values()) * 5e-6)
+    assert cents(bill(traced, REST)["traces"]) == 50
+    assert cents(with_free_tier(bill(traced, REST), traced)["traces"]) <= 1
+    others = {name: amount for name, amount in bill(traced, THOUSAND).items() if name != "traces"}
+    assert others == {name: amount for name, amount in bill(deployed, THOUSAND).items() if name != "traces"}
 
 
 def test_a_dashboard_costs_nothing_in_the_free_tier_however_many_clusters_there_are(

@@ -89,6 +89,45 @@ def test_each_function_may_do_what_it_asks_for(roles: Roles, recording: Recordin
     assert recording.aws[function] or function == "audit"
 
 
+def by_code(function: str, asked: Request) -> Request:
+    """The same as the function's code asks it: Lambda puts the function's ARN, without a version, into its session."""
+    return of(asked.action, asked.resource, {**dict(asked.context), _SOURCE: _lambda(function)})
+
+
+_SOURCE = "lambda:SourceFunctionArn"
+
+
+def _lambda(function: str) -> str:
+    return arn("lambda", REGION, f"function:shiplap-{function}")
+
+
+_OF_INTERFACES = (
+    "CreateNetworkInterface",
+    "DeleteNetworkInterface",
+    "DescribeNetworkInterfaces",
+    "AssignPrivateIpAddresses",
+    "UnassignPrivateIpAddresses",
+)
+
+
+@pytest.mark.parametrize("function", CLUSTER_FUNCTIONS)
+@pytest.mark.parametrize("action", _OF_INTERFACES)
+def test_lambda_makes_network_interfaces_and_the_code_of_a_function_may_not(
+    roles: Roles, function: str, action: str
+) -> None:
+    asked = of(f"ec2:{action}", "*", {})
+
+    assert allowed(roles.statements(function), asked), "Lambda asks with the function's role"
+    assert not allowed(roles.statements(function), by_code(function, asked))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_nothing_that_the_code_asks_for_is_denied_to_it(roles: Roles, recording: Recording, function: str) -> None:
+    statements = roles.statements(function)
+
+    assert sorted(asked for asked in recording.aws[function] if not allowed(statements, by_code(function, asked))) == []
+
+
 def test_the_story_is_long_enough_to_prove_something(recording: Recording) -> None:
     asked = {request.action for requests in recording.aws.values() for request in requests}
 

@@ -46,6 +46,12 @@ def mapping(at_once: int) -> dict[str, Any]:
     return resource("AWS::Lambda::EventSourceMapping", ScalingConfig={"MaximumConcurrency": at_once})
 
 
+def queue_policy(statements: int, *, characters: int = 10, conditions: int = 1) -> dict[str, Any]:
+    condition = {"ArnEquals": {"aws:SourceArn": "x" * characters}} if conditions else {}
+    statement = {"Effect": "Allow", **({"Condition": condition} if condition else {})}
+    return resource("AWS::SQS::QueuePolicy", PolicyDocument={"Statement": [statement] * statements})
+
+
 def of(*resources: dict[str, Any], **sections: Any) -> dict[str, Any]:
     return {"Resources": {f"R{number}": item for number, item in enumerate(resources)}, **sections}
 
@@ -58,7 +64,6 @@ TOO_MUCH = {
     "resources in all templates": [of(*[NOTHING] * 500)] * 5 + [of(NOTHING)],
     "parameters in the template of": [of(Parameters=dict.fromkeys(map(str, range(201))))],
     "outputs in the template of": [of(Outputs=dict.fromkeys(map(str, range(201))))],
-    "bytes of the template of": [of(resource("AWS::S3::Bucket", Text="x" * 1_000_001))],
     "characters of the inline policies of Role": [of(policy(5_200), policy(5_200))],
     "characters of the managed policy R0": [of(policy(6_200, managed=True))],
     "policies attached to Role": [of(*[policy(10, managed=True)] * 11)],
@@ -68,6 +73,9 @@ TOO_MUCH = {
     "rules of the install's event bus": [of(*[rule()] * 60), of(*[rule()] * 41)],
     "characters of the pattern of R0": [of(rule(2_049))],
     "targets of R0": [of(rule(targets=6))],
+    "bytes of the queue policy R0": [of(queue_policy(2, characters=4_100))],
+    "statements of the queue policy R0": [of(queue_policy(21, conditions=0))],
+    "conditions of the queue policy R0": [of(queue_policy(5)), of(queue_policy(11))],
     "bytes of input of R0": [of(SCHEDULE)],
     "widgets of R0": [of(dashboard(501, 1))],
     "metrics of a widget of R0": [of(dashboard(1, 501))],
@@ -98,9 +106,21 @@ def test_nothing_is_said_of_what_just_fits() -> None:
         of(*[policy(6_100, managed=True)] * 10),
         of(*[rule(2_000, 5)] * 100),
         of(mapping(1_000), dashboard(5, 500)),
+        of(queue_policy(10, characters=700), queue_policy(20, conditions=0)),
     ]
 
     assert list(quotas.exceeded(named(fits))) == []
+
+
+def test_a_template_counts_as_it_is_uploaded_with_its_white_space(tmp_path: Path) -> None:
+    text = json.dumps({"Resources": {f"R{number}": NOTHING for number in range(9_000)}}, indent=1)
+    for name, size in (("Shiplap", 1_000_000), ("Nested", 1_000_001)):
+        (tmp_path / name).write_text(text + " " * (size - len(text)))
+
+    (reason,) = quotas.too_long({name: tmp_path / name for name in ("Shiplap", "Nested")})
+
+    assert len(json.dumps(json.loads(text), separators=(",", ":"))) < 800_000
+    assert reason.startswith("bytes of the template of Nested would be 1,000,001, AWS allows 1,000,000: ")
 
 
 def test_references_count_as_long_as_what_they_refer_to_may_be() -> None:
@@ -161,3 +181,17 @@ def test_what_the_cdk_itself_refuses_is_one_line(tmp_path: Path) -> None:
 
     with pytest.raises(ShiplapError, match=r"^the CDK refuses the stack: [^\n]+$"):
         synthesis.synthesise(INSTALL, local=True, outdir=str(not_a_folder))
+
+
+def test_the_bytes_that_are_uploaded_are_held_against_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cdk.out"
+    synthesis.synthesise(INSTALL, local=True, outdir=str(folder))
+    uploaded = (folder / "Shiplap.template.json").stat().st_size
+    packed = len(json.dumps(json.loads((folder / "Shiplap.template.json").read_text()), separators=(",", ":")))
+    assert packed < uploaded - 1
+
+    monkeypatch.setattr(quotas, "TEMPLATE_BYTES", uploaded - 1)
+    with pytest.raises(InvalidManifests, match=f"bytes of the template of Shiplap would be {uploaded:,}"):
+        synthesis.synthesise(INSTALL, local=True, outdir=str(folder))

@@ -13,6 +13,7 @@ from constructs import Construct
 from shiplap_cdk.constructs import permissions
 from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.spread import spread
+from shiplap_cdk.install_document import in_group
 
 # Functions that talk to the Kubernetes API.
 CLUSTER_FUNCTIONS = ("schedule", "lifecycle", "disrupt", "watch")
@@ -50,8 +51,11 @@ class FunctionRoles(Construct):
         functions: Sequence[str],
         in_network: bool,
         tracing: bool,
+        group: str = "",
     ) -> None:
+        """`group` names the network group of the functions, which is part of their names in Lambda."""
         super().__init__(scope, id_)
+        self._group = group
         self.roles = {name: self._role(name, targets, in_network=in_network, tracing=tracing) for name in functions}
 
     def _role(self, name: str, targets: permissions.PolicyTargets, *, in_network: bool, tracing: bool) -> iam.Role:
@@ -65,7 +69,7 @@ class FunctionRoles(Construct):
         if name in CLUSTER_FUNCTIONS:
             statements += permissions.kubeconfigs(targets)
         if in_network:
-            statements += permissions.inside_network()
+            statements += permissions.inside_network(f"{targets.install}-{in_group(name, self._group)}")
         if tracing:
             statements += permissions.traced()
         for statement in statements:

@@ -116,6 +116,7 @@ class NetworkGroup(Construct):
             functions=deployed,
             in_network=network is not None,
             tracing=document.tracing,
+            group=name,
         ).roles
         made = LambdaFunctions(
             self,

@@ -291,20 +291,32 @@ def _metrics_headers(targets: PolicyTargets) -> Statements:
     return [_allow("ReadMetricsHeaders", ["secretsmanager:GetSecretValue"], [targets.metrics_secret])]
 
 
-def inside_network() -> Statements:
-    """What Lambda needs to put a function into a VPC; the service calls it, so EC2 can name no resources."""
-    actions = ("Create", "Describe", "Delete")
+_INTERFACES = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
+
+
+def inside_network(function: str) -> Statements:
+    """What Lambda needs to put a function, by its name, into a VPC; EC2 can name no resources.
+
+    Lambda calls EC2 with the function's role. The code has the same role and needs no interfaces, so they are denied to
+    it, as the Lambda Developer Guide advises: requests of the code, and only those, carry the function's ARN. Subnets
+    are not denied, because the code looks at those that EC2NodeClasses select.
+    """
+    code = {"ArnEquals": {"lambda:SourceFunctionArn": _arn("lambda", f"function:{function}")}}
     return [
-        _allow(
-            "JoinNetwork",
-            [
-                *(f"ec2:{action}NetworkInterface{'s' if action == 'Describe' else ''}" for action in actions),
-                "ec2:DescribeSubnets",
-                "ec2:AssignPrivateIpAddresses",
-                "ec2:UnassignPrivateIpAddresses",
-            ],
-            ["*"],
-        )
+        _allow("JoinNetwork", [*_INTERFACES, "ec2:DescribeSubnets"], ["*"]),
+        iam.PolicyStatement(
+            sid="LeaveNetworkToLambda",
+            effect=iam.Effect.DENY,
+            actions=list(_INTERFACES),
+            resources=["*"],
+            conditions=code,
+        ),
     ]
 
 

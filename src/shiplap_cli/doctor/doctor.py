@@ -48,9 +48,9 @@ def doctor(
 
     Exit code 0 when nothing failed, 1 when something failed or could not be looked at, 2 for bad input.
 
-    With --before-deploy it looks at what a first deployment needs: bootstrap, permissions boundary, authentication mode,
-    ingress, endpoints, quotas, encryption keys, service-linked roles, node roles, audit logs and IPv6 addresses, as
-    shiplap.yaml and its manifests ask for them.
+    With --before-deploy it looks at what a first deployment needs: bootstrap, permissions boundary, authentication
+    mode, ingress, endpoints, quotas, encryption keys, service-linked roles, node roles, audit logs and IPv6 addresses,
+    as shiplap.yaml and its manifests ask for them.
 
     Example: shiplap doctor --cluster prod --context prod
     """
