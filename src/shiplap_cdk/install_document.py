@@ -7,10 +7,12 @@ the rest (network, access, retention) shapes the stack.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import botocore
 import msgspec
@@ -56,6 +58,9 @@ _KEY = re.compile(
 )
 _BOUNDARY = re.compile(r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}", re.ASCII)
 _QUALIFIER = re.compile(r"[0-9A-Za-z_-]{1,10}")
+_VERSION = re.compile(r"1\.\d{1,3}")
+# S3 holds the days of a lifecycle rule in 32 bits.
+_MOST_RETENTION_DAYS = 2**31 - 1
 # What Lambda takes of a VPC.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -481,8 +486,8 @@ def _problems(install: InstallDocument) -> Iterator[Problem]:
         yield ("logRetentionDays",), f"must be one of {', '.join(map(str, LOG_RETENTION_DAYS))}"
     if not WATCH_MEMORY_MIB <= install.watch_memory_mib <= _MOST_MEMORY_MIB:
         yield ("watchMemoryMib",), f"must be from {WATCH_MEMORY_MIB} to {_MOST_MEMORY_MIB}"
-    if install.record_retention_days < 1:
-        yield ("recordRetentionDays",), "must be at least 1"
+    if not 1 <= install.record_retention_days <= _MOST_RETENTION_DAYS:
+        yield ("recordRetentionDays",), f"must be at least 1 and at most {_MOST_RETENTION_DAYS:,}"
     topic = _TOPIC.fullmatch(install.alarm_topic)
     if install.alarm_topic and (topic is None or topic["region"] != install.region):
         yield ("alarmTopic",), f"{install.alarm_topic!r} is not the ARN of an SNS topic in {install.region}"
@@ -579,7 +584,7 @@ def _commitment_problems(install: InstallDocument) -> Iterator[Problem]:
 
 
 def _otlp_problems(otlp: OtlpDocument) -> Iterator[tuple[str, str]]:
-    address = urlsplit(otlp.endpoint)
+    address = _address(otlp.endpoint)
     if address.scheme != "https" or not address.hostname:
         yield "endpoint", f"{otlp.endpoint!r} is not an address, for example https://collector.example.com/v1/metrics"
     if address.username is not None or address.query:
@@ -636,7 +641,7 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     for written, field, (holds, reason) in _CHECKS:
         if not holds(getattr(cluster, field)):
             yield written, f"{getattr(cluster, field)!r} {reason}"
-    endpoint = urlsplit(cluster.endpoint)
+    endpoint = _address(cluster.endpoint)
     if cluster.endpoint and (endpoint.scheme not in ("https", "http") or not endpoint.hostname):
         yield "endpoint", f"{cluster.endpoint!r} is not an address, for example https://10.0.0.10"
     elif endpoint.scheme == "http" and endpoint.hostname not in _LOOPBACK:
@@ -644,6 +649,7 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     if cluster.token and endpoint.hostname not in _LOOPBACK:
         yield "token", "a token in a file is readable by many; it is only for a cluster on this machine"
     yield from _secret_problems(cluster)
+    yield from _control_plane_problems(cluster)
     if cluster.vpc:
         yield from (("vpc", reason) for reason in _vpc_problems(cluster.vpc))
     wrong = [role for role in cluster.node_roles if not _ROLE.fullmatch(role)]
@@ -652,6 +658,30 @@ def _cluster_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
     for key in cluster.volume_keys:
         if not _KEY.fullmatch(key):
             yield "volumeKeys", f"{key!r} is not the id, ARN or alias of a KMS key"
+
+
+def _address(text: str) -> SplitResult:
+    """The parts of an address; those of an empty one where it is none."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises where it is no port
+    except ValueError:
+        return urlsplit("")
+    return parts
+
+
+def _control_plane_problems(cluster: ClusterDocument) -> Iterator[tuple[str, str]]:
+    """Of what nodes of a cluster outside EKS are told."""
+    try:
+        b64decode(cluster.certificate_authority, validate=True)
+    except ValueError:
+        yield "certificateAuthority", "is not a certificate in base64, as a kubeconfig has it"
+    if cluster.kubernetes_version and not _VERSION.fullmatch(cluster.kubernetes_version):
+        yield "kubernetesVersion", f"{cluster.kubernetes_version!r} is not a minor version, for example '1.34'"
+    try:
+        ip_network(cluster.service_cidr or "0.0.0.0/0")
+    except ValueError:
+        yield "serviceCIDR", f"{cluster.service_cidr!r} is not a range of addresses, for example 10.100.0.0/16"
 
 
 _ONLY_LIVE = (
@@ -697,6 +727,8 @@ def _vpc_problems(vpc: VpcConfig) -> Iterator[str]:
     for kind, named, taken in most:
         if len(named) > taken:
             yield f"names {len(named)} {kind}, Lambda takes {taken}: leave some out"
+        if len(set(named)) < len(named):
+            yield f"names one of its {kind} twice, which CloudFormation refuses: leave it out once"
     for wrong in sorted({*vpc.subnets, *vpc.security_groups}):
         if not _NETWORK_ID.fullmatch(wrong):
             yield f"{wrong!r} is not the id of a subnet or security group"

@@ -273,6 +273,12 @@ def test_all_problems_are_told_at_once(folder: Path) -> None:
         ("    vpc: {subnets: [], securityGroups: [sg-00000001]}", "vpc", "must name at least one"),
         ("    vpc: {subnets: [here], securityGroups: [sg-00000001]}", "vpc", "'here' is not the id"),
         ("    vpc: {subnets: [subnet-00000001]}", "vpc.securityGroups", "required field is missing"),
+        ('    endpoint: "https://[::1"', "endpoint", "is not an address"),
+        ("    endpoint: https://10.0.0.10:99999", "endpoint", "is not an address"),
+        ('    certificateAuthority: "%%%"', "certificateAuthority", "base64"),
+        ('    kubernetesVersion: "v1"', "kubernetesVersion", "minor version"),
+        ("    serviceCIDR: 10.100.0.0/99", "serviceCIDR", "range of addresses"),
+        ("    vpc: {subnets: [subnet-00000001, subnet-00000001], securityGroups: [sg-00000001]}", "vpc", "twice"),
     ],
 )
 def test_a_wrong_field_of_a_cluster(folder: Path, line: str, field: str, reason: str) -> None:
@@ -292,6 +298,9 @@ def test_a_wrong_field_of_a_cluster(folder: Path, line: str, field: str, reason:
         (WRITTEN + "account: 123456789012\n", "account", "put it in quotes"),
         (WRITTEN + "logRetentionDays: 8\n", "logRetentionDays", "must be one of"),
         (WRITTEN + "recordRetentionDays: 0\n", "recordRetentionDays", "at least 1"),
+        (WRITTEN + "recordRetentionDays: 2147483648\n", "recordRetentionDays", "at most 2,147,483,647"),
+        (WRITTEN + 'otlp: {endpoint: "https://[::1"}\n', "otlp.endpoint", "is not an address"),
+        (WRITTEN + 'otlp: {endpoint: "https://collector:port"}\n', "otlp.endpoint", "is not an address"),
         (WRITTEN + "  - name: edge\n    manifests: manifests\n", "clusters[1].name", "named twice"),
         (WRITTEN.replace("edge", "-edge"), "clusters[0].name", "must be the name of an EKS cluster"),
         (WRITTEN.replace(" manifests\n", " nowhere\n"), "clusters[0].manifests", "does not exist"),
