@@ -48,7 +48,7 @@ def written_for(region: str, text: str) -> str:
     return text.replace(HOME, region).replace("arn:aws:", f"arn:{regions.partition_of(region)}:")
 
 
-def everything(region: str, folder: Path) -> Path:
+def everything(region: str, folder: Path, *, tracing: bool = True) -> Path:
     """An install with each option that the Region has, of two clusters, one of them outside EKS."""
     for path in installs.MANIFESTS.rglob("*.yaml"):
         copy = folder / path.relative_to(installs.MANIFESTS)
@@ -57,15 +57,19 @@ def everything(region: str, folder: Path) -> Path:
     document = json.loads(written_for(region, json.dumps(installs.PRIVATE)))
     document |= {
         "snapStart": gap(region, Feature.SNAP_START) is None,
-        "tracing": gap(region, Feature.TRACING) is None,
+        "tracing": tracing and gap(region, Feature.TRACING) is None,
     }
     for cluster in document["clusters"]:
         cluster["manifests"] = str(folder / cluster["name"])
     return installs.write(folder, document)
 
 
-def synthesised(region: str, folder: Path) -> Templates:
-    app = build(everything(region, folder), outdir=str(folder / "cdk.out"), builtin_cloud_formation_validation=False)
+def synthesised(region: str, folder: Path, *, tracing: bool = True) -> Templates:
+    app = build(
+        everything(region, folder, tracing=tracing),
+        outdir=str(folder / "cdk.out"),
+        builtin_cloud_formation_validation=False,
+    )
     Tags.of(app).add("team", "platform")
     assembly = Path(app.synth().directory)
     return {path.name: json.loads(path.read_text()) for path in sorted(assembly.glob("*.template.json"))}
@@ -149,7 +153,9 @@ def _without(templates: Templates, region: str) -> str:
     return re.sub(r"CurrentVersion[0-9A-F]{8}[0-9a-f]{32}|[0-9a-f]{64}", "", text)
 
 
-def test_all_else_is_the_same_everywhere(templates: Templates, home: Templates, region: str) -> None:
+def test_all_else_is_the_same_everywhere(templates: Templates, home: Templates, region: str, tmp_path: Path) -> None:
+    if gap(region, Feature.TRACING):  # the CDK parts a role's policies by their length
+        home = synthesised(HOME, tmp_path, tracing=False)
     copies = [json.loads(json.dumps(each)) for each in (templates, home)]
 
     assert _without(copies[0], region) == _without(copies[1], HOME)
