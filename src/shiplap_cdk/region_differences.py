@@ -32,7 +32,7 @@ LEFT_OUT = {
 """What the stack can do without, and what follows from it. Anything else is refused where it is asked for."""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class MissingFeature(msgspec.Struct, frozen=True):
     """A feature that is missing in places, each a partition or a Region, by a source."""
 
     feature: Feature
@@ -52,18 +52,20 @@ _UNDOCUMENTED = frozenset({"aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f", "aw
 
 GAPS = (
     # GovCloud and China were seen to refuse the property: aws-cdk issues 31965 and 31532.
-    Gap(Feature.MAPPING_TAGS, frozenset({"aws-us-gov"}), _GOVCLOUD),
-    Gap(Feature.MAPPING_TAGS, frozenset({"aws-cn"}), _CHINA),
-    Gap(Feature.MAPPING_TAGS, _UNDOCUMENTED, _SILENT),
-    Gap(Feature.RECURSIVE_LOOP, frozenset({"aws-us-gov", "mx-central-1", "ap-southeast-6"}), _ROADMAP),
-    Gap(Feature.RECURSIVE_LOOP, frozenset({"aws-cn"}), _CHINA),
-    Gap(Feature.RECURSIVE_LOOP, _UNDOCUMENTED, _SILENT),
-    Gap(Feature.SNAP_START, frozenset({"aws-us-gov"}), _GOVCLOUD),
-    Gap(Feature.SNAP_START, frozenset({"aws-cn"}), _CHINA),
-    Gap(Feature.SNAP_START, frozenset({"ap-southeast-6", "ap-east-2"}) | _UNDOCUMENTED, _SNAP_START),
+    MissingFeature(Feature.MAPPING_TAGS, frozenset({"aws-us-gov"}), _GOVCLOUD),
+    MissingFeature(Feature.MAPPING_TAGS, frozenset({"aws-cn"}), _CHINA),
+    MissingFeature(Feature.MAPPING_TAGS, _UNDOCUMENTED, _SILENT),
+    MissingFeature(Feature.RECURSIVE_LOOP, frozenset({"aws-us-gov", "mx-central-1", "ap-southeast-6"}), _ROADMAP),
+    MissingFeature(Feature.RECURSIVE_LOOP, frozenset({"aws-cn"}), _CHINA),
+    MissingFeature(Feature.RECURSIVE_LOOP, _UNDOCUMENTED, _SILENT),
+    MissingFeature(Feature.SNAP_START, frozenset({"aws-us-gov"}), _GOVCLOUD),
+    MissingFeature(Feature.SNAP_START, frozenset({"aws-cn"}), _CHINA),
+    MissingFeature(Feature.SNAP_START, frozenset({"ap-southeast-6", "ap-east-2"}) | _UNDOCUMENTED, _SNAP_START),
     # GovCloud's page lists no gap of X-Ray. The others have its endpoints in botocore's data.
-    Gap(Feature.TRACING, frozenset({"aws-cn"}), _CHINA),
-    Gap(Feature.SAVINGS_PLANS_API, frozenset({"aws-us-gov", "aws-iso", "aws-iso-b", "aws-eusc"}), _ENDPOINTS),
+    MissingFeature(Feature.TRACING, frozenset({"aws-cn"}), _CHINA),
+    MissingFeature(
+        Feature.SAVINGS_PLANS_API, frozenset({"aws-us-gov", "aws-iso", "aws-iso-b", "aws-eusc"}), _ENDPOINTS
+    ),
 )
 
 
@@ -81,7 +83,7 @@ def ec2_principals(region: str) -> tuple[str, ...]:
     return ("ec2.amazonaws.com", *own)
 
 
-def gap(region: str, feature: Feature) -> Gap | None:
+def gap(region: str, feature: Feature) -> MissingFeature | None:
     """The row that says that a Region, or its partition, lacks a feature."""
     places = {region, partition_of(region)}
     return next((row for row in GAPS if row.feature == feature and row.places & places), None)

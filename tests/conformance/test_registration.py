@@ -73,11 +73,13 @@ def test_a_node_gets_what_its_claim_says(marks: dict[str, str], expected: list[s
     assert node.metadata.annotations[labels.DO_NOT_DISRUPT] == "true"
 
 
-def test_a_node_that_was_never_closed_is_registered_all_the_same() -> None:
+def test_a_node_that_was_never_closed_is_not_registered() -> None:
+    """As in Karpenter: any kubelet could have written the providerID of the instance into its own Node."""
     stage = joining()
     set_taints(stage, OWN)
-    assert len(stage.attend().registered) == 1
-    assert taints(stage) == ["example.com/agent", "example.com/own", "team"]
+    assert stage.attend().registered == ()
+    assert taints(stage) == ["example.com/own"]
+    assert [claim.state for claim in stage.claims()] == [ClaimState.LAUNCHED]
 
 
 def test_a_startup_taint_that_was_taken_away_does_not_come_back() -> None:

@@ -415,8 +415,9 @@ def addresses(client: Client, cluster: PlannedCluster) -> Iterator[CheckResult]:
         without = [item["SubnetId"] for item in _subnets(client, names) if not _has_ipv6(item)]
         subject = f"{cluster.name}/{node_class.metadata.name}"
         if without:
+            says = f"{', '.join(without)} have no IPv6 addresses, which its pods need"
             fix = "aws ec2 associate-subnet-cidr-block --subnet-id SUBNET --ipv6-cidr-block BLOCK, or select others"
-            yield report.failed(subject, f"{', '.join(without)} have no IPv6 addresses, which its pods need", by_hand(fix))
+            yield report.failed(subject, says, by_hand(fix))
         else:
             yield report.ok(subject, f"{len(names)} subnets have IPv6 addresses")
     for role in cluster.node_roles:
