@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import botocore
 import msgspec
 
-from shiplap.aws.instance_profiles import node_role_name
+from shiplap.aws.instance_profiles import identity_path, role_name
 from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
@@ -220,7 +220,7 @@ class ServedCluster(msgspec.Struct, frozen=True):
 
     @property
     def own_node_role(self) -> str:
-        """By this name an EC2NodeClass asks for the node role that the stack makes (`node_role_name`)."""
+        """By this name an EC2NodeClass asks for the node role that the stack makes."""
         return own_node_role(self.name)
 
     @property
@@ -228,25 +228,32 @@ class ServedCluster(msgspec.Struct, frozen=True):
         """Whether the stack makes a node role: an EC2NodeClass, or `nodeRoles`, names it."""
         return self.own_node_role in self.node_roles
 
-    @property
-    def node_role_name(self) -> str:
-        """The name in IAM of the node role that the stack makes: another install may serve a cluster of this name."""
-        return node_role_name(self.settings.install, self.settings.region, self.name)
-
-    @property
-    def node_role_path(self) -> str:
-        """The path in IAM of the node roles that the stack makes; one install's differs from all others'."""
-        return node_role_path(self.settings.install, self.settings.region)
+    def identity_path(self, *below: str) -> str:
+        """The path in IAM of what the stack makes for the nodes of this cluster; no other install's is below it."""
+        return identity_path(self.settings.install, self.settings.region, self.name, *below)
 
     @property
     def node_entry_type(self) -> str:
-        """The type of the access entry that lets nodes with the stack's role join."""
+        """The type of the access entry that lets nodes with the stack's role join, empty if the stack makes none."""
+        if not self.access_entry:
+            return ""
         own = [item for item in self.settings.manifests.node_classes if item.spec.role == self.own_node_role]
         return "EC2_WINDOWS" if any(_is_windows(item) for item in own) else "EC2_LINUX"
 
     @property
+    def is_ipv6(self) -> bool:
+        """Whether pods and services have IPv6 addresses: EKS gives them by the family of the service range."""
+        return ":" in self.settings.service_cidr
+
+    @property
+    def profile_roles(self) -> tuple[str, ...]:
+        """Names of the roles that the stack makes an instance profile for, sorted; IAM takes no account of paths."""
+        named = self.roles_in_manifests | ({self.own_node_role} if self.has_own_node_role else set())
+        return tuple(sorted({role_name(role) for role in named}))
+
+    @property
     def roles_in_manifests(self) -> frozenset[str]:
-        """Roles named by EC2NodeClasses, or that they may name; the stack makes an instance profile for each."""
+        """Roles named by EC2NodeClasses, or that they may name."""
         if self.document.reads_cluster:
             return frozenset(self.document.node_roles)
         return frozenset({node_class.spec.role for node_class in self.settings.manifests.node_classes} - {""})
@@ -306,11 +313,6 @@ def own_node_role(cluster: str) -> str:
 def in_group(name: str, group: str) -> str:
     """The name of a function or queue of a network group, within its install."""
     return f"{name}-{group}" if group else name
-
-
-def node_role_path(install: str, region: str) -> str:
-    """The path in IAM of the node roles that an install makes."""
-    return f"/shiplap/{region}/{install}/"
 
 
 def read(path: Path) -> InstallConfig:

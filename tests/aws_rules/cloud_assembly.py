@@ -24,7 +24,7 @@ _ARNS = {
     "AWS::DynamoDB::Table": "dynamodb:{region}:{account}:table/{name}",
     "AWS::Events::EventBus": "events:{region}:{account}:event-bus/{name}",
     "AWS::Events::Rule": "events:{region}:{account}:rule/{name}",
-    "AWS::IAM::InstanceProfile": "iam::{account}:instance-profile/{name}",
+    "AWS::IAM::InstanceProfile": "iam::{account}:instance-profile{path}{name}",
     "AWS::IAM::ManagedPolicy": "iam::{account}:policy/{name}",
     "AWS::IAM::Role": "iam::{account}:role{path}{name}",
     "AWS::KMS::Key": "kms:{region}:{account}:key/{name}",
@@ -115,7 +115,7 @@ class Template:
         if kind not in _ARNS:
             raise NotImplementedError(f"{kind} has no ARN in {__name__}._ARNS")
         raw = self._raw[logical_id].get("Properties", {})
-        name = self._name(logical_id)
+        name = self.physical_name(logical_id)
         if kind == "AWS::Events::Rule" and "EventBusName" in raw:
             name = f"{self.resolved(raw['EventBusName']).rpartition('/')[2]}/{name}"
         return "arn:aws:" + _ARNS[kind].format(
@@ -158,8 +158,8 @@ class Template:
         if name in self._raw:
             kind = self._raw[name]["Type"]
             if kind == "AWS::SQS::Queue":
-                return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{self._name(name)}"
-            return self.arn(name) if kind in _REFERENCES_ARE_ARNS else self._name(name)
+                return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{self.physical_name(name)}"
+            return self.arn(name) if kind in _REFERENCES_ARE_ARNS else self.physical_name(name)
         parameter = self._body["Parameters"][name]
         if self._parent is None:
             return parameter.get("Default", name)
@@ -172,16 +172,22 @@ class Template:
             return nested.resolved(nested._body["Outputs"][attribute.removeprefix("Outputs.")]["Value"])
         if attribute in ("Arn", "TableArn"):
             return self.arn(name)
-        return f"{self._name(name)}.{attribute}" if attribute not in _NAMES else self._name(name)
+        return f"{self.physical_name(name)}.{attribute}" if attribute not in _NAMES else self.physical_name(name)
 
-    def _name(self, logical_id: str) -> str:
-        """The physical name; the logical id, which no two share, for what CloudFormation names."""
+    def physical_name(self, logical_id: str) -> str:
+        """The physical name; for what CloudFormation names the logical id, in IAM behind that of a nested stack.
+
+        IAM's names are those of the account, and stacks of two clusters have the same logical ids.
+        """
         raw = self._raw[logical_id].get("Properties", {})
-        of_alias = self._raw[logical_id]["Type"] == "AWS::Lambda::Alias"
+        kind = self._raw[logical_id]["Type"]
+        of_alias = kind == "AWS::Lambda::Alias"
         names = ("FunctionName",) if of_alias else _NAMES
         given = next((raw[field] for field in names if field in raw), logical_id)
+        if given == logical_id and self._stack and kind in ("AWS::IAM::Role", "AWS::IAM::InstanceProfile"):
+            return f"{self._stack}-{logical_id}"
         name = str(self.resolved(given)).rpartition("function:")[2]
-        return name.lower() if self._raw[logical_id]["Type"] == "AWS::S3::Bucket" else name
+        return name.lower() if kind == "AWS::S3::Bucket" else name
 
 
 def _asset(folder: Path, url: str) -> Path:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shiplap.aws.expiring import ExpiringCache
 from shiplap.aws.selectors.ami_aliases import ami_variants
 from shiplap.aws.selectors.amis import AmiResolver
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.capacity.capacity_setting import CapacitySetting
 from shiplap.instances.catalog.resolved_nodeclass import Ami, ResolvedNodeClass
@@ -59,7 +59,7 @@ class Aws:
         }
 
     def resolve(self, *terms: AmiSelectorTerm, version: str = "1.34") -> tuple[Ami, ...]:
-        resolver = AmiResolver(self, lambda: self, lambda: 1_760_000_000.0, ExpiringCache(60.0, lambda: 0.0))  # type: ignore[arg-type, return-value]
+        resolver = AmiResolver(self, Parameters(lambda: self, lambda: 0.0), lambda: 1_760_000_000.0)  # type: ignore[arg-type, return-value]
         made = msgspec.structs.replace(node_class().spec, ami_selector_terms=terms)
         return resolver.resolve(EC2NodeClass(node_class().metadata, made), version)
 

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import msgspec
 
 from shiplap.aws.bucket import BucketCatalog
+from shiplap.aws.instance_profiles import profile_parameter
 from shiplap_cdk.install_document import read
 from shiplap_lab.catalogue import embedded
 from tests.infra.synthesised import FUNCTIONS, INSTALL
@@ -32,6 +33,9 @@ class Life(NamedTuple):
     objects: dict[str, list[dict[str, Any]]]
 
 
+_PROFILE = "shiplap-eu-west-1-production-shiplap-node-production"
+
+
 class Roles:
     """In the place of the template's: names of resources, and no roles."""
 
@@ -48,7 +52,10 @@ class Roles:
         }
 
     def role_of_profile(self) -> dict[str, str]:
-        return {"shiplap-eu-west-1-production-shiplap-node-production": "arn:aws:iam::123456789012:role/nodes"}
+        return {_PROFILE: "arn:aws:iam::123456789012:role/nodes"}
+
+    def parameters(self) -> dict[str, str]:
+        return {profile_parameter("shiplap", "production", "shiplap-node-production"): _PROFILE}
 
 
 class Calls(Recording):

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shiplap.aws.instance_profiles import node_role_name, profile_name
 from shiplap.disruption.disruption_snapshot import DisruptionSettings
 from shiplap.errors import InvalidInput, InvalidManifests
 from shiplap.manifests.live.allowed_resources import AllowedResources
@@ -452,17 +451,6 @@ def test_the_stacks_node_role_joins_as_what_its_nodes_run(folder: Path) -> None:
     (windows,) = written(folder, WRITTEN).clusters
 
     assert (linux.node_entry_type, windows.node_entry_type) == ("EC2_LINUX", "EC2_WINDOWS")
-
-
-def test_node_roles_of_long_names_fit_into_iam_and_stay_apart() -> None:
-    names = [f"{number:->100}" for number in range(20)]
-    roles = {node_role_name(install, "ap-southeast-1", name) for install in ("a" * 31, "b" * 31) for name in names}
-    profiles = {profile_name("a" * 31, "ap-southeast-1", name, "r" * 64) for name in names}
-
-    assert len(roles) == 40
-    assert len(profiles) == 20
-    assert max(map(len, roles)) == 64
-    assert max(map(len, profiles)) == 128
 
 
 def test_a_token_is_fine_for_a_cluster_on_this_machine(folder: Path) -> None:

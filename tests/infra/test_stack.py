@@ -14,7 +14,7 @@ import pytest
 import shiplap
 from shiplap.aws import tags
 from shiplap.aws.dynamodb import tables
-from shiplap.aws.instance_profiles import profile_name
+from shiplap.aws.instance_profiles import profile_parameter
 from shiplap.flows.claim_events import disruption_due
 from shiplap.flows.messages import Sweep, decode
 from shiplap.manifests.nodeclaim import SCHEMA
@@ -550,7 +550,7 @@ def test_only_node_roles_are_passed_and_only_to_ec2(template: Template) -> None:
 def test_the_stacks_node_role_is_apart_from_other_installs_and_regions(templates: list[Assembled]) -> None:
     (role,) = [item.properties for item in _of(templates, "AWS::IAM::Role") if "Path" in item.properties]
 
-    assert (role["Path"], role["RoleName"]) == ("/shiplap/eu-west-1/shiplap/", "shiplap-node-eu-west-1-production")
+    assert role["Path"] == "/shiplap/eu-west-1/shiplap/production/"
 
 
 def _of(templates: list[Assembled], kind: str) -> list[Made]:
@@ -638,9 +638,10 @@ def test_zonal_shifts_are_read_of_clusters_that_heed_them_named_by_a_condition(t
 
 
 def test_images_are_found_by_public_parameters_and_those_that_manifests_name(template: Template) -> None:
-    public, own = allowing(template, "ssm:GetParameters")["schedule"]
+    public, profiles, own = allowing(template, "ssm:GetParameters")["schedule"]
 
     assert "::parameter/aws/service/*" in json.dumps(public["Resource"])
+    assert profiles["Resource"]["Fn::Join"][1][-1] == ":parameter/shiplap/shiplap/*"
     assert ":parameter/images/golden" in json.dumps(own["Resource"])
     assert "arn:aws:ssm:eu-west-1:210987654321:parameter/shared/golden" in own["Resource"]
     assert len(own["Resource"]) == 2
@@ -668,21 +669,30 @@ def test_functions_enter_clusters_of_eks_as_a_group(templates: list[Assembled]) 
     assert all("AccessPolicies" not in entry for entry in entries), "RBAC alone says what the group may do"
     (nodes,) = [entry for entry in entries if entry["Type"] != "STANDARD"]
     assert nodes["Type"] == "EC2_LINUX"
-    role = "role/shiplap/eu-west-1/shiplap/shiplap-node-eu-west-1-production"
-    assert nodes["PrincipalArn"] == f"arn:aws:iam::123456789012:{role}"
+    (role,) = [item for item in _of(templates, "AWS::IAM::Role") if "Path" in item.properties]
+    assert nodes["PrincipalArn"] == role.template.arn(role.logical_id)
+    assert nodes["Tags"] == [
+        {"Key": "app.kubernetes.io/part-of", "Value": "shiplap"},
+        {"Key": "shiplap.dev/install", "Value": "shiplap"},
+    ]
 
 
 def test_every_role_of_the_manifests_has_an_instance_profile(templates: list[Assembled]) -> None:
     profiles = {
-        item.properties["InstanceProfileName"]: item.properties["Roles"]
+        item.template.physical_name(item.logical_id): (item.properties["Path"], item.properties["Roles"])
         for item in _of(templates, "AWS::IAM::InstanceProfile")
     }
+    (own,) = [item for item in _of(templates, "AWS::IAM::Role") if "Path" in item.properties]
+    named = {item.properties["Name"]: item.properties["Value"] for item in _of(templates, "AWS::SSM::Parameter")}
 
-    assert profiles == {
-        profile_name("shiplap", "eu-west-1", "edge", "edge-nodes"): ["edge-nodes"],
-        profile_name("shiplap", "eu-west-1", "production", "shiplap-node-production"): [
-            "shiplap-node-eu-west-1-production"
-        ],
+    of_production = profile_parameter("shiplap", "production", "shiplap-node-production")
+    of_edge = profile_parameter("shiplap", "edge", "edge-nodes")
+    assert {name: profiles[profile] for name, profile in named.items()} == {
+        of_edge: ("/shiplap/eu-west-1/shiplap/edge/edge-nodes/", ["edge-nodes"]),
+        of_production: (
+            "/shiplap/eu-west-1/shiplap/production/shiplap-node-production/",
+            [own.template.physical_name(own.logical_id)],
+        ),
     }
 
 

@@ -173,7 +173,8 @@ def test_an_event_on_the_bus_becomes_an_instance_and_a_warning_ends_it(world: Wo
     assert event["detail"]["cluster"] == "demo"
     (instance,) = world.ec2.control.instances()
     assert instance.instance_type == "c7i-flex.large"
-    assert instance.instance_profile == f"shiplap-{REGION}-demo-shiplap-node-demo"
+    profile = world.aws.client("iam").get_instance_profile(InstanceProfileName=instance.instance_profile)
+    assert profile["InstanceProfile"]["Path"] == f"/shiplap/{REGION}/shiplap/demo/shiplap-node-demo/"
 
     # The emulator takes no events in the name of AWS: this is what the rule would deliver.
     warning = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}

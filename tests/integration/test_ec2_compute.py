@@ -176,7 +176,7 @@ def test_each_number_of_pods_has_its_own_user_data(ground: Ground) -> None:
 def test_instances_carry_tags_labels_taints_and_the_profile(ground: Ground) -> None:
     ground.launch(node_class=ground.node_class(tags={"owner": "me", "shiplap.dev/nodepool": "mine"}))
     [instance] = ground.instances()
-    assert instance.instance_profile == "shiplap-us-east-1-demo-node-role"
+    assert instance.instance_profile == "shiplap-demo-nodes"
     wanted = {
         "Name": "default-1",
         "kubernetes.io/cluster/demo": "owned",

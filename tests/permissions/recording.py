@@ -58,6 +58,7 @@ class Recording:
         environments: Mapping[str, Mapping[str, str]],
         region: str,
         role_of_profile: Mapping[str, str],
+        parameters: Mapping[str, str],
         *,
         ec2: Ec2Emulator,
         kubernetes: KubeHttpServer,
@@ -69,11 +70,12 @@ class Recording:
         self._settings = settings
         self._environments = environments
         self._names = ResourceNames.of(environments["schedule"])
+        self._parameters = parameters
         self._kubernetes = kubernetes
         self._function = ""
         self._unrecorded = {
             name: boto3.client(name, region_name=region, endpoint_url=ec2.url)
-            for name in ("ec2", "dynamodb", "s3", "sqs", "events", "iam")
+            for name in ("ec2", "dynamodb", "s3", "sqs", "events", "iam", "ssm")
         }
         self._lookup = Lookup(region, self._tags_of, self._template, self._template_id, role_of_profile)
         self._modules: dict[str, ModuleType] = {}
@@ -94,7 +96,7 @@ class Recording:
         return self._names.state_table
 
     def make_resources(self) -> None:
-        """Make what the stack would have made: tables, bucket, bus, queues, instance profiles."""
+        """Make what the stack would have made: tables, bucket, bus, queues, instance profiles with their parameters."""
         names = self._names
         create_table(self.client("dynamodb"), names.state_table, tables.STATE)
         create_table(self.client("dynamodb"), names.capacity_table, tables.CAPACITY)
@@ -104,6 +106,8 @@ class Recording:
         urls = {environment.get("SHIPLAP_DEAD_LETTER_QUEUE_URL", "") for environment in self._environments.values()}
         for url in {names.lifecycle_queue_url, *urls} - {""}:
             self.client("sqs").create_queue(QueueName=url.rpartition("/")[2])
+        for name, value in self._parameters.items():
+            self.client("ssm").put_parameter(Name=name, Value=value, Type="String", Overwrite=True)
         for profile, role in self._lookup.role_of_profile.items():
             name = role.rpartition("/")[2]
             self.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")

@@ -47,15 +47,19 @@ class Roles:
     def role_of_profile(self) -> dict[str, str]:
         """ARNs of the roles that instance profiles carry, by the profile's name."""
         made = {
-            role.properties["RoleName"]: role.template.arn(role.logical_id)
+            role.template.physical_name(role.logical_id): role.template.arn(role.logical_id)
             for role in self._of("AWS::IAM::Role")
-            if "RoleName" in role.properties
         }
         found = {}
         for profile in self._of("AWS::IAM::InstanceProfile"):
             (role,) = profile.properties["Roles"]
-            found[profile.properties["InstanceProfileName"]] = made.get(role, f"arn:aws:iam::{ACCOUNT}:role/{role}")
+            name = profile.template.physical_name(profile.logical_id)
+            found[name] = made.get(role, f"arn:aws:iam::{ACCOUNT}:role/{role}")
         return found
+
+    def parameters(self) -> dict[str, str]:
+        """The SSM parameters that the stack makes, by name."""
+        return {item.properties["Name"]: item.properties["Value"] for item in self._of("AWS::SSM::Parameter")}
 
     def _of(self, kind: str) -> Iterator[Resource]:
         return (resource for resource in self._resources if resource.type == kind)

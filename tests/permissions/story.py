@@ -414,6 +414,7 @@ def told(
             {name: roles.environment(name) for name in functions},
             REGION,
             roles.role_of_profile(),
+            roles.parameters(),
             ec2=ec2,
             kubernetes=http,
             clock=clock,

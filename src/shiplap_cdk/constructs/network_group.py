@@ -13,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from shiplap.aws.instance_profiles import identity_path
 from shiplap_cdk.constructs import lambda_functions as specifications
 from shiplap_cdk.constructs import permissions
 from shiplap_cdk.constructs.cluster_stack import node_roles
@@ -21,7 +22,7 @@ from shiplap_cdk.constructs.function_roles import FunctionRoles
 from shiplap_cdk.constructs.lambda_functions import LambdaFunctions, QueueTrigger, RuntimeSettings
 from shiplap_cdk.constructs.schedules import Schedules
 from shiplap_cdk.constructs.storage import InstallStorage
-from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group, node_role_path
+from shiplap_cdk.install_document import InstallDocument, ServedCluster, in_group
 from shiplap_cdk.region_differences import ec2_principals
 
 # A burst of a thousand events is one invocation; Lambda cuts a batch where its payload would pass 6 MB.
@@ -62,7 +63,7 @@ class Common(NamedTuple):
         self, clusters: Sequence[ServedCluster], *, timers: Sequence[str], feeds: Mapping[str, WorkQueue]
     ) -> permissions.PolicyTargets:
         """What functions that serve these clusters refer to; `timers` are ARNs of lifecycle queues."""
-        own_path = node_role_path(self.document.name, self.document.region)
+        own_path = identity_path(self.document.name, self.document.region)
         own_roles = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}:role{own_path}*"
         return permissions.PolicyTargets(
             storage=self.storage,

@@ -25,6 +25,7 @@ from shiplap.aws.bucket import (
 )
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.spot_evidence import SPOT
+from shiplap.aws.instance_profiles import parameters_path
 from shiplap.commitments.account_commitments import CommitmentSettings
 from shiplap_cdk.constructs.events import WorkQueue
 from shiplap_cdk.constructs.storage import InstallStorage
@@ -399,6 +400,11 @@ def _selectors(targets: PolicyTargets) -> Statements:
             "FindImages",
             ["ssm:GetParameters"],
             [f"arn:{Aws.PARTITION}:ssm:{Aws.REGION}::parameter/aws/service/*"],
+        ),
+        _allow(
+            "FindInstanceProfiles",
+            ["ssm:GetParameters"],
+            [_arn("ssm", f"parameter{parameters_path(targets.install)}*")],
         ),
         *_listed(
             [_arn("ssm", f"parameter/{name}", name) for name in targets.image_parameters],

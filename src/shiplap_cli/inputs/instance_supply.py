@@ -194,6 +194,8 @@ def supply_from_aws(
     from shiplap.aws.session import client  # noqa: PLC0415 - as above
 
     catalog = catalog or _catalog(settings.region)
+    # Nothing is launched, and who may ask about AMIs may not ask SSM about an install's instance profiles.
+    settings = msgspec.structs.replace(settings, install="")
     if not settings.endpoint:  # files do not say which EKS cluster they are of, and nothing is launched into it
         settings = msgspec.structs.replace(settings, endpoint="https://cluster.invalid")
     compute = Ec2Compute(

@@ -157,6 +157,8 @@ class AwsEmulator:
         finish(self._cdk.deploy(), "cdk deploy")
         for name in self._cdk.recursive_functions():
             self.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
+        if "SSM" in endpoints:
+            self._hand_on_parameters(endpoints["SSM"])
         self.phases["deploy"] = time.monotonic() - began
         return DeployedStack.of(self._cdk.outputs())
 
@@ -164,18 +166,29 @@ class AwsEmulator:
         """Run `cdk bootstrap` again. Raises ShiplapError when it fails."""
         finish(self._cdk.bootstrap(), "cdk bootstrap")
 
+    def _hand_on_parameters(self, endpoint: str) -> None:
+        """Have SSM elsewhere hold the parameters that the stack has made here, and none that it has removed."""
+        elsewhere = self.client("ssm", endpoint)
+        # CloudFormation's reference to an instance profile is its name, MiniStack's the ARN.
+        here = {name: value.rpartition("/")[2] for name, value in _parameters(self.client("ssm")).items()}
+        there = _parameters(elsewhere)
+        for name, value in sorted(here.items() - there.items()):
+            elsewhere.put_parameter(Name=name, Value=value, Type="String", Overwrite=True)
+        for name in sorted(there.keys() - here.keys()):
+            elsewhere.delete_parameter(Name=name)
+
     def check(self) -> None:
         """Raises ShiplapError, with the end of the log, when MiniStack has ended: what its tables held is lost."""
         if self._server is not None and self._server.ended:
             raise self._server.failure("MiniStack")
 
-    def client(self, service: str) -> Any:
-        """A boto3 client of an emulated service."""
+    def client(self, service: str, endpoint: str = "") -> Any:
+        """A boto3 client of an emulated service, or of one that is played at another endpoint."""
         import boto3  # noqa: PLC0415 - a second that starting does not wait for
 
         return boto3.client(
             service,  # type: ignore[call-overload]
-            endpoint_url=self.url,
+            endpoint_url=endpoint or self.url,
             region_name=self.region,
             aws_access_key_id=ACCOUNT,
             aws_secret_access_key="local",  # noqa: S106 - the emulator checks none
@@ -247,6 +260,11 @@ class AwsEmulator:
             return False
         finally:
             connection.close()
+
+
+def _parameters(ssm: Any) -> dict[str, str]:
+    pages = ssm.get_paginator("get_parameters_by_path").paginate(Path="/shiplap", Recursive=True)
+    return {item["Name"]: item["Value"] for page in pages for item in page["Parameters"]}
 
 
 def _free_port() -> int:

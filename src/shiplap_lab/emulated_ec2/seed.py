@@ -1,4 +1,4 @@
-"""Prepares an account before its first node: a network per cluster, AMIs and the SSM parameters that name them.
+"""Prepares an account before its first node: networks, AMIs and instance profiles, the latter as SSM names them.
 
 The network is made through boto3 like anybody's would be. AMI ids are chosen by the scenario and public parameters
 cannot be written through SSM, so those two go through the control API of the emulated EC2, which plays SSM too.
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shiplap.aws.instance_profiles import profile_parameter
 from shiplap.aws.selectors.ami_aliases import ami_variants
 from shiplap.kubernetes import labels
 from shiplap_lab.emulated_ec2.control import Ec2Control, EmulatedImage
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
+    from types_boto3_ssm import SSMClient
 
 DISCOVERY_TAG = "karpenter.sh/discovery"
 _RELEASED_AT = "2026-01-01T00:00:00Z"
@@ -60,6 +62,11 @@ def register_images(control: Ec2Control, wanted: Iterable[PublishedImage]) -> No
         control.image(item.image)
         parameters |= dict.fromkeys(item.parameters, item.image.image_id)
     control.parameters(parameters)
+
+
+def name_profile(ssm: SSMClient, install: str, cluster: str, role: str, profile: str) -> None:
+    """Say in SSM, as the stack does, which instance profile a cluster's nodes with a role have."""
+    ssm.put_parameter(Name=profile_parameter(install, cluster, role), Value=profile, Type="String", Overwrite=True)
 
 
 def release_images(alias: str, kubernetes_version: str) -> tuple[PublishedImage, ...]:

@@ -64,7 +64,8 @@ class Region:
     def compute(
         self, cluster: str = "demo", install: str = "shiplap", manifests: Manifests | None = None
     ) -> Ec2Compute:
-        """The adapter for a cluster whose control plane is known from the settings."""
+        """The adapter for a cluster whose control plane is known from the settings, with a profile for `node-role`."""
+        seed.name_profile(self.client("ssm"), install, cluster, "node-role", f"{install}-{cluster}-nodes")
         settings = ClusterSettings(
             name=cluster,
             region=REGION,

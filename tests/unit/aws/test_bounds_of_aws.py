@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from botocore.session import get_session
 
-from shiplap.aws import bus, instance_profiles
+from shiplap.aws import bus
 from shiplap.aws.dynamodb import items, shared_state, state_table
 from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
-from shiplap.aws.selectors import amis
+from shiplap.aws.selectors import parameters
 from shiplap.cluster import eks_token
 from shiplap.ports import COMMIT_GROUP
 
@@ -34,13 +34,8 @@ def test_ec2() -> None:
     assert ec2_compute._VALUES == 200, "values of the filters of one request"
 
 
-def test_iam() -> None:
-    assert instance_profiles._LONGEST == most("iam", "instanceProfileNameType") == 128
-    assert instance_profiles._LONGEST_ROLE == most("iam", "roleNameType") == 64
-
-
 def test_others() -> None:
-    assert amis._PARAMETERS_PER_CALL == most("ssm", "ParameterNameList") == 10
+    assert parameters._PER_CALL == most("ssm", "ParameterNameList") == 10
     assert bus._ENTRIES == most("events", "PutEventsRequestEntryList") == 10
     assert bus._BYTES == 256 * 1024, "of all entries of one PutEvents"
     assert eks_token._URL_EXPIRES_S == 60, "as `aws eks get-token` signs it"

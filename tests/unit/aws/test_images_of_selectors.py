@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.aws.expiring import ExpiringCache
 from shiplap.aws.selectors.amis import AmiResolver, ordered_amis
 from shiplap.aws.selectors.node_classes import _bounded
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import Ami, NodeClassProblem, Subnet
 from shiplap.kubernetes import labels
@@ -57,8 +57,8 @@ def image(name: str, architecture: str = "x86_64", **fields: Any) -> dict[str, A
 
 def select(*terms: Mapping[str, Any], ec2: Ec2, ssm: Ssm | None = None, owners: Sequence[str] = ()) -> tuple[Ami, ...]:
     body = {"metadata": {"name": "d"}, "spec": {"amiFamily": "AL2023", "amiSelectorTerms": list(terms)}}
-    parameters: ExpiringCache[dict[str, str]] = ExpiringCache(60.0, lambda: NOW)
-    resolver = AmiResolver(ec2, lambda: ssm or Ssm(), lambda: NOW, parameters, owners)  # type: ignore[arg-type, return-value]
+    parameters = Parameters(lambda: ssm or Ssm(), lambda: NOW)  # type: ignore[arg-type, return-value]
+    resolver = AmiResolver(ec2, parameters, lambda: NOW, owners)  # type: ignore[arg-type]
     return resolver.resolve(msgspec.convert(body, EC2NodeClass), "1.33")
 
 

@@ -20,12 +20,12 @@ from shiplap.aws.bucket import BucketRecorder
 from shiplap.aws.dynamodb import items
 from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
-from shiplap.aws.expiring import ExpiringCache
 from shiplap.aws.health import Ec2Health
 from shiplap.aws.pricing import catalog_source, on_demand_prices
 from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.aws.selectors import capacity_reservations, network
 from shiplap.aws.selectors.amis import AmiResolver
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import (
     CapacityReservationSelectorTerm,
@@ -122,7 +122,7 @@ def ended(ec2: Any) -> Iterator[str]:
 
 
 def images(ec2: Any) -> Iterator[str]:
-    amis = AmiResolver(ec2, lambda: ec2, lambda: NOW, ExpiringCache(lambda: NOW, 60.0))
+    amis = AmiResolver(ec2, Parameters(lambda: ec2, lambda: NOW), lambda: NOW)
     return (image["ImageId"] for image in amis._images([], ()))
 
 

@@ -10,7 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
+from shiplap.aws.instance_profiles import profile_parameter
 from shiplap.aws.selectors.node_classes import NodeClassResolver
+from shiplap.errors import AwsError, NodeClassNotReady
 from shiplap.instances.catalog.resolved_nodeclass import (
     Ami,
     CapacityReservation,
@@ -50,11 +52,23 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
+PARAMETER = profile_parameter("own", "demo", "nodes")
+
+
 class Aws:
-    """EC2, which counts what it is asked, and IAM, which knows one instance profile."""
+    """EC2 and SSM, which count what they are asked, and IAM, which knows one instance profile."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
+        self.parameters = {PARAMETER: "there"}
+        self.denied = False
+
+    def get_parameters(self, *, Names: list[str]) -> dict[str, Any]:  # noqa: N803 - SSM's name
+        self.asked["get_parameters"] += 1
+        if self.denied:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetParameters")
+        found = [{"Name": name, "Value": self.parameters[name]} for name in Names if name in self.parameters]
+        return {"Parameters": found}
 
     def get_paginator(self, operation: str) -> Any:
         outer = self
@@ -100,10 +114,14 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def resolver(aws: Any, clock: FakeClock) -> NodeClassResolver:
-    def never() -> Any:
-        raise AssertionError("the settings say where the cluster is, and no term names a parameter")
+    return made(SETTINGS, aws, clock)
 
-    return NodeClassResolver(SETTINGS, ec2=aws, ssm=never, eks=never, iam=lambda: aws, clock=clock.now)
+
+def made(settings: ClusterSettings, aws: Any, clock: FakeClock) -> NodeClassResolver:
+    def never() -> Any:
+        raise AssertionError("the settings say where the cluster is")
+
+    return NodeClassResolver(settings, ec2=aws, ssm=lambda: aws, eks=never, iam=lambda: aws, clock=clock.now)
 
 
 RESOLVED = ResolvedNodeClass(
@@ -113,7 +131,7 @@ RESOLVED = ResolvedNodeClass(
     subnets=(Subnet("subnet-a", "a", "az1", 9),),
     security_groups=("sg-1",),
     security_group_names=("nodes",),
-    instance_profile="own-eu-west-1-demo-nodes",
+    instance_profile="there",
     cluster_endpoint="https://demo.example",
     cluster_ca="Q0E=",
     service_cidr="10.100.0.0/16",
@@ -133,40 +151,108 @@ def test_aws_is_asked_once_a_minute_for_what_is_written_alike(
 ) -> None:
     tags = {"a": "1", "b": "2"}
     terms = [{"tags": tags}], [{"tags": dict(reversed(tags.items()))}]
+    kept_longer = {"get_parameters": 1}
     resolver.resolve(node_class())
-    once = dict.fromkeys(aws.asked, 1)
-    assert set(once) == {*ANSWERS, "describe_placement_groups"}
+    once = dict.fromkeys([*ANSWERS, "describe_placement_groups"], 1)
+    assert aws.asked == once | kept_longer
     clock.advance(59.0)
     resolver.resolve(node_class(tags={"team": "x"}))
-    assert aws.asked == once
+    assert aws.asked == once | kept_longer
     clock.advance(1.0)
+    twice = dict.fromkeys(once, 2) | kept_longer
     resolver.resolve(node_class(subnetSelectorTerms=terms[0]))
-    assert aws.asked == dict.fromkeys(once, 2)
+    assert aws.asked == twice
     for term in terms:
         resolver.resolve(node_class(subnetSelectorTerms=term))
-    assert aws.asked == dict.fromkeys(once, 2), "tags say the same in any order"
+    assert aws.asked == twice, "tags say the same in any order"
     resolver.resolve(node_class(subnetSelectorTerms=[{"id": "subnet-b"}]))
-    assert aws.asked == dict.fromkeys(once, 2) | {"describe_subnets": 3}
+    assert aws.asked == twice | {"describe_subnets": 3}
     resolver.resolve(node_class("other"))
-    assert aws.asked == dict.fromkeys(once, 3) | {"describe_subnets": 4}
+    assert aws.asked == dict.fromkeys(once, 3) | {"describe_subnets": 4} | kept_longer
     resolver.resolve(node_class("other"), fresh=True)
-    assert aws.asked == dict.fromkeys(once, 4) | {"describe_subnets": 5}
+    assert aws.asked == dict.fromkeys(once, 4) | {"describe_subnets": 5, "get_parameters": 2}
+
+
+def test_the_instance_profile_is_the_one_that_the_cluster_and_install_have_for_the_role(
+    aws: Aws, clock: FakeClock
+) -> None:
+    aws.parameters |= {
+        profile_parameter("own", "demo-2", "nodes"): "of-demo-2",
+        profile_parameter("own-2", "demo", "nodes"): "of-own-2",
+        profile_parameter("own", "demo", "team-b"): "of-team-b",
+    }
+    found = {
+        (cluster, install, role): made(replace(SETTINGS, name=cluster, install=install), aws, clock)
+        .resolve(node_class(role=role))
+        .instance_profile
+        for cluster, install, role in (
+            ("demo", "own", "nodes"),
+            ("demo-2", "own", "nodes"),
+            ("demo", "own-2", "nodes"),
+            ("demo", "own", "a/path/team-b"),
+        )
+    }
+    assert list(found.values()) == ["there", "of-demo-2", "of-own-2", "of-team-b"]
+
+
+def test_a_written_instance_profile_asks_ssm_nothing(resolver: NodeClassResolver, aws: Aws) -> None:
+    aws.denied = True
+    assert resolver.resolve(node_class(instanceProfile="mine", role="")).instance_profile == "mine"
+
+
+def test_a_role_without_an_instance_profile_is_not_ready_until_a_deployment_makes_it(
+    resolver: NodeClassResolver, aws: Aws, clock: FakeClock
+) -> None:
+    name = aws.parameters.pop(PARAMETER)
+    with pytest.raises(NodeClassNotReady) as refused:
+        resolver.resolve(node_class())
+    assert refused.value.code == "InstanceProfileNotFound"
+    assert PARAMETER in str(refused.value)
+    assert "deploy the stack" in str(refused.value)
+
+    aws.parameters[PARAMETER] = name
+    clock.advance(1.0)
+    assert resolver.resolve(node_class()).instance_profile == name, "what is missing is not remembered"
+
+
+def test_a_profile_is_known_for_five_minutes_when_ssm_does_not_answer(
+    resolver: NodeClassResolver, aws: Aws, clock: FakeClock
+) -> None:
+    resolver.resolve(node_class())
+    aws.denied = True
+    clock.advance(299.0)
+    assert resolver.resolve(node_class()).instance_profile == "there"
+    clock.advance(1.0)
+    with pytest.raises(AwsError) as refused:
+        resolver.resolve(node_class())
+    assert not isinstance(refused.value, NodeClassNotReady), "SSM did not say that the profile is missing"
+
+
+def test_without_an_install_no_profile_is_asked_for(aws: Aws, clock: FakeClock) -> None:
+    """Files alone, as `shiplap plan` reads them, do not say which install will launch."""
+    aws.denied = True
+    assert made(replace(SETTINGS, install=""), aws, clock).resolve(node_class()).instance_profile == ""
 
 
 @pytest.mark.parametrize(
-    ("spec", "text"),
+    ("spec", "named", "text"),
     [
-        ({"instanceProfile": "there", "role": ""}, None),
-        ({"instanceProfile": "gone", "role": ""}, "there is no instance profile gone"),
+        ({"instanceProfile": "there", "role": ""}, "", None),
+        ({"instanceProfile": "gone", "role": ""}, "", "there is no instance profile gone"),
+        ({}, "there", None),
+        ({}, "gone", "there is no instance profile gone"),
         (
             {},
-            "there is no instance profile own-eu-west-1-demo-nodes; deploying the stack makes it for role path/nodes",
+            "",
+            f"role path/nodes has no instance profile: there is no SSM parameter {PARAMETER}; deploy the stack with "
+            "the role in an EC2NodeClass of its manifests or in `nodeRoles`",
         ),
     ],
 )
 def test_an_inspection_also_looks_for_the_instance_profile(
-    resolver: NodeClassResolver, spec: dict[str, Any], text: str | None
+    resolver: NodeClassResolver, aws: Aws, spec: dict[str, Any], named: str, text: str | None
 ) -> None:
+    aws.parameters[PARAMETER] = named
     found = resolver.inspect(node_class(**spec))
     assert [(item.condition, item.reason, item.message) for item in found.problems] == (
         [] if text is None else [("InstanceProfileReady", "InstanceProfileNotFound", text)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from base64 import b64decode
 from collections.abc import Mapping
@@ -271,6 +272,19 @@ def test_what_boots_otherwise_has_a_template_of_its_own() -> None:
     configs = fleet_requests.fleet_configs(wanted)
     assert sorted(len(config.overrides) for config in configs) == [1, 1, 1, 2]
     assert len({config.template.name for config in configs}) == 4
+
+
+@pytest.mark.parametrize("characters", [1, 98, 99, 100])
+def test_names_of_templates_fit_into_ec2_and_are_apart_by_cluster_whatever_its_name(characters: int) -> None:
+    def named(cluster: str) -> str:
+        own = request()
+        own = msgspec.structs.replace(own, claim=msgspec.structs.replace(own.claim, cluster=cluster))
+        return fleet_requests.fleet_configs(own)[0].template.name
+
+    names = [named("c" * (characters - 1) + last) for last in "abc"]
+    assert len(set(names)) == 3
+    assert all(3 <= len(name) <= 128 for name in names)
+    assert all(re.fullmatch(r"[a-zA-Z0-9().\-/_]+", name) for name in names)
 
 
 def test_the_class_is_part_of_a_templates_name() -> None:

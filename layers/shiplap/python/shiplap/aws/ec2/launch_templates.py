@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws import tags
 from shiplap.aws.ec2_errors import TEMPLATE_EXISTS, TEMPLATE_GONE, aws_errors, launch_errors
 from shiplap.aws.failures import code_of
+from shiplap.aws.instance_profiles import shortened
 from shiplap.aws.userdata.bootstrap import bootstrap_of_claim
 from shiplap.aws.userdata.render import user_data
 from shiplap.errors import NodeClassNotReady
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES_PER_CALL = 200
+_LONGEST_NAME = 128
 
 
 class LaunchTemplate(msgspec.Struct, frozen=True):
@@ -129,7 +131,9 @@ def launch_template(request: FleetRequest, override: FleetOverride, install: str
     own_tags = pool_tags(request, install)
     data = template_data(request, override, own_tags)
     digest = sha256(msgspec.json.encode((data, own_tags), order="deterministic")).hexdigest()[:20]
-    return LaunchTemplate(f"shiplap/{request.claim.cluster}/{digest}", data, own_tags)
+    # The tags, and with them the whole name of the cluster, are part of the digest.
+    cluster = shortened(request.claim.cluster, _LONGEST_NAME - len("shiplap//") - len(digest))
+    return LaunchTemplate(f"shiplap/{cluster}/{digest}", data, own_tags)
 
 
 UNUSED_FOR_S = 24 * 3600

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shiplap.aws.ec2_errors import aws_errors
-from shiplap.aws.expiring import ExpiringCache
 from shiplap.aws.selectors.ami_aliases import AmiVariant, RequirementLines, ami_variants
 from shiplap.aws.selectors.network import tag_filters
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import NodeClassNotReady
 from shiplap.instances.catalog.ec2_catalog import ARCHITECTURES
 from shiplap.instances.catalog.resolved_nodeclass import Ami
@@ -25,28 +25,24 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2 import EC2Client
     from types_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
-    from types_boto3_ssm import SSMClient
 
-_PARAMETERS_PER_CALL = 10
 _DEFAULT_OWNERS = ("self", "amazon")
 
 
 class AmiResolver:
-    """Answers AMI selectors through SSM and DescribeImages. Parameter values are kept in `parameters`."""
+    """Answers AMI selectors through SSM and DescribeImages."""
 
     def __init__(
         self,
         ec2: EC2Client,
-        ssm: Callable[[], SSMClient],
+        parameters: Parameters,
         clock: Callable[[], float],
-        parameters: ExpiringCache[dict[str, str]],
         owners: Sequence[str] = (),
     ) -> None:
         """`owners` bounds whose images are taken: ids of accounts, `self` or `amazon`; anybody's where it is empty."""
         self._ec2 = ec2
-        self._ssm = ssm
-        self._clock = clock
         self._parameters = parameters
+        self._clock = clock
         self._allowed_owners = tuple(owners)
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[Ami, ...]:
@@ -67,7 +63,7 @@ class AmiResolver:
         return ordered_amis(amis)
 
     def _of_variants(self, wanted: Sequence[AmiVariant]) -> list[Ami]:
-        values = self._values(variant.parameter for variant in wanted)
+        values = self._parameters.values(variant.parameter for variant in wanted)
         images = {image["ImageId"]: image for image in self._images_by_id(values.values())}
         return [
             self._ami(images[values[variant.parameter]], variant.requirements)
@@ -77,7 +73,7 @@ class AmiResolver:
 
     def _of_terms(self, terms: Sequence[AmiSelectorTerm]) -> list[Ami]:
         ids = [term.id for term in terms if term.id]
-        ids += self._values(term.ssm_parameter for term in terms if term.ssm_parameter).values()
+        ids += self._parameters.values(term.ssm_parameter for term in terms if term.ssm_parameter).values()
         images = self._images_by_id(ids)
         for term in terms:
             if term.name or term.owner or term.tags:
@@ -97,19 +93,6 @@ class AmiResolver:
             deprecated=bool(deprecation) and _epoch(deprecation) <= self._clock(),
             requirements=requirements,
         )
-
-    def _values(self, names: Iterable[str]) -> dict[str, str]:
-        """Image ids by parameter; parameters that do not exist are left out."""
-        wanted = tuple(dict.fromkeys(names))
-        return self._parameters.get(wanted, lambda: self._fetch(wanted)) if wanted else {}
-
-    def _fetch(self, names: tuple[str, ...]) -> dict[str, str]:
-        values: dict[str, str] = {}
-        for start in range(0, len(names), _PARAMETERS_PER_CALL):
-            with aws_errors("read the SSM parameters of AMIs"):
-                answer = self._ssm().get_parameters(Names=list(names[start : start + _PARAMETERS_PER_CALL]))
-            values |= {found["Name"]: found["Value"] for found in answer["Parameters"]}
-        return values
 
     def _images_by_id(self, ids: Iterable[str]) -> list[ImageTypeDef]:
         wanted = sorted(set(ids))

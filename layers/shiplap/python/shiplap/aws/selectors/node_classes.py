@@ -9,9 +9,10 @@ import msgspec
 
 from shiplap.aws.eks import ControlPlane, control_plane
 from shiplap.aws.expiring import ExpiringCache
-from shiplap.aws.instance_profiles import InstanceProfileClient, is_missing, profile_name
+from shiplap.aws.instance_profiles import InstanceProfileClient, is_missing, profile_parameter
 from shiplap.aws.selectors import capacity_reservations, network
 from shiplap.aws.selectors.amis import AmiResolver
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.errors import InvalidInput, NodeClassNotReady
 from shiplap.instances.catalog.ami_families import FAMILIES, family_of
 from shiplap.instances.catalog.resolved_nodeclass import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from types_boto3_ssm import SSMClient
 
 _SELECTORS_S = 60.0
-_PARAMETERS_S = 300.0
 _CONTROL_PLANE_S = 300.0
 
 _Found = TypeVar("_Found")
@@ -57,8 +57,8 @@ class NodeClassResolver:
         self._ec2 = ec2
         self._eks = eks
         self._iam = iam
-        self._parameters: ExpiringCache[dict[str, str]] = ExpiringCache(_PARAMETERS_S, clock)
-        self._images = AmiResolver(ec2, ssm, clock, self._parameters, settings.allowed.image_owners)
+        self._parameters = Parameters(ssm, clock)
+        self._images = AmiResolver(ec2, self._parameters, clock, settings.allowed.image_owners)
         self._control_plane: ExpiringCache[ControlPlane] = ExpiringCache(_CONTROL_PLANE_S, clock)
         self._amis: ExpiringCache[tuple[Ami, ...]] = ExpiringCache(_SELECTORS_S, clock)
         self._subnets: ExpiringCache[tuple[Subnet, ...]] = ExpiringCache(_SELECTORS_S, clock)
@@ -75,7 +75,8 @@ class NodeClassResolver:
         """
         if fresh:
             answers = (self._amis, self._subnets, self._groups, self._reservations, self._placement)
-            for known in (self._parameters, *answers):
+            self._parameters.clear()
+            for known in answers:
                 known.clear()
         resolved = self._answers(node_class)
         if resolved.problems:
@@ -91,15 +92,10 @@ class NodeClassResolver:
             AwsThrottled, AwsError: AWS refused.
         """
         resolved = self._answers(node_class)
-        if self._iam is None or not is_missing(self._iam(), resolved.instance_profile):
+        name = resolved.instance_profile
+        if self._iam is None or not name or not is_missing(self._iam(), name):
             return resolved
-        made = (
-            ""
-            if node_class.spec.instance_profile
-            else f"; deploying the stack makes it for role {node_class.spec.role}"
-        )
-        text = f"there is no instance profile {resolved.instance_profile}{made}"
-        missing = NodeClassProblem(nodeclass_status.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
+        missing = _profile_not_found(f"there is no instance profile {name}")
         return msgspec.structs.replace(resolved, problems=(*resolved.problems, missing))
 
     def _answers(self, node_class: EC2NodeClass) -> ResolvedNodeClass:
@@ -156,7 +152,7 @@ class NodeClassResolver:
             subnets=subnets,
             security_groups=tuple(group.id for group in groups),
             security_group_names=tuple(group.name for group in groups),
-            instance_profile=self._instance_profile(node_class),
+            instance_profile=self._instance_profile(node_class, problems),
             cluster_endpoint=plane.endpoint,
             cluster_ca=plane.ca,
             service_cidr=plane.service_cidr,
@@ -167,10 +163,25 @@ class NodeClassResolver:
             problems=tuple(problems),
         )
 
-    def _instance_profile(self, node_class: EC2NodeClass) -> str:
-        """As written, else the one that the stack makes for the role."""
+    def _instance_profile(self, node_class: EC2NodeClass, problems: list[NodeClassProblem]) -> str:
+        """The name as written, else that of the one that the stack made for the role.
+
+        Empty where no install is asked about: files alone do not say which one will launch.
+        """
         spec, own = node_class.spec, self._settings
-        return spec.instance_profile or profile_name(own.install, own.region, own.name, spec.role)
+        if spec.instance_profile or not own.install:
+            return spec.instance_profile
+        parameter = profile_parameter(own.install, own.name, spec.role)
+        name = self._parameters.value(parameter)
+        if not name:
+            text = f"role {spec.role} has no instance profile: there is no SSM parameter {parameter}"
+            remedy = "deploy the stack with the role in an EC2NodeClass of its manifests or in `nodeRoles`"
+            problems.append(_profile_not_found(f"{text}; {remedy}"))
+        return name
+
+
+def _profile_not_found(text: str) -> NodeClassProblem:
+    return NodeClassProblem(nodeclass_status.INSTANCE_PROFILE, "InstanceProfileNotFound", text)
 
 
 def _family(node_class: EC2NodeClass, problems: list[NodeClassProblem]) -> str:
