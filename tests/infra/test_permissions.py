@@ -75,9 +75,14 @@ UNTOLD_STATEMENTS = {
 UNTOLD_OF_CLUSTERS = {("delete", "", "nodes"): "a Node left over when its instance is gone (endings.clear_nodes)"}
 RBAC = Path(__file__).parents[2] / "docs" / "rbac.yaml"
 NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/shiplap/{REGION}/shiplap/shiplap-node-{REGION}-production"
+_ENTRY = arn("eks", REGION, f"access-entry/production/role/{ACCOUNT}/nodes/00c7ab00-0000-4000-8000-000000000000")
 _TAGS = {"shiplap.dev/cluster": "production", "shiplap.dev/nodepool": "general", "shiplap.dev/install": "shiplap"}
 OURS = {f"aws:ResourceTag/{key}": value for key, value in _TAGS.items()}
 REQUESTED = {f"aws:RequestTag/{key}": value for key, value in _TAGS.items()}
+
+
+def _on_profile(action: str, place: str) -> Request:
+    return of(f"iam:{action}", f"arn:aws:iam::{ACCOUNT}:instance-profile/shiplap/{place}", {})
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -132,6 +137,7 @@ def test_the_story_is_long_enough_to_prove_something(recording: Recording) -> No
     asked = {request.action for requests in recording.aws.values() for request in requests}
 
     assert {"ec2:CreateFleet", "ec2:RunInstances", "ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"} <= asked
+    assert {"iam:DeleteInstanceProfile", "eks:DeleteAccessEntry", "iam:DeleteRole"} <= asked
     assert {"iam:PassRole", "kms:CreateGrant", "s3:PutObject", "ssm:GetParameters", "events:PutEvents"} <= asked
     assert len(asked) > 35
 
@@ -248,6 +254,26 @@ FOREIGN = {
     "passing a role of the same name without the install's path": pass_role(
         f"arn:aws:iam::{ACCOUNT}:role/shiplap-node-eu-west-1-production"
     ),
+    "deleting another install's instance profile": _on_profile(
+        "DeleteInstanceProfile", f"{REGION}/shiplap-eu/production/n/x"
+    ),
+    "deleting an instance profile of another Region": _on_profile(
+        "DeleteInstanceProfile", "us-east-1/shiplap/production/n/x"
+    ),
+    "emptying an instance profile of others": of(
+        "iam:RemoveRoleFromInstanceProfile", f"arn:aws:iam::{ACCOUNT}:instance-profile/x", {}
+    ),
+    "deleting another install's node role": of("iam:DeleteRole", NODE_ROLE.replace("/shiplap/s", "/theirs/s"), {}),
+    "deleting a role that the stack has not made": of("iam:DeleteRole", f"arn:aws:iam::{ACCOUNT}:role/admin", {}),
+    "giving a node role more rights": of("iam:AttachRolePolicy", NODE_ROLE, {}),
+    "writing another policy for a node role": of("iam:PutRolePolicy", NODE_ROLE, {}),
+    "changing what an instance profile holds": _on_profile(
+        "AddRoleToInstanceProfile", f"{REGION}/shiplap/production/n/x"
+    ),
+    "ending the access of functions and people": of("eks:DeleteAccessEntry", _ENTRY, {}),
+    "ending the access of another install's nodes": of(
+        "eks:DeleteAccessEntry", _ENTRY, {"aws:ResourceTag/shiplap.dev/install": "theirs"}
+    ),
     "another table": of("dynamodb:GetItem", arn("dynamodb", REGION, "table/other"), {}),
     "the whole table": of("dynamodb:Scan", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
     "deleting a table": of("dynamodb:DeleteTable", arn("dynamodb", REGION, "table/ShiplapStorageStateA37890B1"), {}),
@@ -290,6 +316,11 @@ def test_the_forbidden_requests_are_forbidden_by_what_is_wrong_with_them(roles: 
         ],
         "lifecycle": [
             of("ec2:TerminateInstances", ec2("instance/i-1"), OURS),
+        ],
+        "catalog": [
+            _on_profile("DeleteInstanceProfile", f"{REGION}/shiplap/removed-cluster/n/x"),
+            of("iam:DeleteRole", NODE_ROLE, {}),
+            of("eks:DeleteAccessEntry", _ENTRY, {"aws:ResourceTag/shiplap.dev/install": "shiplap"}),
         ],
     }
     for name, requests in right.items():

@@ -312,12 +312,38 @@ def test_tables_have_the_keys_the_adapters_use(template: Template) -> None:
         }
 
 
+RETAINED = ("RetainExceptOnCreate", "Retain")
+"""Policies of deletion and replacement: it outlives the stack, unless the deployment that makes it is rolled back."""
+
+_OUTLIVE = {
+    "AWS::DynamoDB::GlobalTable": "learned capacity took real nodes to learn",
+    "AWS::S3::Bucket": "records explain what was done",
+    "AWS::Lambda::LayerVersion": "earlier versions of functions need them",
+    "AWS::Lambda::Version": "`shiplap rollback` goes back to them; one of a failed deployment would stop the next one",
+    "AWS::IAM::InstanceProfile": "running instances carry it",
+}
+
+
+def test_what_outlives_the_stack_goes_when_its_first_deployment_fails(templates: list[Assembled]) -> None:
+    bodies = [json.loads(assembled.path.read_text()) for assembled in templates]
+    declared = [resource for body in bodies for resource in body["Resources"].values()]
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for resource in declared:
+        policies = (resource.get("DeletionPolicy", "Delete"), resource.get("UpdateReplacePolicy", "Delete"))
+        kinds.setdefault(resource["Type"], set()).add(policies)
+
+    assert {kind for kind, found in kinds.items() if found == {RETAINED}} == set(_OUTLIVE)
+    # Of roles and access entries only those of nodes: the others are of functions, which end with the stack.
+    assert kinds["AWS::IAM::Role"] == kinds["AWS::EKS::AccessEntry"] == {RETAINED, ("Delete", "Delete")}
+    assert {policy for found in kinds.values() for policy in found} == {RETAINED, ("Delete", "Delete")}
+
+
 def test_tables_can_be_restored_and_outlive_the_stack(template: Template) -> None:
     found = resources(template, "AWS::DynamoDB::GlobalTable")
 
     assert len(found) == 2
     for table in found.values():
-        assert table["DeletionPolicy"] == "Retain"
+        assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == RETAINED
         assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
         (replica,) = table["Properties"]["Replicas"]
         assert replica["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
@@ -327,7 +353,7 @@ def test_the_bucket_is_private_encrypted_and_forgets_what_is_old(template: Templ
     template.has_resource(
         "AWS::S3::Bucket",
         {
-            "DeletionPolicy": "Retain",
+            "DeletionPolicy": RETAINED[0],
             "Properties": {
                 "BucketEncryption": Match.any_value(),
                 "VersioningConfiguration": {"Status": "Enabled"},
@@ -419,7 +445,7 @@ def test_every_function_is_started_by_the_version_in_service(template: Template)
     assert {started(template, alias) for alias in aliases} == set(FUNCTIONS)
     for alias in aliases.values():
         version = alias["Properties"]["FunctionVersion"]["Fn::GetAtt"][0]
-        assert resources(template, "AWS::Lambda::Version")[version]["DeletionPolicy"] == "Retain"
+        assert resources(template, "AWS::Lambda::Version")[version]["DeletionPolicy"] == RETAINED[0]
     targets = [
         item["Properties"]["Target"]["Arn"].get("Ref")
         for item in resources(template, "AWS::Scheduler::Schedule").values()
@@ -621,6 +647,8 @@ def test_everything_is_allowed_only_for_what_knows_no_resources(template: Templa
     assert others == {
         "pricing:GetProducts",
         "arc-zonal-shift:GetManagedResource",
+        "iam:ListInstanceProfiles",
+        "iam:ListRoles",
         *(f"ec2:{action}" for action in network),
     }
 

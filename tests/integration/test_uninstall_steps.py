@@ -17,17 +17,21 @@ from shiplap.aws import tags
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.aws.dynamodb.state_table import DynamoState
+from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState
+from shiplap.node_identities import MOST_AT_ONCE, InstanceProfile, NodeRole
 from shiplap.settings import ClusterSettings, Settings
 from shiplap_cli.commands import uninstall as command
 from shiplap_cli.inputs.learned_file import read_learned
 from shiplap_cli.main import run
 from shiplap_cli.removal.removal_record import read_record, save_record
+from shiplap_cli.removal import abandoned_identities
 from shiplap_cli.removal.stack_deletion import delete_stack, stack_state
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
+from shiplap_lab.fakes.identities import FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock
 from tests.integration.contracts.in_process_aws import REGION, aws_in_process, create_table, make_client
 from tests.kubernetes_objects import node_object
@@ -356,3 +360,84 @@ class TestStack:
         )
         assert (state.status, state.reasons) == ("DELETE_FAILED", ("Role: in use",))
         assert not state.is_gone
+
+
+class Abandoned(FakeNodeIdentities):
+    """What install `one` has left: `old` is carried by two instances, `empty` by none, each with a role of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("old", "empty"):
+            self.roles[f"of-{name}"] = NodeRole(f"of-{name}", f"arn:of-{name}", "blue", NOW - 60)
+            self.entries.add(f"arn:of-{name}")
+            self.profiles[name] = InstanceProfile(name, f"arn:{name}", "blue", "nodes", (f"of-{name}",))
+        self.instances["old"] = {"i-1", "i-2"}
+
+    @property
+    def left(self) -> tuple[list[str], list[str], list[str]]:
+        return sorted(self.profiles), sorted(self.roles), sorted(self.entries)
+
+
+ALL_LEFT = (["empty", "old"], ["of-empty", "of-old"], ["arn:of-empty", "arn:of-old"])
+
+
+@pytest.fixture
+def abandoned(monkeypatch: pytest.MonkeyPatch) -> Abandoned:
+    made = Abandoned()
+
+    def of(install: str, region: str) -> Abandoned:
+        assert (install, region) == ("one", REGION)
+        return made
+
+    monkeypatch.setattr(abandoned_identities, "identities_of", of)
+    return made
+
+
+def test_identities_go_with_the_stack_unless_an_instance_carries_them(
+    installed: InstallToRemove, abandoned: Abandoned
+) -> None:
+    done = installed.runs("--yes", "--leave-running")
+    assert installed.stack == ""
+    assert abandoned.left == (["old"], ["of-old"], ["arn:of-old"])
+    assert done["identities"] == [
+        {"kind": "instance profile", "name": "old", "cluster": "blue", "count": 2, "carriers": ["i-1", "i-2"]}
+    ]
+    assert "--identities --install one" in done["next"]
+
+
+def test_identities_end_later_when_stack_and_data_are_gone(installed: InstallToRemove, abandoned: Abandoned) -> None:
+    later = ("--identities", "--install", "one")
+    assert [item["name"] for item in installed.runs(*later, "--dry-run", code=1)["identities"]] == ["empty", "old"]
+    assert abandoned.left == ALL_LEFT
+    assert "add --yes where nobody can answer" in installed.runs(*later, code=2)["error"]
+    assert abandoned.left == ALL_LEFT
+    assert [item["name"] for item in installed.runs(*later, "--yes", code=1)["identities"]] == ["old"]
+    abandoned.instances.clear()
+    assert installed.runs(*later, "--yes") == {}
+    assert abandoned.left == ([], [], [])
+    assert installed.runs(*later, "--yes") == {}, "it may be repeated"
+
+
+def test_identities_of_an_install_that_is_deployed_are_left_to_it(
+    installed: InstallToRemove, abandoned: Abandoned
+) -> None:
+    abandoned.current = {"old"}
+    refused = installed.runs("--identities", "--install", "one", "--yes", code=2)["error"]
+    assert "the install is deployed" in refused
+    assert abandoned.left == ALL_LEFT
+    assert "name the install with --install" in installed.runs("--identities", code=2)["error"]
+
+
+def test_more_identities_than_end_at_once_all_end_and_one_that_is_refused_is_listed(
+    installed: InstallToRemove, abandoned: Abandoned
+) -> None:
+    for number in range(3 * MOST_AT_ONCE):
+        abandoned.profiles[f"p{number}"] = InstanceProfile(f"p{number}", f"arn:p{number}", "blue", "nodes")
+    abandoned.instances.clear()
+    for nth in range(1, 9):
+        abandoned.faults.on(
+            "before", "identities.delete_role", AwsError("of-old has policies", code="DeleteConflict"), nth=nth
+        )
+    left = installed.runs("--identities", "--install", "one", "--yes", code=1)["identities"]
+    assert abandoned.profiles == {}
+    assert {item["name"] for item in left} == {"of-empty", "of-old"}

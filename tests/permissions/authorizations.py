@@ -28,6 +28,8 @@ class Lookup(NamedTuple):
     template: Callable[[str], Params]
     template_id: Callable[[str], str]
     role_of_profile: Mapping[str, str]
+    arn_in_iam: Callable[[str, str], str] = lambda kind, name: f"arn:aws:iam::{ACCOUNT}:{kind}/{name}"
+    """By kind (`role`, `instance-profile`) and name; the path is part of it."""
 
 
 def authorizations(service: str, operation: str, params: Params, lookup: Lookup) -> tuple[Request, ...]:
@@ -239,6 +241,34 @@ def _get_profile(params: Params, _: Lookup) -> Iterator[Request]:
     yield of("iam:GetInstanceProfile", arn("iam", "", f"instance-profile/{params['InstanceProfileName']}"), {})
 
 
+def _on_parameters_below(params: Params, lookup: Lookup) -> Iterator[Request]:
+    yield of("ssm:GetParametersByPath", arn("ssm", lookup.region, f"parameter/{params['Path'].lstrip('/')}"), {})
+
+
+def _on_list(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
+    def asked(_: Params, __: Lookup) -> Iterator[Request]:
+        yield of(f"iam:{action}", "*", {})
+
+    return asked
+
+
+def _on_identity(action: str) -> Callable[[Params, Lookup], Iterator[Request]]:
+    def asked(params: Params, lookup: Lookup) -> Iterator[Request]:
+        kind = "instance-profile" if "InstanceProfileName" in params else "role"
+        name = params["InstanceProfileName"] if kind == "instance-profile" else params["RoleName"]
+        yield of(f"iam:{action}", lookup.arn_in_iam(kind, name), {})
+
+    return asked
+
+
+def _delete_entry(params: Params, lookup: Lookup) -> Iterator[Request]:
+    name = params["principalArn"].rpartition("/")[2]
+    entry = f"access-entry/{params['clusterName']}/role/{ACCOUNT}/{name}/00c7ab00-0000-4000-8000-000000000000"
+    yield of(
+        "eks:DeleteAccessEntry", arn("eks", lookup.region, entry), {"aws:ResourceTag/shiplap.dev/install": "shiplap"}
+    )
+
+
 def _describe_cluster(params: Params, lookup: Lookup) -> Iterator[Request]:
     yield of("eks:DescribeCluster", arn("eks", lookup.region, f"cluster/{params['name']}"), {})
 
@@ -267,6 +297,17 @@ def _savings_plans(action: str) -> Callable[[Params, Lookup], Iterator[Request]]
     return asked
 
 
+_OF_IDENTITIES = (
+    "RemoveRoleFromInstanceProfile",
+    "DeleteInstanceProfile",
+    "ListInstanceProfilesForRole",
+    "ListAttachedRolePolicies",
+    "DetachRolePolicy",
+    "ListRolePolicies",
+    "DeleteRolePolicy",
+    "DeleteRole",
+)
+
 _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] = {
     ("ec2", "CreateFleet"): _create_fleet,
     ("ec2", "RunInstances"): _run_instances,
@@ -283,6 +324,10 @@ _SPECIAL: dict[tuple[str, str], Callable[[Params, Lookup], Iterator[Request]]] =
     ("events", "PutEvents"): _put_events,
     ("ssm", "GetParameters"): _get_parameters,
     ("iam", "GetInstanceProfile"): _get_profile,
+    **{("iam", name): _on_list(name) for name in ("ListInstanceProfiles", "ListRoles")},
+    **{("iam", name): _on_identity(name) for name in _OF_IDENTITIES},
+    ("ssm", "GetParametersByPath"): _on_parameters_below,
+    ("eks", "DeleteAccessEntry"): _delete_entry,
     ("eks", "DescribeCluster"): _describe_cluster,
     ("arc-zonal-shift", "GetManagedResource"): _zonal_shift,
     ("pricing", "GetProducts"): _products,

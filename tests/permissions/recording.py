@@ -7,6 +7,7 @@ moto answers for AWS, with the project's own EC2, and a simulated cluster for Ku
 from __future__ import annotations
 
 import importlib.util
+import json
 import threading
 import time
 from collections import defaultdict
@@ -21,6 +22,7 @@ import boto3
 
 from shiplap.aws import session
 from shiplap.aws.dynamodb import tables
+from shiplap.aws.instance_profiles import identity_path
 from shiplap.flows.install import Install
 from shiplap.settings import ResourceNames, Settings
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
@@ -77,7 +79,9 @@ class Recording:
             name: boto3.client(name, region_name=region, endpoint_url=ec2.url)
             for name in ("ec2", "dynamodb", "s3", "sqs", "events", "iam", "ssm")
         }
-        self._lookup = Lookup(region, self._tags_of, self._template, self._template_id, role_of_profile)
+        self._lookup = Lookup(
+            region, self._tags_of, self._template, self._template_id, role_of_profile, self._arn_in_iam
+        )
         self._modules: dict[str, ModuleType] = {}
         session.session().register("provide-client-params", self._note)
 
@@ -113,6 +117,18 @@ class Recording:
             self.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")
             self.client("iam").create_instance_profile(InstanceProfileName=profile)
             self.client("iam").add_role_to_instance_profile(InstanceProfileName=profile, RoleName=name)
+
+    def leave_identity(self, cluster: str, name: str) -> None:
+        """Make what a deployment has left behind: an instance profile and a node role that nothing names any more."""
+        iam, path = self.client("iam"), identity_path(self._names.install, self._lookup.region, cluster)
+        iam.create_role(RoleName=name, Path=path, AssumeRolePolicyDocument="{}")
+        allow = {"Effect": "Allow", "Action": "ec2:DescribeTags", "Resource": "*"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+        policy = iam.create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
+        iam.attach_role_policy(RoleName=name, PolicyArn=policy)
+        iam.put_role_policy(RoleName=name, PolicyName="ipv6", PolicyDocument=document)
+        iam.create_instance_profile(InstanceProfileName=name, Path=f"{path}{name}/")
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
 
     def invoke(self, function: str, event: dict[str, Any], *, seconds: float = 60.0) -> Any:
         """Run a function's handler on an event."""
@@ -152,6 +168,12 @@ class Recording:
     def _tags_of(self, name: str) -> dict[str, str]:
         found = self.client("ec2").describe_tags(Filters=[{"Name": "resource-id", "Values": [name]}])["Tags"]
         return {tag["Key"]: tag["Value"] for tag in found}
+
+    def _arn_in_iam(self, kind: str, name: str) -> str:
+        iam = self.client("iam")
+        if kind == "role":
+            return str(iam.get_role(RoleName=name)["Role"]["Arn"])
+        return str(iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Arn"])
 
     def _template(self, name: str) -> Params:
         ec2 = self.client("ec2")

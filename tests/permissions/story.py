@@ -345,7 +345,10 @@ class Story:
         self.live(240)
 
     def _days_later(self) -> None:
-        self.clock.advance(3 * 24 * 3600)
+        self.recording.leave_identity(CLUSTER, "left-behind")
+        for _ in range(3):  # it is noted, its profile ends, its role ends
+            self.recording.invoke("catalog", {})
+            self.clock.advance(DAY_S)
         self.schedule()
         self.live(10)
 
@@ -484,6 +487,7 @@ def _answers(endpoint: str) -> dict[tuple[str, str], Any]:
     rate = {"rate": "0.07", "usageType": "EU-BoxUsage:m5.large", "properties": of_type}
     return {
         ("eks", "DescribeCluster"): {"cluster": cluster},
+        ("eks", "DeleteAccessEntry"): {},
         ("arc-zonal-shift", "GetManagedResource"): shift,
         ("ec2", "DescribePlacementGroups"): {"PlacementGroups": [group]},
         ("ec2", "DescribeCapacityReservations"): {"CapacityReservations": []},

@@ -123,7 +123,7 @@ class Layers(Construct):
             compatible_architectures=[lambda_.Architecture.ARM_64],
             description=description,
             # An earlier version of a function keeps working as long as its layers exist.
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         )
 
 
@@ -190,7 +190,7 @@ class LambdaFunctions(Construct):
             tracing=lambda_.Tracing.ACTIVE if self._running.tracing else None,
             # Its timers are messages to itself, which Lambda would take for a loop and drop after some 16 turns.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if specification == LIFECYCLE and self._knows_loops() else None,
-            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
         if self._running.network:
             # By id, so that nothing about the VPC is looked up or described twice.

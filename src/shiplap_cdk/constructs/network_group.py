@@ -71,6 +71,7 @@ class Common(NamedTuple):
             feeds=feeds,
             bus_arn=self.events.bus.event_bus_arn,
             install=self.document.name,
+            identity_path=own_path,
             own_node_roles=own_roles if any(cluster.has_own_node_role for cluster in clusters) else "",
             clusters=tuple(cluster.name for cluster in clusters if cluster.asks_eks),
             shifting=tuple(cluster.name for cluster in clusters if cluster.document.zonal_shift),

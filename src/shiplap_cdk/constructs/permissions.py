@@ -17,6 +17,7 @@ from shiplap.aws import tags
 from shiplap.aws.bucket import (
     CATALOG_PREFIX,
     CLUSTERS_PREFIX,
+    IDENTITIES_PREFIX,
     MANIFESTS_PREFIX,
     MEMORY_PREFIX,
     RECORDS_PREFIX,
@@ -46,7 +47,8 @@ class PolicyTargets(NamedTuple):
     """What the statements refer to.
 
     `timers` are ARNs of the lifecycle queues, `feeds` the queues that feed functions, by the function. `clusters` are
-    those that EKS describes, `shifting` those whose zonal shifts are heeded. `own_node_roles` is a pattern for the ARNs
+    those that EKS describes, `shifting` those whose zonal shifts are heeded. `identity_path` is the path in IAM of what
+    the stack makes for nodes. `own_node_roles` is a pattern for the ARNs
     of node roles that the stack makes, if any; `node_roles` are ARNs of others. Parameters, by name or ARN, are those
     that name images; keys, by id, ARN or alias, those of KMS that encrypt nodes' volumes; secrets, by ARN, those with
     kubeconfigs; `metrics_secret` is that with the headers for a collector of metrics, if any. `has_live_manifests` says
@@ -62,6 +64,7 @@ class PolicyTargets(NamedTuple):
     feeds: Mapping[str, WorkQueue]
     clusters: tuple[str, ...]
     shifting: tuple[str, ...]
+    identity_path: str
     own_node_roles: str
     node_roles: tuple[str, ...]
     image_parameters: tuple[str, ...]
@@ -154,11 +157,45 @@ def catalog(targets: PolicyTargets) -> Statements:
         _notice_absence(targets),
         *_selectors(targets),
         _allow("FindProfiles", ["iam:GetInstanceProfile"], [profiles]),
+        *_identities(targets),
         _allow("ReadRehearsals", ["s3:GetObject"], [_objects(targets, REHEARSALS_PREFIX)]),
         *_manifests(targets, "s3:GetObject"),
         _allow("KeepStatus", ["s3:GetObject", "s3:PutObject"], [targets.storage.bucket.arn_for_objects(STATUS_KEY)]),
         *_commitments(targets),
         *_clusters(targets),
+    ]
+
+
+def _identities(targets: PolicyTargets) -> Statements:
+    """Looks for instance profiles and node roles that are no longer used, and ends those of the install alone.
+
+    IAM lists by path, but bounds no list by one. The access entries of functions and people lack the tag.
+    """
+    iam_ = f"arn:{Aws.PARTITION}:iam::{Aws.ACCOUNT_ID}"
+    profiles, roles = f"{iam_}:instance-profile{targets.identity_path}*", f"{iam_}:role{targets.identity_path}*"
+    parameters = _arn("ssm", f"parameter{parameters_path(targets.install)}")
+    of_profile = ("RemoveRoleFromInstanceProfile", "DeleteInstanceProfile")
+    of_role = (
+        "ListInstanceProfilesForRole",
+        "ListAttachedRolePolicies",
+        "DetachRolePolicy",
+        "ListRolePolicies",
+        "DeleteRolePolicy",
+        "DeleteRole",
+    )
+    return [
+        _allow("EndInstanceProfiles", [f"iam:{action}" for action in of_profile], [profiles]),
+        _allow("ListIdentities", ["iam:ListInstanceProfiles", "iam:ListRoles"], ["*"]),
+        _allow("EndNodeRoles", [f"iam:{action}" for action in of_role], [roles]),
+        _allow("ListProfilesInUse", ["ssm:GetParametersByPath"], [parameters.rstrip("/"), f"{parameters}*"]),
+        _describe("LookForCarriers", "DescribeInstances"),
+        _allow(
+            "EndNodesEntries",
+            ["eks:DeleteAccessEntry"],
+            [_arn("eks", f"access-entry/*/role/{Aws.ACCOUNT_ID}/*")],
+            {"StringEquals": _ours(targets, "aws:ResourceTag")},
+        ),
+        _allow("KeepIdentities", ["s3:GetObject", "s3:PutObject"], [_objects(targets, IDENTITIES_PREFIX)]),
     ]
 
 

@@ -28,7 +28,7 @@ class InstallStorage(Construct):
             minimum_tls_version=1.2,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             versioned=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
             lifecycle_rules=[
                 s3.LifecycleRule(id="records", prefix=RECORDS_PREFIX, expiration=Duration.days(record_retention_days)),
                 # Each refresh writes a catalogue anew, and the pointer to it: what expires has long been replaced.
@@ -85,7 +85,7 @@ class InstallStorage(Construct):
                 if not index.local
             ]
             or None,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,7 @@ from shiplap.cluster.kubeconfig import load
 from shiplap.cluster.transport import Transport
 from shiplap.errors import ClusterError, InvalidInput, StoreError
 from shiplap.kubernetes.timestamps import rfc3339
-from shiplap.ports import ClusterApi
+from shiplap.ports import ClusterApi, NodeIdentities
 from shiplap.settings import Settings
 from shiplap_cli.commands.handover import HandoverWork, Owner, TaggedInstances
 from shiplap_cli.hints import with_hint
@@ -31,6 +31,7 @@ from shiplap_cli.inputs.context_access import enter_context
 from shiplap_cli.installs.find_install import STACK, DeployedInstall, Stack, aws_client, find_install
 from shiplap_cli.installs.installed import settings_of
 from shiplap_cli.output import Format, Output, Printed, counted, emit, fail, note, plain_table, progress, warning_line
+from shiplap_cli.removal.abandoned_identities import LeftIdentity
 from shiplap_cli.removal.finalizers import ReleasedObject, held_objects, release
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class UninstallDocument(Printed, frozen=True, omit_defaults=True, kw_only=True):
     """What is left of the install, and what was done to it.
 
     `frozen_at` is when launches were frozen; `instances` are those that EC2 shows. `stack` is its status in
-    CloudFormation, empty when it is gone; `data` lists what stays: both tables and the bucket. `next` says what to do.
+    CloudFormation, empty when it is gone; `identities` are instance profiles and node roles that are kept for nodes;
+    `data` lists what stays: both tables and the bucket. `next` says what to do.
     """
 
     install: str = ""
@@ -66,6 +68,7 @@ class UninstallDocument(Printed, frozen=True, omit_defaults=True, kw_only=True):
     handed_over: tuple[str, ...] = ()
     objects: tuple[ReleasedObject, ...] = ()
     stack: str = ""
+    identities: tuple[LeftIdentity, ...] = ()
     data: tuple[str, ...] = ()
     exported: str = ""
     problems: tuple[str, ...] = ()
@@ -116,14 +119,21 @@ def uninstall(
     finalizers: Annotated[
         bool, typer.Option("--finalizers", help="Only remove finalizers by kubeconfig, with --context CONTEXT.")
     ] = False,
-    install: Annotated[str, typer.Option(help="With --finalizers: of this install, where there are two.")] = "",
+    identities: Annotated[
+        bool,
+        typer.Option("--identities", help="Only end instance profiles and node roles of --install, once it is gone."),
+    ] = False,
+    install: Annotated[
+        str, typer.Option(help="With --finalizers: of this install, where there are two. With --identities: its name.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before each step.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Ends an install: freezes launches, drains or hands over its nodes, removes finalizers, deletes the stack.
 
     It asks before each step, and goes on where an earlier run has stopped. While EC2 shows an instance with the
-    install's tag it does not delete the stack. Tables and bucket stay without --delete-data.
+    install's tag it does not delete the stack. Tables and bucket stay without --delete-data. Instance profiles and node
+    roles stay while an instance carries them; --identities ends them later, whatever became of stack and data.
 
     Exit code 0 when every step that was asked for is done, 1 when something is left, 2 for bad input.
 
@@ -131,6 +141,8 @@ def uninstall(
     """
     if finalizers:
         return _finalizers_only(context or [], kubeconfig, install, output, yes=yes)
+    if identities:
+        return _identities_only(install, output, dry_run=dry_run, yes=yes)
     options = UninstallOptions(
         contexts=_contexts(context or []),
         kubeconfig=kubeconfig,
@@ -199,6 +211,7 @@ class _Uninstall:
         self._nodes: NodeRemoval = NodeRemoval(self.record, self._settings, self._clients, now=_now, sleep=_sleep)
         self._objects: list[ReleasedObject] = []
         self._handed: list[str] = []
+        self._identities: tuple[LeftIdentity, ...] = ()
 
     def _check_names(self) -> None:
         """Raises InvalidInput for a cluster that is not served, and a name of the install that is not its own."""
@@ -241,6 +254,8 @@ class _Uninstall:
             if left and not self._options.leave_running:
                 return self._document(left, (_STILL_THERE,), "end them by hand, or add --leave-running")
         problems = self._delete_stack(left) or self._remove_finalizers()
+        if not problems:
+            self._end_identities()
         if problems or not self._options.delete_data:
             return self._document(left, problems, self._next_of_data() if not problems else "run it again")
         exported = self._delete_data()
@@ -344,12 +359,21 @@ class _Uninstall:
             return ()
         return (f"stack {stack} is {state.status}", *state.reasons)
 
+    def _end_identities(self) -> None:
+        """Of nodes: those that an instance carries are kept, and listed."""
+        from shiplap_cli.removal.abandoned_identities import identities_of  # noqa: PLC0415 - see above
+
+        found = identities_of(self.record.install, self.record.region)
+        self._identities = _end_what_is_abandoned(found, self._agree)
+
     def _next_of_data(self) -> str:
         record = self.record
-        return (
-            f"tables and bucket stay; `shiplap uninstall --stack {record.stack} --bucket {record.bucket} --delete-data"
-            f" {record.install}` exports and deletes them"
-        )
+        data = f"`shiplap uninstall --stack {record.stack} --bucket {record.bucket} --delete-data {record.install}`"
+        of_data = f"tables and bucket stay; {data} exports and deletes them"
+        if not self._identities:
+            return of_data
+        later = f"`shiplap uninstall --identities --install {record.install}`"
+        return f"{later} ends what instances carry, once they are gone; {of_data}"
 
     def _delete_data(self) -> Path:
         from shiplap_cli.removal.stored_data import delete_data, export_data  # noqa: PLC0415 - see above
@@ -364,12 +388,7 @@ class _Uninstall:
         return folder
 
     def _agree(self, question: str) -> None:
-        """Raises InvalidInput where nobody can answer, and Abort where the answer is no."""
-        if self._options.yes:
-            return
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise InvalidInput("uninstall", f"asks before each step; add --yes where nobody can answer: {question}")
-        typer.confirm(question, abort=True, err=True)
+        _agree(question, yes=self._options.yes)
 
     def _document(self, left: Sequence[RunningInstance], problems: Sequence[str], next_: str) -> UninstallDocument:
         from shiplap_cli.removal.stack_deletion import stack_state  # noqa: PLC0415 - see above
@@ -383,10 +402,48 @@ class _Uninstall:
             handed_over=tuple(self._handed),
             objects=tuple(self._objects),
             stack=stack_state(self._clients.cloudformation, record.stack).status,
+            identities=self._identities,
             data=(record.state_table, record.capacity_table, record.bucket),
             problems=tuple(problems),
             next=next_,
         )
+
+
+def _agree(question: str, *, yes: bool) -> None:
+    """Raises InvalidInput where nobody can answer, and Abort where the answer is no."""
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput("uninstall", f"asks before each step; add --yes where nobody can answer: {question}")
+    typer.confirm(question, abort=True, err=True)
+
+
+def _end_what_is_abandoned(found: NodeIdentities, agree: Callable[[str], None]) -> tuple[LeftIdentity, ...]:
+    """End identities of nodes that nothing carries; those that are left. Raises InvalidInput, AwsError, Abort."""
+    from shiplap_cli.removal.abandoned_identities import abandoned, end_abandoned  # noqa: PLC0415 - see above
+
+    ending = abandoned(found, _now())
+    profiles, roles = counted(len(ending.profiles), "instance profile"), counted(len(ending.roles), "node role")
+    if ending.profiles or ending.roles:
+        agree(f"Delete {profiles} that no instance carries and {roles} of the install, and roles that only they hold?")
+    return end_abandoned(found, _now())
+
+
+def _identities_only(install: str, output: Format, *, dry_run: bool, yes: bool) -> int:
+    """By the install's name alone: stack, tables and bucket may be gone."""
+    from shiplap_cli.removal.abandoned_identities import abandoned, identities_of, left_identities  # noqa: PLC0415 - see above
+
+    if not install:
+        raise InvalidInput("--identities", "name the install with --install")
+    region = str(aws_client("ec2").meta.region_name)
+    found = identities_of(install, region)
+    if dry_run:
+        left = left_identities(abandoned(found, _now()).kept)
+    else:
+        left = _end_what_is_abandoned(found, lambda question: _agree(question, yes=yes))
+    document = UninstallDocument(identities=left)
+    emit(document, output, lambda: _view(document))
+    return 1 if left else 0
 
 
 def _list(found: Sequence[RunningInstance]) -> None:
@@ -404,6 +461,9 @@ def _view(document: UninstallDocument) -> RenderableType:
     if document.objects:
         objects = [(item.kind, item.name, item.instance, item.failure or "removed") for item in document.objects]
         lines.append(plain_table("kind", "name", "instance", "finalizer", rows=objects))
+    if document.identities:
+        kept = [(item.kind, item.name, item.cluster, item.reason) for item in document.identities]
+        lines.append(plain_table("kept", "name", "cluster", "because", rows=kept))
     if not document.install:
         return Group(*lines)
     frozen = f"frozen since {document.frozen_at}" if document.frozen_at else "not frozen"

@@ -97,7 +97,7 @@ def install_checks(
         InvalidInput: there is no such stack, the stack is not Shiplap's, or the RBAC manifest cannot be read.
         AwsError: CloudFormation does not answer.
     """
-    from shiplap_cli.doctor import account_checks, cluster_checks  # noqa: PLC0415
+    from shiplap_cli.doctor import account_checks, cluster_checks, identity_checks  # noqa: PLC0415
     from shiplap_cli.doctor.check_results import Check, Deployment  # noqa: PLC0415
 
     aws = client or clients()
@@ -125,6 +125,8 @@ def install_checks(
     yield Check("queues", lambda: account_checks.queues(aws, deployment))
     for catalog_region in sorted({item.region for item in statuses} or {region}):
         yield Check("catalogue", partial(cluster_checks.catalogue, aws("s3"), deployment, catalog_region, now()))
+        kept = (aws("s3"), outputs["Bucket"], catalog_region, now())
+        yield Check("kept identities", partial(identity_checks.kept_identities, *kept))
     yield Check("quotas", lambda: account_checks.quotas(aws, deployment))
     yield Check("network", lambda: account_checks.network(aws, deployment))
     for name in names:

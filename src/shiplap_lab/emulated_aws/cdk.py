@@ -80,6 +80,11 @@ class Cdk:
         """Start to deploy what was synthesised."""
         return self._start("deploy", [*self._command("deploy"), "--app", str(self._assembly), "--all"], self._state)
 
+    def destroy(self) -> Process:
+        """Start to delete what was deployed."""
+        command = [*self._command("destroy"), "--app", str(self._assembly), "--all", "--force"]
+        return self._start("destroy", command, self._state)
+
     def outputs(self) -> dict[str, str]:
         """The outputs of the deployed stack, by name."""
         stacks: dict[str, dict[str, str]] = json.loads(self._outputs.read_text())

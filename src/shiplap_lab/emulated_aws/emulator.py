@@ -166,6 +166,10 @@ class AwsEmulator:
         """Run `cdk bootstrap` again. Raises ShiplapError when it fails."""
         finish(self._cdk.bootstrap(), "cdk bootstrap")
 
+    def destroy(self) -> None:
+        """Delete the deployed stack. Raises ShiplapError."""
+        finish(self._cdk.destroy(), "cdk destroy")
+
     def _hand_on_parameters(self, endpoint: str) -> None:
         """Have SSM elsewhere hold the parameters that the stack has made here, and none that it has removed."""
         elsewhere = self.client("ssm", endpoint)

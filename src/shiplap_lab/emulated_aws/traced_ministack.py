@@ -13,6 +13,7 @@ from typing import Any
 from ministack import app
 from ministack.services import lambda_svc, sqs
 
+from shiplap_lab.emulated_aws import cloudformation_gaps
 from shiplap_lab.emulated_aws.lineage import HEADER
 
 _trace: ContextVar[str] = ContextVar("trace", default="")
@@ -43,6 +44,7 @@ def _continued(of_invocation: Callable[..., str | None]) -> Callable[..., str | 
 
 def main() -> None:
     """Run MiniStack until it is ended."""
+    cloudformation_gaps.install()
     for service in (sqs, lambda_svc):
         service.handle_request = _noting(service.handle_request)
     sqs._build_send_sys_attrs = _with_trace(sqs._build_send_sys_attrs)

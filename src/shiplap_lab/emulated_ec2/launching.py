@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from moto.core.types import Base64EncodedString
@@ -151,8 +152,16 @@ def _start(behaviour: Behaviour, backend: Any, candidate: FleetCandidate, tags: 
         }
     )
     begin(behaviour, instance)
-    instance.shiplap_profile = (data.get("IamInstanceProfile") or {}).get("Name", "")
+    give_profile(instance, (data.get("IamInstanceProfile") or {}).get("Name", ""))
     return str(instance.id)
+
+
+def give_profile(instance: Any, name: str) -> None:
+    """EC2 shows the ARN of the profile; its path is unknown here, because IAM is played elsewhere."""
+    instance.shiplap_profile = name
+    if name:
+        arn = f"arn:aws:iam::{instance.ec2_backend.account_id}:instance-profile/{name}"
+        instance.iam_instance_profile = {"Arn": arn, "Id": f"AIPA{sha256(name.encode()).hexdigest()[:17].upper()}"}
 
 
 def _public_ip(data: Mapping[str, Any]) -> bool | None:

@@ -27,7 +27,7 @@ from shiplap.errors import AwsError
 from shiplap_lab.emulated_ec2.allocation import CapacityPool
 from shiplap_lab.emulated_ec2.behaviour import Behaviour
 from shiplap_lab.emulated_ec2.fleets import create_instant, described
-from shiplap_lab.emulated_ec2.launching import TOO_MANY, begin, end, no_capacity, refusal_of_pool, settle
+from shiplap_lab.emulated_ec2.launching import TOO_MANY, begin, end, give_profile, no_capacity, refusal_of_pool, settle
 
 _FLEET_PARAMETERS = (
     "Type",
@@ -240,6 +240,7 @@ def _run_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
             answer = original(self)
             for instance in answer.result.instances:
                 begin(behaviour, instance)
+                give_profile(instance, self._get_param("IamInstanceProfile.Name") or "")
             return answer
 
         parameters = {key: value for key, value in self.querystring.items() if key != "ClientToken"}
@@ -283,6 +284,8 @@ def _terminate_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
                     instance._state = gone[instance.id]
                 elif instance.id in wanted:
                     end(behaviour, instance)
+                    # Moto takes the profile away at once; EC2 shows it until the instance is gone.
+                    give_profile(instance, getattr(instance, "shiplap_profile", ""))
             return answer
 
     return terminate_instances
@@ -290,13 +293,22 @@ def _terminate_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
 
 def _describe_instances(behaviour: Behaviour, original: _Answer) -> _Answer:
     def describe_instances(self: Any) -> Any:
+        filters = self._filters_from_querystring()
+        # Moto does not know this filter. Names of profiles are an account's, so the name at the end of an ARN will do.
+        carried = {str(arn).rpartition("/")[2] for arn in filters.pop("iam-instance-profile.arn", ())}
+        self._filters_from_querystring = lambda: filters
         with behaviour.lock:
             settle(behaviour, self.ec2_backend.all_instances())
             answer = original(self)
         now = behaviour.now()
         visible = []
         for reservation in answer.result["Reservations"]:
-            instances = [found for found in reservation.instances if getattr(found, "shiplap_visible_at", 0) <= now]
+            instances = [
+                found
+                for found in reservation.instances
+                if getattr(found, "shiplap_visible_at", 0) <= now
+                and (not carried or getattr(found, "shiplap_profile", "") in carried)
+            ]
             if instances:
                 shown = Reservation(reservation.id, reservation.owner_id)
                 shown.instances = instances

@@ -17,6 +17,7 @@ from shiplap.settings import ClusterSettings, Settings
 from shiplap.sleep.sleep_state import SleepNotes, sleep_state, with_rehearsals
 from shiplap_lab.cluster_simulator.simulated_cluster import SimulatedCluster
 from shiplap_lab.fakes.compute import FakeHealth
+from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeDeadLetters, FakeMeter
 from shiplap_lab.fakes.state import FakeJoins, FakeSleep
 from shiplap_lab.fakes.stores import (
@@ -204,6 +205,12 @@ class SimulatedContainer:
 
     def commitment_source(self, region: str) -> FakeCommitments:  # noqa: ARG002 - as above
         return self._install.commitments
+
+    def node_identities(self, region: str) -> FakeNodeIdentities:  # noqa: ARG002 - as above
+        return FakeNodeIdentities()
+
+    def kept_identities(self, region: str) -> FakeKeptIdentities:  # noqa: ARG002 - as above
+        return FakeKeptIdentities()
 
     def pause(self, seconds: float) -> None:
         self._install.stage.faults.wait(seconds)

@@ -27,6 +27,7 @@ from shiplap.settings import ClusterSettings, ResourceNames, Settings
 from shiplap_lab.fakes.bounded_calls import run_by
 from shiplap_lab.fakes.compute import FakeCompute
 from shiplap_lab.fakes.faults import Crash, Faults, Hang
+from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeStatus
 from tests.integration.flows.stage import Stage, catalog, pool
@@ -111,6 +112,12 @@ class World(SharedInstall):
 
     def catalog_source(self, region: str) -> CatalogSource:
         return Source(self, region)
+
+    def node_identities(self, region: str) -> FakeNodeIdentities:
+        return FakeNodeIdentities()
+
+    def kept_identities(self, region: str) -> FakeKeptIdentities:
+        return FakeKeptIdentities()
 
     def reporting(self, request_id: str) -> AbstractContextManager[None]:
         return counted_errors(self.meter)

@@ -33,8 +33,18 @@ from shiplap.flows.watch import entry as watch_entry
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus
 from shiplap.kubernetes.objects import ObjectMeta
 from shiplap.manifests.custom_resources import CapacityBuffer, CapacityBufferSpec
-from shiplap.ports import CatalogSource, CatalogStore, DeadLetters, MemoryStore, StateStore, StatusStore
+from shiplap.ports import (
+    CatalogSource,
+    CatalogStore,
+    DeadLetters,
+    KeptIdentityStore,
+    MemoryStore,
+    NodeIdentities,
+    StateStore,
+    StatusStore,
+)
 from shiplap.settings import ClusterSettings, ResourceNames, Settings
+from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeDeadLetters
 from shiplap_lab.fakes.stores import FakeCatalog, FakeMemory, FakeStatus
 from tests import audit_log
@@ -79,6 +89,12 @@ class StagedInstall(Install):
     def catalog_store(self, region: str) -> CatalogStore:
         assert region == "eu-west-1"
         return self.catalogs
+
+    def node_identities(self, region: str) -> NodeIdentities:
+        return FakeNodeIdentities()
+
+    def kept_identities(self, region: str) -> KeptIdentityStore:
+        return FakeKeptIdentities()
 
     def catalog_source(self, region: str) -> CatalogSource:
         return Source()

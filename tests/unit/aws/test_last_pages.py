@@ -21,6 +21,7 @@ from shiplap.aws.dynamodb import items
 from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
+from shiplap.aws.node_identities import AwsNodeIdentities
 from shiplap.aws.pricing import catalog_source, on_demand_prices
 from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.aws.selectors import capacity_reservations, network
@@ -34,6 +35,7 @@ from shiplap.manifests.custom_resources import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
+from shiplap.node_identities import NodeRole
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
 
@@ -53,6 +55,7 @@ TOKENS = {
     "s3": ("NextContinuationToken", "ContinuationToken"),
     "savingsplans": ("nextToken", "nextToken"),
     "dynamodb": ("LastEvaluatedKey", "ExclusiveStartKey"),
+    "iam": ("Marker", "Marker"),
 }
 """The fields that name the next page in an answer and in a request, where they are not EC2's."""
 
@@ -121,6 +124,13 @@ def ended(ec2: Any) -> Iterator[str]:
     return (name for name in NAMES if name not in kept)
 
 
+IN_IAM = {"Path": "/shiplap/eu-west-1/own/demo/", "Arn": "arn:aws:iam::123456789012:role/x", "CreateDate": MADE}
+
+
+def identities(client: Any) -> AwsNodeIdentities:
+    return AwsNodeIdentities("own", "eu-west-1", iam=client, ec2=client, ssm=lambda: client, eks=lambda: client)
+
+
 def images(ec2: Any) -> Iterator[str]:
     amis = AmiResolver(ec2, Parameters(lambda: ec2, lambda: NOW), lambda: NOW)
     return (image["ImageId"] for image in amis._images([], ()))
@@ -175,6 +185,32 @@ LISTINGS = {
     ),
     "ec2.launch_templates._used": Listing(
         "ec2", "describe_instances", instance, lambda ec2: launch_templates._used(ec2, "demo")
+    ),
+    "node_identities.AwsNodeIdentities._pages": Listing(
+        "iam",
+        "list_roles",
+        lambda name: {"Roles": [{"RoleName": name, "RoleId": "A" * 16, **IN_IAM}]},
+        lambda iam: (item["RoleName"] for item in identities(iam)._listed("list_roles", "Roles")),
+    ),
+    "node_identities.AwsNodeIdentities.holders": Listing(
+        "iam",
+        "list_instance_profiles_for_role",
+        lambda name: {
+            "InstanceProfiles": [{"InstanceProfileName": name, "InstanceProfileId": "A" * 16, "Roles": [], **IN_IAM}]
+        },
+        lambda iam: identities(iam).holders(NodeRole("nodes", "arn:nodes", "demo", NOW)),
+    ),
+    "node_identities.AwsNodeIdentities._current": Listing(
+        "ssm",
+        "get_parameters_by_path",
+        lambda name: {"Parameters": [{"Name": f"/shiplap/own/demo/{name}", "Value": name}]},
+        lambda ssm: sorted(identities(ssm)._current()),
+    ),
+    "node_identities.AwsNodeIdentities._instances": Listing(
+        "ec2",
+        "describe_instances",
+        instance,
+        lambda ec2: (seen["InstanceId"] for seen in identities(ec2)._instances(["arn:nodes"])),
     ),
     "pricing.catalog_source.instance_types": Listing(
         "ec2",
@@ -268,7 +304,7 @@ def pages(listing: Listing) -> Iterator[dict[str, Any]]:
     for number, name in enumerate(NAMES, 1):
         token: Any = str(number) if listing.service != "dynamodb" else {"key": {"S": str(number)}}
         more = number < len(NAMES)
-        truncated = {"IsTruncated": more} if listing.service == "s3" else {}
+        truncated = {"IsTruncated": more} if listing.service in ("s3", "iam") else {}
         yield {**listing.page(name), **truncated, **({given: token} if more else {})}
 
 

@@ -278,7 +278,7 @@ def test_what_boots_otherwise_has_a_template_of_its_own() -> None:
 def test_names_of_templates_fit_into_ec2_and_are_apart_by_cluster_whatever_its_name(characters: int) -> None:
     def named(cluster: str) -> str:
         own = request()
-        own = msgspec.structs.replace(own, claim=msgspec.structs.replace(own.claim, cluster=cluster))
+        own = msgspec.structs.replace(own, claims=(msgspec.structs.replace(own.claim, cluster=cluster),))
         return fleet_requests.fleet_configs(own)[0].template.name
 
     names = [named("c" * (characters - 1) + last) for last in "abc"]

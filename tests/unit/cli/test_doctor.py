@@ -18,12 +18,14 @@ from botocore.session import get_session
 from botocore.validate import ParamValidator
 
 from shiplap.aws import session
-from shiplap.aws.bucket import STATUS_KEY
+from shiplap.aws.bucket import IDENTITIES_PREFIX, STATUS_KEY
 from shiplap.errors import ClusterDenied, ClusterGone, ClusterUnreachable, InvalidInput
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import NodeClassProblem
 from shiplap.instances.readiness.nodeclass_status import ClusterStatus, InstallStatus, NodeClassStatus, conditions
+from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.live.live_manifests import LiveManifests, ObservedManifest, RefusedManifest
+from shiplap.node_identities import GRACE_S, KeptIdentities, KeptProfile, KeptRole
 from shiplap.settings import ClusterSettings, OtlpSettings, Settings
 from shiplap_cli.doctor import account_checks, check_results, cluster_checks, doctor
 from shiplap_cli.doctor.check_results import CheckResult
@@ -111,7 +113,9 @@ def status(*problems: NodeClassProblem, checked_at: float = NOW - 60) -> Install
     return InstallStatus((ClusterStatus("production", "eu-west-1", checked_at, (item,)),))
 
 
-def objects(known: InstallStatus, live: LiveManifests | None = None) -> Callable[..., Any]:
+def objects(
+    known: InstallStatus, live: LiveManifests | None = None, kept: KeptIdentities | None = None
+) -> Callable[..., Any]:
     """S3's get_object on the install's bucket."""
 
     def get_object(*, Bucket: str, Key: str) -> Any:  # noqa: N803 - S3's names
@@ -120,6 +124,8 @@ def objects(known: InstallStatus, live: LiveManifests | None = None) -> Callable
             if live is None:
                 raise ClientError({"Error": {"Code": "NoSuchKey", "Message": "none"}}, "GetObject")
             return {"Body": _Body(msgspec.json.encode(live))}
+        if Key == f"{IDENTITIES_PREFIX}eu-west-1.json":
+            return {"Body": _Body(msgspec.json.encode(kept or KeptIdentities()))}
         assert Key == STATUS_KEY
         return {"Body": _Body(msgspec.json.encode(known))}
 
@@ -742,6 +748,34 @@ def test_a_manifest_that_is_not_used_says_why(aws: Aws) -> None:
     assert (item.check, item.verdict) == ("manifests", "failed")
     assert item.says == f"EC2NodeClass default is not used: {reason}"
     assert item.fix == "kubectl edit ec2nodeclass default"
+
+
+# What is kept for nodes that still run
+
+
+def test_what_is_kept_is_listed_with_its_carriers_and_what_is_not_ended_with_a_remedy(aws: Aws) -> None:
+    names = ("i-1", "i-2", "i-3")
+    profiles = (
+        KeptProfile("carried", "production", "nodes", NOW - 90 * GRACE_S, 50, names),
+        KeptProfile("fresh", "staging", "nodes", NOW - 60),
+        KeptProfile("stuck", "staging", "nodes", NOW - 2 * GRACE_S),
+    )
+    roles = (KeptRole("own", "production", ("theirs",)), KeptRole("young", "production"))
+    aws.answers["s3.get_object"] = objects(status(), kept=KeptIdentities(profiles, roles))
+    seen = [item for item in found(aws) if item.check == "kept identities"]
+    says = {item.subject + str(number): (item.verdict, item.says) for number, item in enumerate(seen)}
+    assert says["production/nodes0"] == (
+        "ok",
+        "instance profile carried is no longer in the settings, and kept for 50 instances: i-1, i-2, i-3",
+    )
+    assert says["staging/nodes1"][0] == "ok"
+    assert f"ends after {rfc3339(NOW - 60 + GRACE_S)}" in says["staging/nodes1"][1]
+    assert says["staging/nodes2"][0] == "warning"
+    assert "instance profiles of others: theirs" in says["production/own3"][1]
+    assert "ends a day after it was made" in says["production/young4"][1]
+    assert [item.fix.partition(" in the log")[0] for item in seen if item.fix] == [
+        'look for "identity of nodes not ended"'
+    ]
 
 
 # The command

@@ -13,7 +13,8 @@ from shiplap.errors import AwsError, StoreError
 from shiplap.flows.catalog import entry
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.settings import ClusterSettings, Settings
-from shiplap_lab.fakes.signals import FakeMeter
+from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
+from shiplap_lab.fakes.signals import FakeClock, FakeMeter
 from shiplap_lab.fakes.stores import FakeCatalog, FakeCommitments
 
 SHARED = CommitmentSettings(counted_by="eu-west-1/shiplap", share="80%")
@@ -32,6 +33,8 @@ class _Install:
         self.asked: list[str] = []
         self.sources: list[FakeCommitments] = []
         self.fetched: list[str] = []
+        self.swept: list[str] = []
+        self.clock, self.optional = FakeClock(0.0), None
         self.refused: set[str] = set()
         self.inspected: list[list[str]] = []
         self._catalogs: dict[str, FakeCatalog] = {}
@@ -57,6 +60,13 @@ class _Install:
 
         return SimpleNamespace(fetch=fetch)
 
+    def node_identities(self, region: str) -> FakeNodeIdentities:
+        self.swept.append(region)
+        return FakeNodeIdentities()
+
+    def kept_identities(self, _: str) -> FakeKeptIdentities:
+        return FakeKeptIdentities()
+
     def reporting(self, _: str) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -72,7 +82,7 @@ def install(*clusters: tuple[str, str, CommitmentSettings | None], without: tupl
 
 @pytest.fixture(autouse=True)
 def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def inspect_all(clusters: Any, known: dict[str, Catalog], status: Any) -> None:
+    def inspect_all(clusters: Any, known: dict[str, Catalog], status: Any, **__: Any) -> None:
         status.inspected.append(sorted(known))
         assert {settings.region for settings, context in clusters if hasattr(context, "commitments")} >= known.keys()
 
@@ -81,7 +91,7 @@ def _no_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def handle(of: Any, **event: str) -> dict[str, int]:
-    context: Any = SimpleNamespace(aws_request_id="1")
+    context: Any = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=lambda: 300_000)
     return entry.handle(event, context, of)
 
 
@@ -142,4 +152,4 @@ def test_a_region_whose_catalogue_cannot_be_fetched_keeps_no_other_from_being_re
         handle(known)
     assert known.stored() == {"a": EU, "b": US}
     assert known.fetched == [EU, US]
-    assert known.inspected == [[US]]
+    assert known.inspected == [[EU, US]], "with the catalogue that is stored"

@@ -18,6 +18,7 @@ from shiplap.errors import StoreError
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.readiness.nodeclass_status import DryRuns, InstallStatus
 from shiplap.manifests.live.live_manifests import LiveManifests
+from shiplap.node_identities import KeptIdentities
 from shiplap.scheduling.model import scheduling_record as records
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord
@@ -36,6 +37,7 @@ RECORDS_PREFIX = "records/"
 STATUS_KEY = "status/clusters.json"
 MEMORY_PREFIX = "memory/"
 REHEARSALS_PREFIX = "rehearsals/"
+IDENTITIES_PREFIX = "identities/"
 MANIFESTS_PREFIX = "manifests/"
 CLUSTERS_PREFIX = "clusters/"
 
@@ -114,6 +116,27 @@ class BucketStatus:
     def save(self, status: InstallStatus) -> None:
         document = msgspec.json.format(msgspec.json.encode(status, order="deterministic"), indent=1)
         _write(self._client, self._bucket, STATUS_KEY, document)
+
+
+class BucketKeptIdentities:
+    """A KeptIdentityStore for one region: `identities/<region>.json`."""
+
+    def __init__(self, client: S3Client, bucket: str, region: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._key = f"{IDENTITIES_PREFIX}{region}.json"
+
+    def load(self) -> KeptIdentities:
+        document = _find(self._client, self._bucket, self._key)
+        if document is None:
+            return KeptIdentities()
+        try:
+            return msgspec.json.decode(document, type=KeptIdentities)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{self._key} holds no identities of nodes: {error}") from error
+
+    def save(self, kept: KeptIdentities) -> None:
+        _write(self._client, self._bucket, self._key, msgspec.json.encode(kept, order="deterministic"))
 
 
 class BucketDryRuns:

@@ -17,8 +17,10 @@ from shiplap.ports import (
     Clock,
     CommitmentSource,
     DeadLetters,
+    KeptIdentityStore,
     MemoryStore,
     Meter,
+    NodeIdentities,
     StateStore,
     StatusStore,
 )
@@ -114,6 +116,12 @@ class FunctionInstall(Protocol):
 
     def commitment_source(self, region: str) -> CommitmentSource:
         """Where the commitments in a region come from."""
+
+    def node_identities(self, region: str) -> NodeIdentities:
+        """Instance profiles and node roles of the install in a region."""
+
+    def kept_identities(self, region: str) -> KeptIdentityStore:
+        """What is kept of them for nodes that still run."""
 
     def pause(self, seconds: float) -> None:
         """Wait."""

@@ -35,8 +35,10 @@ from shiplap.ports import (
     ClusterApi,
     CommitmentSource,
     DeadLetters,
+    KeptIdentityStore,
     MemoryStore,
     Meter,
+    NodeIdentities,
     StateStore,
     StatusStore,
 )
@@ -250,6 +252,25 @@ class Install:
         plans = client("savingsplans", region)
         ec2 = client("ec2", region)
         return AwsCommitments(region, self._names.install, ec2=ec2, savings_plans=plans, clock=self.clock.now)
+
+    def node_identities(self, region: str) -> NodeIdentities:
+        """Instance profiles and node roles of the install in a region."""
+        from shiplap.aws.node_identities import AwsNodeIdentities  # noqa: PLC0415 - only `catalog` looks at them
+
+        return AwsNodeIdentities(
+            self._names.install,
+            region,
+            iam=client("iam", region),
+            ec2=client("ec2", region),
+            ssm=lambda: client("ssm", region),
+            eks=lambda: client("eks", region),
+        )
+
+    def kept_identities(self, region: str) -> KeptIdentityStore:
+        """What is kept of them for nodes that still run."""
+        from shiplap.aws.bucket import BucketKeptIdentities  # noqa: PLC0415 - see the module's docstring
+
+        return BucketKeptIdentities(client("s3"), self._names.bucket, region)
 
     def _context(self, cluster: ClusterSettings) -> FlowContext:
         made: dict[str, Callable[[], object]] = {

@@ -17,6 +17,7 @@ from shiplap.ports.compute import (
     InstanceProblem,
     OfferingFailure,
 )
+from shiplap.ports.identities import KeptIdentityStore, NodeIdentities
 from shiplap.ports.signals import (
     INSTALL_DIMENSION,
     LONGEST_DELAY_S,
@@ -113,6 +114,7 @@ __all__ = [
     "Instance",
     "InstanceProblem",
     "JoinLog",
+    "KeptIdentityStore",
     "KnownCapacity",
     "KnownPods",
     "Listed",
@@ -121,6 +123,7 @@ __all__ = [
     "MemoryStore",
     "Meter",
     "Move",
+    "NodeIdentities",
     "OfferingFailure",
     "Refusals",
     "SleepStore",

@@ -1,5 +1,5 @@
 """Refreshes the instance types and prices of each region that has a cluster, every hour; more often, it inspects
-whether the EC2NodeClasses of every cluster can be launched from.
+whether the EC2NodeClasses of every cluster can be launched from. At last it ends identities that no node carries.
 
 What is done is stored at once. What there was no time for, or AWS has not answered, is first the next time.
 """
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shiplap.errors import AwsError, AwsUnavailable, StoreError
+from shiplap.flows.catalog.identities import sweep_identities
 from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.catalog.refresh import refresh, refresh_commitments, stored
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
@@ -31,6 +32,9 @@ INSPECTING_S = 60.0
 LEAST_REFRESH_S = 30.0
 """No refresh begins with less time, in seconds: EC2 and the Pricing API take about fifteen to tell all."""
 
+SWEEPING_S = 10.0
+"""Of the reserve, for identities that no node carries, in seconds; no call of it may last longer."""
+
 
 def handle(event: Mapping[str, Any], context: InvocationContext, install: FunctionInstall) -> dict[str, int]:
     """How many types each region has.
@@ -48,6 +52,8 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         contexts = [(cluster, install.context(cluster)) for cluster in install.settings.clusters]
         current = [(stored_settings(cluster, context), context) for cluster, context in contexts]
         inspect_all(current, known, install.status, until=until)
+        if event.get("kind") != "inspect":
+            _sweep_identities(install, until + SWEEPING_S, failed)
         if failed:
             raise failed[0]
         return {region: len(catalog.types) for region, catalog in sorted(known.items())}
@@ -92,6 +98,15 @@ def _refresh_all(
             known[region] = refresh(source, stores[region], install.meter)
         with _kept(failed, region):
             _refresh_commitments(install, region)
+
+
+def _sweep_identities(install: FunctionInstall, until: float, failed: list[AwsError | StoreError]) -> None:
+    """End identities that no node carries. What is not looked at now is so an hour later."""
+    for region in _regions(install):
+        with _kept(failed, region):
+            identities = limited(install.optional, install.node_identities(region), SWEEPING_S)
+            kept = install.kept_identities(region)
+            sweep_identities(identities, kept, install.clock, install.meter, until=until)
 
 
 @contextmanager
