@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import typer
 import yaml
+from botocore.exceptions import ClientError
 
 from shiplap.aws import tags
 from shiplap.aws.dynamodb import tables
@@ -22,7 +23,7 @@ from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.node_identities import MOST_AT_ONCE, InstanceProfile, NodeRole
-from shiplap.settings import ClusterSettings, Settings
+from shiplap.settings import LAYER_DESCRIPTION, ClusterSettings, Settings
 from shiplap_cli.commands import uninstall as command
 from shiplap_cli.inputs.learned_file import read_learned
 from shiplap_cli.main import run
@@ -441,3 +442,67 @@ def test_more_identities_than_end_at_once_all_end_and_one_that_is_refused_is_lis
     left = installed.runs("--identities", "--install", "one", "--yes", code=1)["identities"]
     assert abandoned.profiles == {}
     assert {item["name"] for item in left} == {"of-empty", "of-old"}
+
+
+class Lambda:
+    """The function of install `one`, which has used two versions of its settings layer and one of another layer.
+
+    Another install publishes versions of the same layer, and one is older than every version of the function.
+    """
+
+    def __init__(self) -> None:
+        self.layers = {self._arn("Settings", number): LAYER_DESCRIPTION for number in range(1, 6)}
+        self.layers[self._arn("Library", 1)] = "The package shiplap"
+        self.used = {1: ("Settings", 2), 2: ("Settings", 4), 3: ("Library", 1)}
+        self.gone = False
+
+    def _arn(self, layer: str, number: int) -> str:
+        return f"arn:aws:lambda:{REGION}:123456789012:layer:{layer}:{number}"
+
+    @property
+    def settings(self) -> list[int]:
+        return sorted(int(arn.rpartition(":")[2]) for arn in self.layers if ":Settings:" in arn)
+
+    def list_versions_by_function(self, **_: Any) -> dict[str, Any]:
+        if self.gone:
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "ListVersionsByFunction")
+        found = [
+            {"Version": str(number), "LastModified": "", "Layers": [{"Arn": self._arn(*layer)}]}
+            for number, layer in self.used.items()
+        ]
+        return {"Versions": [*found, {"Version": "$LATEST", "LastModified": "", "Layers": []}]}
+
+    def list_layer_versions(self, *, LayerName: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - Lambda's name
+        named = {arn: text for arn, text in self.layers.items() if f":{LayerName}:" in arn}
+        return {"LayerVersions": [{"LayerVersionArn": arn, "Description": text} for arn, text in named.items()]}
+
+    def delete_layer_version(self, *, LayerName: str, VersionNumber: int) -> None:  # noqa: N803 - Lambda's names
+        self.layers.pop(f"{LayerName}:{VersionNumber}", None)
+
+
+@pytest.fixture
+def lambdas(monkeypatch: pytest.MonkeyPatch) -> Lambda:
+    made, others = Lambda(), command.aws_client
+    monkeypatch.setattr(
+        command, "aws_client", lambda service, region="": made if service == "lambda" else others(service, region)
+    )
+    return made
+
+
+def test_settings_layers_of_the_install_go_with_its_data_and_no_others(
+    installed: InstallToRemove, lambdas: Lambda
+) -> None:
+    installed.runs("--yes")
+    assert lambdas.settings == [1, 2, 3, 4, 5]
+    lambdas.gone = True  # the stack took it along, and nothing else says which versions were this install's
+    installed.runs("--yes", "--bucket", "bucket", "--delete-data", "one")
+    assert lambdas.settings == [1, 3, 5]
+    assert len(lambdas.layers) == 4
+
+
+def test_an_install_whose_function_was_deleted_by_hand_can_be_removed(
+    installed: InstallToRemove, lambdas: Lambda
+) -> None:
+    lambdas.gone = True
+    installed.runs("--yes")
+    assert installed.stack == ""

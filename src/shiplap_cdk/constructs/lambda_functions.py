@@ -17,6 +17,7 @@ from constructs import Construct
 
 import shiplap
 from shiplap.manifests.nodeclaim import SCHEMA
+from shiplap.settings import LAYER_DESCRIPTION
 from shiplap_cdk.artifacts import layers
 from shiplap_cdk.constructs.acknowledged import acknowledge
 from shiplap_cdk.constructs.events import WorkQueue
@@ -111,7 +112,7 @@ class Layers(Construct):
         self.versions = [
             self._layer("Dependencies", artifacts.dependencies, "Third-party packages"),
             self._layer("Library", artifacts.library, LIBRARY_DESCRIPTION),
-            self._layer("Settings", artifacts.settings, "Clusters and their manifests"),
+            self._layer("Settings", artifacts.settings, LAYER_DESCRIPTION),
         ]
 
     def _layer(self, id_: str, layer: layers.Layer, description: str) -> lambda_.LayerVersion:

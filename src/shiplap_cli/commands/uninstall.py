@@ -197,7 +197,7 @@ class _Uninstall:
         cloudformation = aws_client("cloudformation")
         whole = bool(install.outputs) and is_whole(cloudformation, stack)
         self._settings = settings_of(install) if whole else None
-        self.record: RemovalRecord = found_record(install, stack, self._settings, client("s3"))
+        self.record: RemovalRecord = found_record(install, stack, self._settings, client("s3"), aws_client("lambda"))
         self._served = {item.name: item for item in self.record.clusters}
         self._check_names()
         self._clients: RemovalClients = RemovalClients(
@@ -383,8 +383,10 @@ class _Uninstall:
         with progress("exporting") as say:
             done = export_data(self.record, folder, clients.dynamodb, clients.s3, clients.capacity, _now(), say)
         items = ", ".join(f"{number} items of {table}" for table, number in done.items.items())
-        self._agree(f"{folder} holds {items} and {done.objects} objects. Delete tables and bucket for good?")
-        delete_data(self.record, folder, clients.dynamodb, clients.s3)
+        self._agree(
+            f"{folder} holds {items} and {done.objects} objects. Delete tables, bucket and settings layers for good?"
+        )
+        delete_data(self.record, folder, clients.dynamodb, clients.s3, aws_client("lambda", self.record.region))
         return folder
 
     def _agree(self, question: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
+from shiplap.settings import LAYER_DESCRIPTION
 from shiplap_cli.installs.find_install import DeployedInstall
 from shiplap_cli.installs.releases import (
     AliasMove,
@@ -85,13 +86,28 @@ def library_layers(client: Any, published: Sequence[PublishedVersion]) -> tuple[
     Raises:
         AwsError: Lambda does not tell.
     """
-    names = sorted({layer.split(":")[-2] for version in published for layer in version.layers})
-    described = (
-        library_layer(item["LayerVersionArn"], item.get("Description", ""))
-        for name in names
-        for item in _pages(client.list_layer_versions, "LayerVersions", LayerName=name)
-    )
+    described = (library_layer(arn, description) for arn, description in _described_layers(client, published))
     return tuple(library for library in described if library is not None)
+
+
+def settings_layers(client: Any, published: Sequence[PublishedVersion]) -> tuple[str, ...]:
+    """ARNs of the layer versions with settings among those that these versions of functions use, sorted.
+
+    Another install may publish versions of the same layer: the stacks of both give it the same name.
+
+    Raises:
+        AwsError: Lambda does not tell.
+    """
+    used = {layer for version in published for layer in version.layers}
+    described = _described_layers(client, published)
+    return tuple(sorted(arn for arn, description in described if arn in used and description == LAYER_DESCRIPTION))
+
+
+def _described_layers(client: Any, published: Sequence[PublishedVersion]) -> Iterator[tuple[str, str]]:
+    """ARN and description of all versions of the layers that these versions of functions use. Raises AwsError."""
+    for name in sorted({layer.split(":")[-2] for version in published for layer in version.layers}):
+        for item in _pages(client.list_layer_versions, "LayerVersions", LayerName=name):
+            yield item["LayerVersionArn"], item.get("Description", "")
 
 
 def stored_schemas(client: Any, table: str) -> StoredSchemas:

@@ -6,17 +6,19 @@ Only the names of tables and bucket are (see `removal_record`), for they outlive
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from shiplap.aws import tags
 from shiplap.aws.ec2_errors import aws_errors
-from shiplap.errors import InvalidInput
+from shiplap.errors import AwsError, InvalidInput
 from shiplap.ports import CapacityStore, StateStore
 from shiplap.settings import Settings
 from shiplap_cli.installs.find_install import DeployedInstall
+from shiplap_cli.installs.published_versions import functions_of, published_versions, settings_layers
+from shiplap_cli.installs.releases import PublishedVersion
 from shiplap_cli.removal.node_draining import DrainedCluster, drain_cluster
 from shiplap_cli.removal.removal_record import RemovalRecord, RemovedCluster, read_record, save_record
 from shiplap_cli.removal.stack_deletion import stack_state
@@ -47,10 +49,20 @@ class RemovalClients(NamedTuple):
     capacity: CapacityStore
 
 
-def found_record(install: DeployedInstall, stack: str, settings: Settings | None, s3: Any) -> RemovalRecord:
+def found_record(
+    install: DeployedInstall, stack: str, settings: Settings | None, s3: Any, functions: Any
+) -> RemovalRecord:
     """The install to be removed: by its settings while it is whole, else by what an earlier run has kept.
 
+    Args:
+        install: its outputs, and its bucket.
+        stack: the name of its stack.
+        settings: those in service, None once the stack has begun to go.
+        s3: a client, for what an earlier run has kept.
+        functions: a client of Lambda, for the versions of its settings layer.
+
     Raises:
+        AwsError: Lambda does not tell.
         StoreError: the bucket cannot be read.
         InvalidInput: there is neither, or the install's instances have no tag of an install.
     """
@@ -70,7 +82,18 @@ def found_record(install: DeployedInstall, stack: str, settings: Settings | None
         state_table=install.output("StateTable"),
         capacity_table=install.output("CapacityTable"),
         clusters=tuple(RemovedCluster(item.name, item.live_manifests) for item in settings.clusters),
+        settings_layers=settings_layers(functions, tuple(_versions(install, functions))),
     )
+
+
+def _versions(install: DeployedInstall, functions: Any) -> Iterator[PublishedVersion]:
+    """Of every function; one that somebody has deleted has none. Raises AwsError."""
+    for function in functions_of(install):
+        try:
+            yield from published_versions(functions, (function,))
+        except AwsError as error:
+            if error.code != "ResourceNotFoundException":
+                raise
 
 
 def is_whole(cloudformation: Any, stack: str) -> bool:

@@ -24,6 +24,7 @@ class RemovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The install that is being removed, by the names of its resources.
 
     `exported_at` is when the export was finished after which the deletion of data began, in epoch seconds; 0 before.
+    `settings_layers` are ARNs of versions of its settings layer: once the functions are gone, nothing tells them.
     """
 
     install: str
@@ -34,6 +35,7 @@ class RemovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     capacity_table: str
     clusters: tuple[RemovedCluster, ...] = ()
     exported_at: float = 0.0
+    settings_layers: tuple[str, ...] = ()
 
 
 def save_record(client: Any, record: RemovalRecord) -> None:

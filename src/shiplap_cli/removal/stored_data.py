@@ -137,8 +137,10 @@ def _keys(client: Any, bucket: str) -> Iterator[str]:
             yield from (str(item["Key"]) for item in page.get("Contents", ()) if not item["Key"].endswith("/"))
 
 
-def delete_data(record: RemovalRecord, folder: Path, dynamodb: Any, s3: Any) -> None:
-    """Delete both tables, then the bucket with all versions of its objects. It may be repeated.
+def delete_data(record: RemovalRecord, folder: Path, dynamodb: Any, s3: Any, functions: Any) -> None:
+    """Delete both tables, the versions of the settings layer, then the bucket with all versions of its objects.
+
+    It may be repeated. `functions` is a client of Lambda.
 
     The record in the bucket names the export first, so that the next run knows that data are missing, and which export
     has them.
@@ -154,6 +156,10 @@ def delete_data(record: RemovalRecord, folder: Path, dynamodb: Any, s3: Any) -> 
         save_record(s3, msgspec.structs.replace(record, exported_at=known.exported_at))
     for table in (record.state_table, record.capacity_table):
         _delete_table(dynamodb, table)
+    for arn in record.settings_layers:
+        layer, _, number = arn.rpartition(":")
+        with store_errors(f"delete layer version {arn}"):
+            functions.delete_layer_version(LayerName=layer, VersionNumber=int(number))
     _delete_bucket(s3, record.bucket)
 
 

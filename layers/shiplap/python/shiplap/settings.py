@@ -31,6 +31,10 @@ KARPENTER_LEASE = "kube-system/karpenter-leader-election"
 """Namespace and name of the Lease that a Karpenter installed by its chart's defaults holds."""
 
 
+LAYER_DESCRIPTION = "Clusters and their manifests"
+"""That of the layer that holds a Settings, by which `shiplap uninstall` finds its versions."""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cluster. Without `endpoint` the API server is looked up by EKS DescribeCluster and entered with an IAM token.
 
