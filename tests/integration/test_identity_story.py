@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from shiplap.aws.bucket import BucketKeptIdentities
-from shiplap.aws.node_identities import AwsNodeIdentities
+from shiplap.aws.iam_identities import AwsNodeIdentities
 from shiplap.errors import ShiplapError
-from shiplap.flows.catalog.identities import sweep_identities
+from shiplap.flows.catalog.identity_sweep import sweep_identities
 from shiplap.node_identities import GRACE_S, KeptIdentities
 from shiplap_lab.api_server.server import ApiServer
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer

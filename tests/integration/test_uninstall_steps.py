@@ -22,13 +22,13 @@ from shiplap.errors import AwsError
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.manifests.live.nodeclaim_objects import FINALIZER, INSTALL_LABEL
 from shiplap.manifests.nodeclaim import ClaimState
-from shiplap.node_identities import MOST_AT_ONCE, InstanceProfile, NodeRole
+from shiplap.node_identities import MOST_AT_ONCE, InstanceProfile, OwnNodeRole
 from shiplap.settings import LAYER_DESCRIPTION, ClusterSettings, Settings
 from shiplap_cli.commands import uninstall as command
 from shiplap_cli.inputs.learned_file import read_learned
 from shiplap_cli.main import run
-from shiplap_cli.removal.removal_record import read_record, save_record
 from shiplap_cli.removal import abandoned_identities
+from shiplap_cli.removal.removal_record import read_record, save_record
 from shiplap_cli.removal.stack_deletion import delete_stack, stack_state
 from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
 from shiplap_lab.fakes.cluster import ApiServer
@@ -369,7 +369,7 @@ class Abandoned(FakeNodeIdentities):
     def __init__(self) -> None:
         super().__init__()
         for name in ("old", "empty"):
-            self.roles[f"of-{name}"] = NodeRole(f"of-{name}", f"arn:of-{name}", "blue", NOW - 60)
+            self.roles[f"of-{name}"] = OwnNodeRole(f"of-{name}", f"arn:of-{name}", "blue", NOW - 60)
             self.entries.add(f"arn:of-{name}")
             self.profiles[name] = InstanceProfile(name, f"arn:{name}", "blue", "nodes", (f"of-{name}",))
         self.instances["old"] = {"i-1", "i-2"}

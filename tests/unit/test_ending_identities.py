@@ -14,7 +14,7 @@ from shiplap.node_identities import (
     KeptIdentities,
     KeptProfile,
     KeptRole,
-    NodeRole,
+    OwnNodeRole,
     ending_identities,
 )
 
@@ -26,8 +26,8 @@ def profile(name: str, *holds: str, cluster: str = "demo") -> InstanceProfile:
     return InstanceProfile(name, f"arn:{name}", cluster, "nodes", holds)
 
 
-def role(name: str, age_s: float = 10 * DAY_S, cluster: str = "demo") -> NodeRole:
-    return NodeRole(name, f"arn:{name}", cluster, NOW - age_s)
+def role(name: str, age_s: float = 10 * DAY_S, cluster: str = "demo") -> OwnNodeRole:
+    return OwnNodeRole(name, f"arn:{name}", cluster, NOW - age_s)
 
 
 def kept_since(age_s: float, *names: str) -> KeptIdentities:
@@ -36,7 +36,7 @@ def kept_since(age_s: float, *names: str) -> KeptIdentities:
 
 def look(
     *profiles: InstanceProfile,
-    roles: tuple[NodeRole, ...] = (),
+    roles: tuple[OwnNodeRole, ...] = (),
     current: tuple[str, ...] = (),
     carriers: dict[str, tuple[str, ...]] | None = None,
     holders: dict[str, tuple[str, ...]] | None = None,

@@ -9,6 +9,7 @@ from shiplap.aws.bucket import BucketKeptIdentities
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.node_identities import GRACE_S, KeptProfile, KeptRole
 from shiplap_cli.doctor.check_results import CheckReporter, CheckResult
+from shiplap_cli.doctor.fixes import by_hand
 from shiplap_cli.output import counted
 
 _REPORT = CheckReporter("kept identities")
@@ -39,7 +40,9 @@ def _profile(profile: KeptProfile, now: float) -> CheckResult:
     if now < ends_at + _LOOKS_S:
         return _REPORT.ok(subject, f"{named}, carried by no instance, and ends after {rfc3339(ends_at)}")
     fix = 'look for "identity of nodes not ended" in the log of the function catalog: it says what IAM refuses'
-    return _REPORT.warning(subject, f"{named}, carried by no instance, and was to end after {rfc3339(ends_at)}", fix)
+    return _REPORT.warning(
+        subject, f"{named}, carried by no instance, and was to end after {rfc3339(ends_at)}", by_hand(fix)
+    )
 
 
 def _role(role: KeptRole) -> CheckResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shiplap.errors import InvalidInput
-from shiplap.flows.catalog.identities import end_identities, look_at_identities
+from shiplap.flows.catalog.identity_sweep import end_identities, look_at_identities
 from shiplap.node_identities import EndingIdentities, KeptIdentities
 from shiplap.ports import NodeIdentities
 from shiplap_cli.installs.find_install import aws_client
@@ -30,7 +30,7 @@ class LeftIdentity(Printed, frozen=True):
 
 def identities_of(install: str, region: str) -> NodeIdentities:
     """Those of an install in a Region."""
-    from shiplap.aws.node_identities import AwsNodeIdentities  # noqa: PLC0415 - so that --help does not wait for botocore
+    from shiplap.aws.iam_identities import AwsNodeIdentities  # noqa: PLC0415 - so that --help does not wait for botocore
 
     return AwsNodeIdentities(
         install,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shiplap.node_identities import FoundIdentities, InstanceProfile, KeptIdentities, NodeRole
+from shiplap.node_identities import FoundIdentities, InstanceProfile, KeptIdentities, OwnNodeRole
 from shiplap_lab.fakes.faults import Faults
 
 
@@ -20,7 +20,7 @@ class FakeNodeIdentities:
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
         self.profiles: dict[str, InstanceProfile] = {}
-        self.roles: dict[str, NodeRole] = {}
+        self.roles: dict[str, OwnNodeRole] = {}
         self.current: set[str] = set()
         self.instances: dict[str, set[str]] = {}
         self.foreign: dict[str, set[str]] = {}
@@ -34,7 +34,7 @@ class FakeNodeIdentities:
         with self.faults.effect("identities.carriers"):
             return {item.name: tuple(sorted(ids)) for item in profiles if (ids := self.instances.get(item.name))}
 
-    def holders(self, role: NodeRole) -> tuple[str, ...]:
+    def holders(self, role: OwnNodeRole) -> tuple[str, ...]:
         with self.faults.effect("identities.holders"):
             own = {item.name for item in self.profiles.values() if role.name in item.holds}
             return tuple(sorted(own | self.foreign.get(role.name, set())))
@@ -46,7 +46,7 @@ class FakeNodeIdentities:
         with self.faults.effect("identities.delete_profile"):
             self.profiles.pop(profile.name, None)
 
-    def end_role(self, role: NodeRole) -> None:
+    def end_role(self, role: OwnNodeRole) -> None:
         with self.faults.effect("identities.delete_entry"):
             self.entries.discard(role.arn)
         with self.faults.effect("identities.delete_role"):

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 from moto.iam.models import iam_backends
 
 from shiplap.aws.bucket import IDENTITIES_PREFIX, BucketKeptIdentities
+from shiplap.aws.iam_identities import AwsNodeIdentities
 from shiplap.aws.instance_profiles import identity_path, profile_parameter
-from shiplap.aws.node_identities import AwsNodeIdentities
 from shiplap.errors import AwsError, StoreError
-from shiplap.node_identities import InstanceProfile, KeptIdentities, KeptProfile, KeptRole, NodeRole
+from shiplap.node_identities import InstanceProfile, KeptIdentities, KeptProfile, KeptRole, OwnNodeRole
 from shiplap.ports import KeptIdentityStore, NodeIdentities
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from tests.integration.contracts.emulated_ec2 import REGION, Region, emulated_region
@@ -42,7 +42,7 @@ class FakeGround:
         self.port = self.fake = FakeNodeIdentities()
 
     def role(self, name: str, cluster: str = "demo") -> None:
-        self.fake.roles[name] = NodeRole(name, f"arn:{name}", cluster, 0.0)
+        self.fake.roles[name] = OwnNodeRole(name, f"arn:{name}", cluster, 0.0)
         self.fake.entries.add(name)
 
     def profile(self, name: str, role: str, cluster: str = "demo") -> None:

@@ -21,7 +21,7 @@ from shiplap.aws.dynamodb import items
 from shiplap.aws.ec2 import ec2_compute, fleet_requests, launch_templates
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.health import Ec2Health
-from shiplap.aws.node_identities import AwsNodeIdentities
+from shiplap.aws.iam_identities import AwsNodeIdentities
 from shiplap.aws.pricing import catalog_source, on_demand_prices
 from shiplap.aws.pricing.commitment_source import AwsCommitments
 from shiplap.aws.selectors import capacity_reservations, network
@@ -35,7 +35,7 @@ from shiplap.manifests.custom_resources import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
-from shiplap.node_identities import NodeRole
+from shiplap.node_identities import OwnNodeRole
 from shiplap.ports import Instance
 from shiplap.settings import ClusterSettings
 
@@ -186,27 +186,27 @@ LISTINGS = {
     "ec2.launch_templates._used": Listing(
         "ec2", "describe_instances", instance, lambda ec2: launch_templates._used(ec2, "demo")
     ),
-    "node_identities.AwsNodeIdentities._pages": Listing(
+    "iam_identities.AwsNodeIdentities._pages": Listing(
         "iam",
         "list_roles",
         lambda name: {"Roles": [{"RoleName": name, "RoleId": "A" * 16, **IN_IAM}]},
         lambda iam: (item["RoleName"] for item in identities(iam)._listed("list_roles", "Roles")),
     ),
-    "node_identities.AwsNodeIdentities.holders": Listing(
+    "iam_identities.AwsNodeIdentities.holders": Listing(
         "iam",
         "list_instance_profiles_for_role",
         lambda name: {
             "InstanceProfiles": [{"InstanceProfileName": name, "InstanceProfileId": "A" * 16, "Roles": [], **IN_IAM}]
         },
-        lambda iam: identities(iam).holders(NodeRole("nodes", "arn:nodes", "demo", NOW)),
+        lambda iam: identities(iam).holders(OwnNodeRole("nodes", "arn:nodes", "demo", NOW)),
     ),
-    "node_identities.AwsNodeIdentities._current": Listing(
+    "iam_identities.AwsNodeIdentities._current": Listing(
         "ssm",
         "get_parameters_by_path",
         lambda name: {"Parameters": [{"Name": f"/shiplap/own/demo/{name}", "Value": name}]},
         lambda ssm: sorted(identities(ssm)._current()),
     ),
-    "node_identities.AwsNodeIdentities._instances": Listing(
+    "iam_identities.AwsNodeIdentities._instances": Listing(
         "ec2",
         "describe_instances",
         instance,

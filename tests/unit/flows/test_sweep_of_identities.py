@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shiplap.errors import AwsError, StoreError
-from shiplap.flows.catalog.identities import sweep_identities
-from shiplap.node_identities import GRACE_S, InstanceProfile, NodeRole
+from shiplap.flows.catalog.identity_sweep import sweep_identities
+from shiplap.node_identities import GRACE_S, InstanceProfile, OwnNodeRole
 from shiplap_lab.fakes.faults import Crash, Faults
 from shiplap_lab.fakes.identities import FakeKeptIdentities, FakeNodeIdentities
 from shiplap_lab.fakes.signals import FakeClock, FakeMeter
@@ -24,7 +24,7 @@ class World:
         self.store = FakeKeptIdentities(self.faults)
         self.meter = FakeMeter()
         for cluster, name in (("demo", "own-1"), ("demo", "own-2"), ("gone", "own-3")):
-            self.iam.roles[name] = NodeRole(name, f"arn:{name}", cluster, NOW - 90 * HOUR_S)
+            self.iam.roles[name] = OwnNodeRole(name, f"arn:{name}", cluster, NOW - 90 * HOUR_S)
             self.iam.entries.add(f"arn:{name}")
             self.iam.profiles[f"of-{name}"] = InstanceProfile(f"of-{name}", f"arn:of-{name}", cluster, "n", (name,))
         self.iam.current = {"of-own-2"}
@@ -118,11 +118,11 @@ def test_what_iam_refuses_to_end_keeps_nothing_else_from_ending() -> None:
 def test_without_an_answer_nothing_ends_and_the_catalog_function_goes_on(effect: str) -> None:
     world = World()
     world.iam.instances = {}
-    world.iam.roles["own-4"] = NodeRole("own-4", "arn:own-4", "gone", NOW - 90 * HOUR_S)
+    world.iam.roles["own-4"] = OwnNodeRole("own-4", "arn:own-4", "gone", NOW - 90 * HOUR_S)
     world.sweep(NOW)
     before = world.existing()
     world.faults.on("before", effect, AwsError("throttled", code="Throttling"))
-    world.iam.roles["own-5"] = NodeRole("own-5", "arn:own-5", "gone", NOW)
+    world.iam.roles["own-5"] = OwnNodeRole("own-5", "arn:own-5", "gone", NOW)
     world.sweep(NOW + GRACE_S)
     assert world.existing()[0] == before[0]
     assert world.meter.counts["IdentitiesNotSwept"] == 1

@@ -33,7 +33,7 @@ class InstanceProfile(msgspec.Struct, frozen=True):
     holds: tuple[str, ...] = ()
 
 
-class NodeRole(msgspec.Struct, frozen=True):
+class OwnNodeRole(msgspec.Struct, frozen=True):
     """A node role that the stack has made. `created_at` in epoch seconds."""
 
     name: str
@@ -46,7 +46,7 @@ class FoundIdentities(msgspec.Struct, frozen=True):
     """What IAM has below the path of an install, and the names of the profiles that launches use now."""
 
     profiles: tuple[InstanceProfile, ...] = ()
-    roles: tuple[NodeRole, ...] = ()
+    roles: tuple[OwnNodeRole, ...] = ()
     current: frozenset[str] = frozenset()
 
     @property
@@ -55,7 +55,7 @@ class FoundIdentities(msgspec.Struct, frozen=True):
         return tuple(sorted((item for item in self.profiles if item.name not in self.current), key=_by_name))
 
     @property
-    def unheld(self) -> tuple[NodeRole, ...]:
+    def unheld(self) -> tuple[OwnNodeRole, ...]:
         """Roles that none of these profiles holds, the oldest first."""
         held = {role for profile in self.profiles for role in profile.holds}
         return tuple(
@@ -98,7 +98,7 @@ class EndingIdentities(msgspec.Struct, frozen=True):
     """What ends now, and what is kept, which includes what ends: it is gone when the next look finds it gone."""
 
     profiles: tuple[InstanceProfile, ...]
-    roles: tuple[NodeRole, ...]
+    roles: tuple[OwnNodeRole, ...]
     kept: KeptIdentities
 
 

@@ -255,7 +255,7 @@ class Install:
 
     def node_identities(self, region: str) -> NodeIdentities:
         """Instance profiles and node roles of the install in a region."""
-        from shiplap.aws.node_identities import AwsNodeIdentities  # noqa: PLC0415 - only `catalog` looks at them
+        from shiplap.aws.iam_identities import AwsNodeIdentities  # noqa: PLC0415 - only `catalog` looks at them
 
         return AwsNodeIdentities(
             self._names.install,

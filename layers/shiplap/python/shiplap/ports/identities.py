@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from shiplap.node_identities import FoundIdentities, InstanceProfile, KeptIdentities, NodeRole
+from shiplap.node_identities import FoundIdentities, InstanceProfile, KeptIdentities, OwnNodeRole
 
 
 class NodeIdentities(Protocol):
@@ -19,7 +19,7 @@ class NodeIdentities(Protocol):
         """Ids of instances that carry these profiles, by the profile's name: anybody's, in any state but terminated."""
         ...
 
-    def holders(self, role: NodeRole) -> tuple[str, ...]:
+    def holders(self, role: OwnNodeRole) -> tuple[str, ...]:
         """Names of all instance profiles, anybody's, that hold a role."""
         ...
 
@@ -27,7 +27,7 @@ class NodeIdentities(Protocol):
         """Delete a profile; one that is gone is no error."""
         ...
 
-    def end_role(self, role: NodeRole) -> None:
+    def end_role(self, role: OwnNodeRole) -> None:
         """Delete a role, its access entry first; what is gone is no error."""
         ...
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shiplap.errors import AwsError, AwsUnavailable, StoreError
-from shiplap.flows.catalog.identities import sweep_identities
+from shiplap.flows.catalog.identity_sweep import sweep_identities
 from shiplap.flows.catalog.inspections import inspect_all
 from shiplap.flows.catalog.refresh import refresh, refresh_commitments, stored
 from shiplap.flows.function_install import FunctionInstall, InvocationContext

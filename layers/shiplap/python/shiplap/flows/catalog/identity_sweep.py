@@ -12,7 +12,7 @@ from shiplap.node_identities import (
     EndingIdentities,
     InstanceProfile,
     KeptIdentities,
-    NodeRole,
+    OwnNodeRole,
     ending_identities,
 )
 from shiplap.ports import Clock, KeptIdentityStore, Meter, NodeIdentities
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 _ASKED_AT_ONCE = 100
 
-_Identity = TypeVar("_Identity", InstanceProfile, NodeRole)
+_Identity = TypeVar("_Identity", InstanceProfile, OwnNodeRole)
 
 
 def sweep_identities(

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from shiplap.aws.ec2_errors import aws_errors, readable
 from shiplap.aws.failures import code_of
 from shiplap.aws.instance_profiles import identity_path, parameters_path
-from shiplap.node_identities import FoundIdentities, InstanceProfile, NodeRole
+from shiplap.node_identities import FoundIdentities, InstanceProfile, OwnNodeRole
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -66,7 +66,7 @@ class AwsNodeIdentities:
         return {name: tuple(sorted(ids)) for name, ids in found.items()}
 
     @readable
-    def holders(self, role: NodeRole) -> tuple[str, ...]:
+    def holders(self, role: OwnNodeRole) -> tuple[str, ...]:
         with aws_errors(f"list the instance profiles of role {role.name}"):
             try:
                 pages = self._iam.get_paginator("list_instance_profiles_for_role").paginate(RoleName=role.name)
@@ -83,7 +83,7 @@ class AwsNodeIdentities:
                 _unless_gone(self._iam.remove_role_from_instance_profile, RoleName=role, **named)
             _unless_gone(self._iam.delete_instance_profile, **named)
 
-    def end_role(self, role: NodeRole) -> None:
+    def end_role(self, role: OwnNodeRole) -> None:
         named = {"RoleName": role.name}
         with aws_errors(f"delete the access entry of {role.arn} in {role.cluster}"):
             try:
@@ -134,9 +134,9 @@ class AwsNodeIdentities:
         holds = tuple(held["RoleName"] for held in item["Roles"])
         return InstanceProfile(item["InstanceProfileName"], item["Arn"], cluster, role, holds)
 
-    def _role(self, item: Mapping[str, Any]) -> NodeRole:
+    def _role(self, item: Mapping[str, Any]) -> OwnNodeRole:
         cluster = item["Path"].removeprefix(self._path).strip("/")
-        return NodeRole(item["RoleName"], item["Arn"], cluster, item["CreateDate"].timestamp())
+        return OwnNodeRole(item["RoleName"], item["Arn"], cluster, item["CreateDate"].timestamp())
 
 
 def _unless_gone(effect: Callable[..., Any], **request: str) -> None:
