@@ -22,13 +22,13 @@ from shiplap.aws.dynamodb.spot_evidence import DynamoSpotEvidence
 from shiplap.aws.dynamodb.state_table import DynamoState
 from shiplap.aws.ec2.ec2_compute import Ec2Compute
 from shiplap.aws.eks import api_server
-from shiplap.aws.expiring import ExpiringCache
 from shiplap.aws.health import Ec2Health
 from shiplap.aws.instance_profiles import is_missing
 from shiplap.aws.pricing.catalog_source import instance_types, spot_prices
 from shiplap.aws.pricing.on_demand_prices import on_demand_prices
 from shiplap.aws.selectors.amis import AmiResolver
 from shiplap.aws.selectors.network import security_groups
+from shiplap.aws.selectors.parameters import Parameters
 from shiplap.aws.sqs import SqsTimers
 from shiplap.errors import ShiplapError
 from shiplap.flows.schedule.launch import _BLAMELESS
@@ -305,7 +305,7 @@ def _claims() -> list[Any]:
 
 
 def _images(ec2: Any, ssm: Any) -> Any:
-    resolver = AmiResolver(ec2, lambda: ssm, lambda: NOW, ExpiringCache(60, lambda: NOW))
+    resolver = AmiResolver(ec2, Parameters(lambda: ssm, lambda: NOW), lambda: NOW)
     return resolver.resolve(_NODE_CLASS, "1.34")
 
 
@@ -321,7 +321,7 @@ def _parameters(row: ErrorText) -> Seen:
 
 
 def _by_id(ec2: Any) -> Any:
-    resolver = AmiResolver(ec2, lambda: ec2, lambda: NOW, ExpiringCache(60, lambda: NOW))
+    resolver = AmiResolver(ec2, Parameters(lambda: ec2, lambda: NOW), lambda: NOW)
     terms = (AmiSelectorTerm(id="ami-1"),)
     return resolver.resolve(
         EC2NodeClass(ObjectMeta(name="default"), EC2NodeClassSpec(ami_selector_terms=terms)), "1.34"
