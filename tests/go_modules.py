@@ -12,15 +12,10 @@ from pathlib import Path
 
 import pytest
 
-KARPENTER = ("github.com/aws/karpenter-provider-aws@v1.14.1", "h1:WGtIQTQcxpElYMdWfWuPwaF2+9muR+hYhPZsTtoY8Gs=")
-"""Karpenter's AWS provider: its examples and CRDs."""
-KARPENTER_CRDS = (
-    "github.com/aws/karpenter-provider-aws@v1.15.1",
-    "h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY=",
-)
-"""The newest release, of which only files are read: its code asks for a newer Go than may be here."""
+KARPENTER = ("github.com/aws/karpenter-provider-aws@v1.15.2", "h1:RGw64PB2ROUHZIUhBqjO78l3zJ9YctnWeullrr4cxYI=")
+"""Karpenter's AWS provider: its examples and CRDs. Only files are read, so the Go that it asks for is not needed."""
 KARPENTER_CORE = ("sigs.k8s.io/karpenter@v1.15.0", "h1:5SEptlAvsOZbNg4qg8OSdF1qi6BEZHZLA020nXY7jGw=")
-"""Karpenter's controllers and the types of its own API."""
+"""Karpenter's controllers and the types of its own API. The provider asks for v1.15.1, whose CRDs it brings along."""
 KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
 """The kubelet's configuration types."""
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # run as a program, it finds only its own folder
 from shiplap.kubernetes.objects import Taint  # noqa: E402
 from tests.crds.manifest_fields import BY_RULE, SPECS, fields_here  # noqa: E402
 from tests.crds.schemas import ENTRY, ITEM, Schema, inner_schemas, own_constraints, schema_in  # noqa: E402
-from tests.go_modules import KARPENTER_CRDS, download  # noqa: E402
+from tests.go_modules import KARPENTER, download  # noqa: E402
 
 PAGE = ROOT / "docs" / "karpenter-fields.md"
 CRDS = Path("pkg", "apis", "crds")
@@ -53,7 +53,7 @@ def release_in(folder: Path, version: str) -> Release:
 
 def download_release(version: str = "") -> tuple[Release, str]:
     """A release of Karpenter's AWS provider, by default the pinned one, and the sum to pin it with."""
-    module, pinned = KARPENTER_CRDS[0].split("@")
+    module, pinned = KARPENTER[0].split("@")
     folder, found = download(f"{module}@{version or pinned}")
     return release_in(folder / CRDS, version or pinned), found
 
@@ -198,7 +198,7 @@ def main(arguments: list[str]) -> None:
     if asked.version == pinned.version:
         return
     lines = [f"{pinned.version} → {asked.version}", *changes(pinned, asked)]
-    lines.append(f"To adopt it, set KARPENTER_CRDS in tests/go_modules.py to {asked.version} with the sum {found}.")
+    lines.append(f"To adopt it, set KARPENTER in tests/go_modules.py to {asked.version} with the sum {found}.")
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.go_modules import KARPENTER_CRDS, folder_of
+from tests.go_modules import KARPENTER, folder_of
 
 Schema = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Constraint(NamedTuple):
 @cache
 def crd_of(kind: str) -> dict[str, Any]:
     """The CRD, as upstream publishes it. Skips where there is no Go."""
-    file: Path = folder_of(KARPENTER_CRDS) / "pkg" / "apis" / "crds" / (FILES | WRITTEN_BY_US)[kind]
+    file: Path = folder_of(KARPENTER) / "pkg" / "apis" / "crds" / (FILES | WRITTEN_BY_US)[kind]
     loaded: dict[str, Any] = yaml.safe_load(file.read_text())
     return loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -349,8 +350,12 @@ def test_there_is_a_reason_where_there_is_no_go(
     assert capsys.readouterr().out == "skipped: there is no Go\n"
 
 
-def test_the_release_is_the_one_whose_files_other_tests_read() -> None:
-    assert go_modules.KARPENTER_CORE[0] == f"sigs.k8s.io/karpenter@{karpenter_scheduler.version()}"
+def test_all_programs_of_karpenters_core_are_of_the_release_whose_files_tests_read() -> None:
+    root = Path(go_modules.__file__).parents[1]
+    modules = [*root.glob("benchmarks/*/go.mod"), *root.glob("tests/e2e/*/go.mod")]
+    pins = [re.findall(r"sigs\.k8s\.io/karpenter (v\S+)$", path.read_text(), re.MULTILINE) for path in modules]
+    assert len(pins) == 3
+    assert {f"sigs.k8s.io/karpenter@{version}" for found in pins for version in found} == {go_modules.KARPENTER_CORE[0]}
 
 
 def test_small_batches_are_placed_in_several_orders_which_sometimes_find_a_cheaper_plan(

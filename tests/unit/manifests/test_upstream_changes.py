@@ -12,7 +12,7 @@ import yaml
 from msgspec import inspect
 
 from tests.crds.manifest_fields import SPECS, names_of
-from tests.go_modules import KARPENTER_CRDS, folder_of
+from tests.go_modules import KARPENTER, folder_of
 from tests.product_attributes import attributes_read
 from tools.karpenter_fields import CRDS, PAGE, WITHOUT_EFFECT, Release, changes, fields_of_ours, release_in, text
 
@@ -106,7 +106,7 @@ def test_a_field_that_shiplap_does_not_know_is_refused_in_the_table(tmp_path: Pa
 
 
 def test_the_page_is_that_of_the_pinned_release() -> None:
-    release = release_in(folder_of(KARPENTER_CRDS) / CRDS, KARPENTER_CRDS[0].partition("@")[2])
+    release = release_in(folder_of(KARPENTER) / CRDS, KARPENTER[0].partition("@")[2])
     assert PAGE.read_text() == text(release), "`make docs` writes it anew"
     assert list(changes(release, release)) == []
 
