@@ -19,7 +19,7 @@ KARPENTER_CORE = ("sigs.k8s.io/karpenter@v1.15.0", "h1:5SEptlAvsOZbNg4qg8OSdF1qi
 KUBELET = ("k8s.io/kubelet@v0.37.2", "h1:AaRApKAcqmMD4pxmsxdghJHbTNfOxYOIlPCARw8+01A=")
 """The kubelet's configuration types."""
 
-KUBERNETES = "1.36"
+KUBERNETES = "1.37"
 """The minor version of Kubernetes whose types are compared with ours."""
 
 _TIMEOUT_S = 300
@@ -49,7 +49,7 @@ def kubernetes_module(name: str) -> tuple[str, str]:
 
 
 def download(name: str) -> tuple[Path, str]:
-    """The folder of a module such as `k8s.io/api@v0.36.3`, downloaded if it is not there, and its sum."""
+    """The folder of a module such as `k8s.io/api@v0.37.2`, downloaded if it is not there, and its sum."""
     with tempfile.TemporaryDirectory() as outside:  # a go.mod would have its own opinion of versions
         done = subprocess.run(  # noqa: S603 - fixed words
             ["go", "mod", "download", "-json", name],  # noqa: S607 - wherever Go is

@@ -93,8 +93,12 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         without_effect("such containers have no requests", "ephemeralContainers"),
         without_effect("Shiplap never counts on preemption", "preemptionPolicy"),
         without_effect(
-            "alpha gates GenericWorkload and GangScheduling, off by default: pods of a group are planned one by one",
-            "schedulingGroup",
+            "gate GenericWorkload, off by default: pods of a group are planned one by one", "schedulingGroup"
+        ),
+        without_effect(
+            "alpha gate EvictionRequestAPI, off by default: the eviction-request controller reads it, kube-scheduler "
+            "does not",
+            "evictionResponders",
         ),
         without_effect(
             "only with the alpha gate UserNamespacesHostNetworkSupport does kube-scheduler read it", "hostUsers"
@@ -132,7 +136,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         without_effect(
             _NOT_SCHEDULED_BY,
             *("ephemeralContainerStatuses", "hostIP", "hostIPs", "message", "observedGeneration", "podIP", "podIPs"),
-            *("qosClass", "reason"),
+            *("qosClass", "reason", "volumeHealth"),
         ),
     ),
     "Container": (
@@ -240,6 +244,11 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
     "NodeSpec": (
         read("names the instance", "providerID"),
         read("which pods may not run there", "taints", "unschedulable"),
+        without_effect(
+            "alpha gate InPlacePodVerticalScalingSchedulerPreemption, off by default: who is preempted for a resize on "
+            "the node",
+            "podPreemptionPolicy",
+        ),
         without_effect(_NOT_SCHEDULED_BY, "configSource", "externalID", "podCIDR", "podCIDRs"),
     ),
     "Taint": (
@@ -251,8 +260,9 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         read("what pods can have", "allocatable"),
         read("ready or not; repairs", "conditions"),
         without_effect(
-            "kube-scheduler compares it with pods whose containers restart together (`restartPolicyRules`) only; nodes "
-            "that Shiplap launches have the version of the cluster",
+            "kube-scheduler compares it with pods whose containers restart together (`restartPolicyRules`) and, where "
+            "the alpha gate VolumeBindMountOptions is on, with pods that set `bindMountOptions`; nodes that Shiplap "
+            "launches have the version of the cluster",
             "declaredFeatures",
         ),
         without_effect("kube-scheduler scores nodes that have an image, it refuses none", "images"),
@@ -291,7 +301,7 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
         without_effect(
             _NOT_SCHEDULED_BY,
             *("accessModes", "allocatedResourceStatuses", "allocatedResources", "capacity", "conditions"),
-            *("currentVolumeAttributesClassName", "modifyVolumeStatus"),
+            *("currentVolumeAttributesClassName", "healthStatus", "modifyVolumeStatus"),
         ),
     ),
     "PersistentVolumeSpec": (
@@ -341,7 +351,8 @@ FIELDS: Mapping[str, tuple[Entry, ...]] = {
     "CSIDriverSpec": (
         without_effect("the drivers of EBS, EFS and FSx publish no capacity", "storageCapacity"),
         without_effect(
-            "alpha gate VolumeLimitScaling, off by default: a node without the driver is taken to get it",
+            "gate VolumeLimitScaling, on from Kubernetes 1.37: kube-scheduler refuses a node without the driver, "
+            "Shiplap takes it to get the driver",
             "preventPodSchedulingIfMissing",
         ),
         without_effect(

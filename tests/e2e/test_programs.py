@@ -78,7 +78,7 @@ def test_what_is_built_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert programs.find({}) == folder == programs.build()
 
 
-@pytest.mark.parametrize("minor", ["1.33", "1.34", "1.35", "1.36"])
+@pytest.mark.parametrize("minor", programs.VERSIONS)
 def test_each_version_has_a_module_of_its_own(minor: str) -> None:
     asked = {"SHIPLAP_KUBE_VERSION": minor}
     assert programs.version(asked).startswith(f"v{minor}.")
