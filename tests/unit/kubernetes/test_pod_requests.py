@@ -113,7 +113,11 @@ def test_a_resize_under_way_counts_the_larger_of_wanted_and_held() -> None:
     allocated = {"allocatedResources": {"cpu": "2", "memory": "512Mi"}}
     held = {"containerStatuses": [{"name": "c", **allocated, "resources": {"requests": {"cpu": "1"}}}]}
     assert requests_of(spec, held) == {"cpu": 2000, "memory": GI, "pods": 1}
-    assert requests_of(spec, {"containerStatuses": [{"name": "c", **allocated}]})["cpu"] == 1000, "as kube-scheduler"
+    assert requests_of(spec, {"containerStatuses": [{"name": "c", **allocated}]}) == {
+        "cpu": 2000,
+        "memory": GI,
+        "pods": 1,
+    }
     running = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
     assert requests_of(spec, running) == {"cpu": 3000, "memory": GI, "pods": 1}
     assert (
@@ -128,10 +132,22 @@ def test_a_sidecar_can_be_resized_too() -> None:
     assert requests_of(spec, status)["cpu"] == 3000
 
 
-def test_an_init_container_asks_for_what_is_declared() -> None:
-    spec = {"containers": [container({"cpu": "1"})], "initContainers": [init("2")]}
-    status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}
-    assert requests_of(spec, status)["cpu"] == 2000
+def test_an_init_container_can_be_resized_too() -> None:
+    spec = {"containers": [container({"cpu": "1"})], "initContainers": [sidecar("1"), init("2", name="once")]}
+    held = {"name": "once", "allocatedResources": {"cpu": "5"}, "resources": {"requests": {"cpu": "9"}}}
+    assert requests_of(spec, {"initContainerStatuses": [held]})["cpu"] == 10000
+    refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    spec["initContainers"][1] = init("20", name="once")
+    assert requests_of(spec, {"initContainerStatuses": [held]})["cpu"] == 21000
+    assert requests_of(spec, {"initContainerStatuses": [held], "conditions": [refused]})["cpu"] == 10000
+
+
+def test_two_containers_that_swap_resources_count_with_what_each_held_or_wants() -> None:
+    """From 1.37 on, kube-scheduler counts the larger sum instead, which is never more."""
+    spec = {"containers": [{**container({"cpu": "3"}), "name": "up"}, {**container({"cpu": "1"}), "name": "down"}]}
+    held = [("up", "1"), ("down", "3")]
+    status = [{"name": name, "resources": {"requests": {"cpu": cpu}}} for name, cpu in held]
+    assert requests_of(spec, {"containerStatuses": status})["cpu"] == 6000
 
 
 def test_pod_level_resources_can_be_resized_too() -> None:

@@ -23,6 +23,10 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     or deferred, the larger of what is wanted and what the kubelet still holds counts; of a resize that the kubelet
     calls infeasible, only what it holds. A limit without a request is a request.
 
+    Where versions of Kubernetes differ, the larger amount counts. From 1.37 on, kube-scheduler counts what init
+    containers and containers without actual resources hold, and compares sums over the containers: the sum of the
+    larger amounts, which older versions count, is never less.
+
     Raises:
         ValueError: a quantity is malformed; the message names the resource.
     """
@@ -60,11 +64,10 @@ def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
+        step = add_resources(sidecars, _held(container, known, status))
+        peak = _larger((peak, step))
         if container.restart_policy == "Always":
-            sidecars = add_resources(sidecars, _held(container, known, status))
-            peak = _larger((peak, sidecars))
-        else:
-            peak = _larger((peak, add_resources(sidecars, _declared(container.resources))))
+            sidecars = step
     return _larger((add_resources(running, sidecars), peak))
 
 
@@ -85,14 +88,15 @@ def _held(container: Container, known: Mapping[str, ContainerStatus], pod: PodSt
     """A container's requests, or what its kubelet still holds for it if that is more."""
     wanted = _declared(container.resources)
     status = known.get(container.name)
-    # A kubelet that says nothing of the resources that are in force knows of no resize.
-    if status is None or status.resources is None:
+    if status is None:
         return wanted
-    requests, allocated, actual = container.resources.requests, status.allocated_resources, status.resources.requests
+    requests, allocated, actual = container.resources.requests, status.allocated_resources, status.resources
     # Equal text is the rule once a pod runs; only a resize makes a difference worth parsing.
-    if (not allocated or allocated == requests) and actual == requests:
+    if (not allocated or allocated == requests) and (actual is None or actual.requests == requests):
         return wanted
-    held = (parse_resources(allocated), parse_resources(actual))
+    if actual is None:  # before 1.37, kube-scheduler counts what is wanted
+        return _larger((wanted, parse_resources(allocated)))
+    held = (parse_resources(allocated), parse_resources(actual.requests))
     return _larger(held if is_resize_infeasible(pod) else (wanted, *held))
 
 
