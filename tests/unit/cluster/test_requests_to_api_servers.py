@@ -31,7 +31,7 @@ class Answer:
 
     def __init__(self, status: int = 200, *pieces: bytes | Exception) -> None:
         self.status, self.pieces = status, pieces
-        self.closed = False
+        self.closed = self.released = False
 
     def stream(self, *_: int, **__: bool) -> Iterator[bytes]:
         for piece in self.pieces:
@@ -41,6 +41,9 @@ class Answer:
 
     def close(self) -> None:
         self.closed = True
+
+    def release_conn(self) -> None:
+        self.released = True
 
 
 class Pool:

@@ -16,7 +16,7 @@ from shiplap.cluster.bounded_connections import time_limit
 from shiplap.cluster.enter import context_transport
 from shiplap.cluster.kubeconfig import Access
 from shiplap.cluster.transport import StaticToken, Transport
-from shiplap.errors import AnswerTooLarge, ClusterUnreachable
+from shiplap.errors import AnswerTooLarge, ClusterDenied, ClusterUnreachable
 
 DOCUMENT = b'{"items": [' + b", ".join(b'{"number": %d}' % number for number in range(50_000)) + b"]}"
 
@@ -132,3 +132,31 @@ def test_what_unpacks_to_more_than_is_read_is_not_unpacked_to_its_end(address: s
         transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append, most_bytes=2**19)
         with pytest.raises(AnswerTooLarge):
             transport.get("/gzip")
+
+
+@pytest.mark.parametrize(("path", "most_bytes"), [("/half-refusal", 2**20), ("/plain", 1000)])
+def test_an_answer_that_is_not_read_leaves_its_place_in_a_pool_that_blocks(
+    address: str, path: str, most_bytes: int
+) -> None:
+    with urllib3.connection_from_url(address, maxsize=1, block=True) as pool:
+        transport = Transport(
+            address, StaticToken("t"), pool=pool, sleep=[].append, back_off_s=(), most_bytes=most_bytes
+        )
+        for _ in range(3):
+            with pytest.raises((AnswerTooLarge, ClusterDenied)):
+                transport.get(path)
+
+
+def test_a_place_in_a_pool_is_waited_for_no_longer_than_the_time_that_is_left(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with urllib3.connection_from_url(address, maxsize=1, block=True) as pool:
+        transport = Transport(address, StaticToken("t"), pool=pool, sleep=[].append, back_off_s=())
+        held = pool.request("GET", "/plain", preload_content=False)
+        monkeypatch.setattr(transport_module, "left_s", lambda: 0.01)
+        with pytest.raises(ClusterUnreachable, match="Pool"):
+            transport.get("/plain")
+        held.close()
+        held.release_conn()
+        monkeypatch.undo()
+        assert transport.get("/plain") == DOCUMENT

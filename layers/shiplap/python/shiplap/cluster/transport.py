@@ -202,7 +202,7 @@ class Transport:
         except HTTPError as error:
             raise ClusterUnreachable(f"watch of {path} at {self._host} broke: {error}") from error
         finally:
-            response.close()  # a stream left early leaves the connection unusable
+            _drop(response)  # a stream left early leaves the connection unusable
 
     def _lines_of(self, response: urllib3.BaseHTTPResponse, path: str) -> Iterator[bytes]:
         unfinished: list[bytes] = []
@@ -227,10 +227,10 @@ class Transport:
                 parts.append(part)
                 length += len(part)
                 if length > most:
-                    response.close()
+                    _drop(response)
                     raise AnswerTooLarge(f"an answer of {self._host} has more than {most} bytes")
         except HTTPError as error:
-            response.close()
+            _drop(response)
             raise ClusterUnreachable(f"the answer of {self._host} broke off: {error}") from error
         return b"".join(parts)
 
@@ -250,7 +250,7 @@ class Transport:
         with time_limit(whole_s):
             response = self._once(method, url, body, content_type, stream_timeout_s)
             if response.status == 401:
-                response.close()  # its body may be endless, and a new connection is cheap beside a new token
+                _drop(response)  # its body may be endless, and a new connection is cheap beside a new token
                 self._token.discard()
                 response = self._once(method, url, body, content_type, stream_timeout_s)
             if response.status >= 300:
@@ -278,6 +278,7 @@ class Transport:
                 headers=headers,
                 retries=False,
                 preload_content=False,
+                pool_timeout=min(_WHOLE_ANSWER_S, left),
                 timeout=urllib3.Timeout(
                     connect=min(_CONNECT_TIMEOUT_S, left), read=min(stream_timeout_s or _READ_TIMEOUT_S, left)
                 ),
@@ -296,6 +297,15 @@ class Transport:
         if response.status == 403 and said.is_of_budget:
             return TooManyRequests(message, status=403)
         return error_of(response.status, message)
+
+
+def _drop(response: urllib3.BaseHTTPResponse) -> None:
+    """End the connection of an answer that is not read to its end, and give its place in the pool back.
+
+    Closing alone keeps the place: a pool that blocks would be empty after four refusals, and wait for ever.
+    """
+    response.close()
+    response.release_conn()
 
 
 def error_of(status: int, message: str) -> ClusterError:
