@@ -26,6 +26,7 @@ def rights(function: str, *, learns: bool) -> list[dict[str, Any]]:
         clusters=(),
         shifting=(),
         own_node_roles="",
+        identity_path="/shiplap/eu-west-1/shiplap/",
         node_roles=(),
         image_parameters=(),
         volume_keys=(),

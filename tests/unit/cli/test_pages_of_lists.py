@@ -14,6 +14,8 @@ NODES = "/api/v1/nodes"
 class Pages:
     """An API server that has three nodes and shows one in a page."""
 
+    most_bytes = 2**20
+
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Any]] = []
 

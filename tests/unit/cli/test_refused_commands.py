@@ -190,7 +190,7 @@ def test_doctor_names_the_output_that_a_stack_of_another_version_lacks() -> None
         ("region:\n\t- x", ":2: not YAML"),
         ("a: '\0'", "control characters"),
         (f"{SETTINGS}colour: red\n", ":3: colour: unknown field"),
-        (f"region: mars-1\n{CLUSTERS}", ":1: region: 'mars-1' is not the name of a Region"),
+        (f"region: mars-1\n{CLUSTERS}", ":1: region: 'mars-1' is not a Region"),
         ("region: eu-west-1\nclusters: []\n", "at least one cluster"),
         ("region: eu-west-1\nclusters: [{name: a, manifests: nowhere}]\n", "does not exist"),
         (f"account: '12'\n{SETTINGS}", "12 digits"),
