@@ -123,6 +123,11 @@ class Account:
             self._clients[service] = made
         return self._clients[service]
 
+    def node_role(self) -> dict[str, Any]:
+        """The stack's own node role, whose name CloudFormation has made."""
+        (role,) = self.client("iam").list_roles(PathPrefix=f"/shiplap/{REGION}/shiplap/demo/")["Roles"]
+        return dict(role)
+
     def make_cluster(self) -> None:
         network = {"subnetIds": ["subnet-1"]}
         self.client("eks").create_cluster(
@@ -424,7 +429,7 @@ def test_a_cluster_that_was_made_again_under_its_name_is_entered_again(account: 
     wrong = [item for item in account.all_found() if item.check in ("access", "node role", "audit log") and item.fix]
     assert {item.subject for item in wrong} == {
         *(f"demo/{name}" for name in cluster_checks.ENTERING),
-        "demo/shiplap-node-us-east-1-demo",
+        f"demo/{account.node_role()['RoleName']}",
         "demo",
     }
     for item in wrong:
@@ -453,14 +458,14 @@ def test_a_function_whose_entry_lost_the_group_is_in_it_again(account: Account) 
 @tries(fixes.replace_node_entry)
 def test_an_access_entry_of_the_wrong_type_is_replaced(account: Account) -> None:
     eks = account.client("eks")
-    role = account.client("iam").get_role(RoleName="shiplap-node-us-east-1-demo")["Role"]["Arn"]
-    entry = {"clusterName": "demo", "principalArn": role}
+    role = account.node_role()
+    entry = {"clusterName": "demo", "principalArn": role["Arn"]}
     eks.delete_access_entry(**entry)
     eks.create_access_entry(**entry, type="EC2_WINDOWS")
-    wrong = account.found("node role", "demo/shiplap-node-us-east-1-demo")
+    wrong = account.found("node role", f"demo/{role['RoleName']}")
     assert "is of type EC2_WINDOWS" in wrong.says
     account.mend(wrong)
-    assert account.found("node role", "demo/shiplap-node-us-east-1-demo").verdict is CheckVerdict.OK
+    assert account.found("node role", f"demo/{role['RoleName']}").verdict is CheckVerdict.OK
 
 
 @tries(fixes.grant_rights)
@@ -478,7 +483,7 @@ def test_rights_that_are_missing_are_granted(account: Account, file: str) -> Non
 @tries(fixes.bootstrap)
 def test_an_account_without_the_cdks_stack_is_bootstrapped(account: Account) -> None:
     cloudformation = account.client("cloudformation")
-    look = partial(prerequisites.bootstrap, account.client)
+    look = partial(prerequisites.bootstrap, account.client, "hnb659fds")
     assert [item.verdict for item in look()] == [CheckVerdict.OK]
     bucket = "cdk-hnb659fds-assets-123456789012-us-east-1"
     for item in account.client("s3").list_object_versions(Bucket=bucket)["Versions"]:
@@ -654,7 +659,16 @@ class Roles:
 
 @tries(fixes.make_service_linked_role)
 def test_service_linked_roles_that_are_missing_are_made(moto: Callable[[str], Any]) -> None:
-    plan = PlannedInstall(region=REGION, account="", clusters=(), volume_keys=(), spot=True)
+    plan = PlannedInstall(
+        name="one",
+        region=REGION,
+        account="",
+        clusters=(),
+        volume_keys=(),
+        spot=True,
+        qualifier="hnb659fds",
+        permissions_boundary="",
+    )
     roles = Roles(moto("iam"))
     look = partial(prerequisites.service_linked_roles, lambda _: roles, plan)
     wrong = _looked(look)
@@ -681,7 +695,19 @@ def test_security_groups_admit_the_functions(moto: Callable[[str], Any]) -> None
         "endpointPrivateAccess": True,
     }
     moto("eks").create_cluster(name="demo", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig=network)
-    cluster = PlannedCluster("demo", True, True, False, False, False, (subnet,), (groups["functions"],), ())
+    cluster = PlannedCluster(
+        name="demo",
+        in_eks=True,
+        access_entry=True,
+        audit=False,
+        kubeconfig_secret=False,
+        zonal_shift=False,
+        live_manifests=False,
+        subnets=(subnet,),
+        security_groups=(groups["functions"],),
+        node_roles=(),
+        node_classes=(),
+    )
     look = partial(prerequisites.ingress, moto, cluster)
     (wrong,) = _looked(look)
     for command in wrong.commands:
