@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shiplap.errors import ObjectConflict, ObjectNotFound, TooManyRequests
-from shiplap.kubernetes.objects import TERMINAL_PHASES, ContainerPort, Node, Pod, PodSpec
+from shiplap.kubernetes.objects import TERMINAL_PHASES, ContainerPort, Node, Pod, PodSpec, Taint
 from shiplap.kubernetes.pod_requests import is_resize_infeasible, pod_requests
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, parse_resources
 from shiplap.kubernetes.selectors import node_affinity_allows, term_matches
@@ -113,10 +113,14 @@ class NodeInfo(msgspec.Struct):
         self.pods.append(needs)
 
 
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+"""By tolerating this taint a pod is let onto a cordoned node (plugins/nodeunschedulable)."""
+
+
 def refusals(needs: PodInfo, state: NodeInfo) -> list[str]:
     """Why the filters keep the pod off the node, in kube-scheduler's words; empty when they do not."""
     spec, node = needs.pod.spec, state.node
-    if node.spec.unschedulable:
+    if node.spec.unschedulable and not any(tolerates(item, _UNSCHEDULABLE) for item in spec.tolerations):
         return ["node(s) were unschedulable"]
     taint = untolerated(node.spec.taints, spec.tolerations, ignore_preferences=True)
     if taint is not None:

@@ -65,8 +65,20 @@ class TestFilters:
         assert why(pod(tolerations=[{"key": "team", "operator": "Exists"}]), tainted) == []
         assert why(pod(), node(taints=[{"key": "team", "effect": "PreferNoSchedule"}])) == []
 
-    def test_cordoned_nodes_take_nothing(self) -> None:
-        assert why(pod(), node(unschedulable=True)) == ["node(s) were unschedulable"]
+    @pytest.mark.parametrize(
+        ("toleration", "reasons"),
+        [
+            (None, ["node(s) were unschedulable"]),
+            ({"key": "other", "operator": "Exists"}, ["node(s) were unschedulable"]),
+            ({"operator": "Exists"}, []),
+            ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}, []),
+        ],
+    )
+    def test_cordoned_nodes_take_only_pods_that_tolerate_it(
+        self, toleration: dict[str, str] | None, reasons: list[str]
+    ) -> None:
+        needs = pod() if toleration is None else pod(tolerations=[toleration])
+        assert why(needs, node(unschedulable=True)) == reasons
 
     @pytest.mark.parametrize(
         ("expressions", "allowed"),
