@@ -351,6 +351,7 @@ class Script(Transport):
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
+        self.most_bytes = 2**20
         self.asked: list[dict[str, Any]] = []
 
     def get(self, path: str, query: Any = None) -> bytes:

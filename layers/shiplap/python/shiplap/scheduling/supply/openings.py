@@ -103,12 +103,21 @@ class PossibleNodes:
             return group
         if not self.best_effort:
             return RefusalKind.MIN_VALUES
-        lowered = {
-            key: min(least, int((group.values(key) & holds).any(axis=1).sum())) for key, least in group.minimums.items()
-        }
-        return self._groups.get(
-            template, requirements, allowed, {key: least for key, least in lowered.items() if least}
-        )
+        return self._groups.get(template, requirements, allowed, _attainable_minimums(group, holds))
+
+
+def _attainable_minimums(group: ClaimGroup, holds: Bools) -> dict[str, int]:
+    """The minValues of a group, each lowered to what one variant of its nodes has among the rows that `holds` names.
+
+    The types of a list are all in one variant, so what several have together helps no list.
+    """
+    variants = group.rows % len(group.template.variants.all)
+    counts = [
+        tuple(int((group.values(key) & holds & (variants == variant)).any(axis=1).sum()) for key in group.minimums)
+        for variant in np.unique(variants[holds]).tolist()
+    ]
+    lowered = {key: min(least, most) for (key, least), most in zip(group.minimums.items(), max(counts), strict=True)}
+    return {key: least for key, least in lowered.items() if least}
 
 
 class Openings:
