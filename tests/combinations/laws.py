@@ -542,13 +542,11 @@ LAWS = (
         "a plan keeps every rule but topology",
         _unchanged,
         _keeps_every_rule,
-        KnownDefect("host ports of DaemonSets on claims in flight", 0, 616),
     ),
     Law(
         "a plan keeps affinity and anti-affinity",
         _unchanged,
         _keeps_affinities,
-        KnownDefect("affinity against anti-affinity", 7, 44),
     ),
     Law(
         "a plan keeps spread constraints",

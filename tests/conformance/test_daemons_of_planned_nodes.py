@@ -168,6 +168,43 @@ def test_a_port_of_a_daemon_is_taken_in_its_zone_alone() -> None:
     assert values(outcome, ZONE) == {Z2, Z3}
 
 
+def test_a_port_of_a_daemon_is_taken_on_a_claim_in_flight() -> None:
+    first = given(pod("first", cpu="100m"), types=BOTH, pools=[pool("p", rule(ZONE, "In", Z2))])
+    for zone, collides in ((Z1, False), (Z2, True)):
+        later = given(
+            pod("first", cpu="100m"),
+            pod("second", cpu="100m", ports=[80]),
+            pod("third", cpu="100m", ports=[81]),
+            types=BOTH,
+            daemon_sets=[daemon_set(ports=[80], selector={ZONE: zone})],
+            pools=[pool("p", rule(ZONE, "In", Z1, Z2))],
+            claims=[in_flight(first.claim)],
+        )
+        assert (later.home("second") != first.claim.name) == collides
+        assert later.home("third") == first.claim.name
+
+
+def test_a_port_of_a_daemon_is_taken_where_the_zone_of_a_claim_is_not_settled() -> None:
+    first = given(pod("first", cpu="100m"), types=BOTH)
+    assert values(first, ZONE) == {Z1, Z2, Z3}
+    later = given(
+        pod("first", cpu="100m"),
+        pod("second", cpu="100m", ports=[80]),
+        types=BOTH,
+        daemon_sets=[daemon_set(ports=[80], selector={ZONE: Z1})],
+        claims=[in_flight(first.claim)],
+    )
+    assert values(later, ZONE) == {Z2, Z3}
+
+
+def test_a_port_of_a_daemon_whose_pod_is_still_to_come_is_taken_on_a_node() -> None:
+    tainted = [{"key": "gpu", "effect": "NoSchedule"}]
+    nodes = [node("plain"), node("tainted", taints=tainted)]
+    waiting = pod(cpu="100m", ports=[80], tolerations=[{"key": "gpu", "operator": "Exists"}])
+    outcome = given(waiting, nodes=nodes, daemon_sets=[daemon_set(ports=[80])], pools=[])
+    assert outcome.home("pod") == "tainted"
+
+
 def test_pods_that_differ_in_their_network_alone_are_told_apart() -> None:
     containers = [{"name": "main", "resources": {"requests": {"cpu": "100m"}}, "ports": [{"containerPort": 80}]}]
     waiting = [*pods(3, "plain", spec={"containers": containers})]

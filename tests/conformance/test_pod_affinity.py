@@ -66,6 +66,36 @@ def test_followers_of_a_pod_on_a_cordoned_node_start_nowhere_else() -> None:
     assert "pod affinity" in outcome.left("web-0").message
 
 
+def both(attracted: Mapping[str, Any], repelled: Mapping[str, Any]) -> dict[str, Any]:
+    return {"affinity": near(attracted)["affinity"] | away(repelled)["affinity"]}
+
+
+@pytest.mark.parametrize("number", [2, 40])
+def test_followers_that_keep_apart_in_the_domain_they_must_share_are_one(number: int) -> None:
+    """kube-scheduler binds the first; whichever it is, the others must be in its zone, which it closes to them."""
+    outcome = given(*web(number, both(term(ZONE, WEB), term(ZONE, WEB))))
+    assert len(outcome.claim.pods) == 1
+    assert len(outcome.plan.unschedulable) == number - 1
+
+
+def test_followers_that_keep_apart_on_nodes_share_a_zone() -> None:
+    outcome = given(*web(3, both(term(ZONE, WEB), term(HOST, WEB))))
+    assert outcome.scheduled
+    assert len(outcome.claims) == 3
+    assert len({claim.launch.zone for claim in outcome.claims}) == 1
+
+
+def test_pods_that_keep_apart_join_others_in_each_zone() -> None:
+    """Their series has begun in two zones, so that each zone takes one of them."""
+    tagged = labelled(WEB | {"part": "x"})
+    targets = [pod(f"old-{zone}", node=f"n-{zone}", metadata=labelled(WEB)) for zone in (Z1, Z2)]
+    nodes = [node(f"n-{zone}", pods="0", labels={ZONE: zone}) for zone in (Z1, Z2)]
+    waiting = pods(3, "web", metadata=tagged, spec=both(term(ZONE, WEB), term(ZONE, {"part": "x"})))
+    outcome = given(*targets, *waiting, nodes=nodes)
+    assert sorted(claim.launch.zone for claim in outcome.claims) == [Z1, Z2]
+    assert len(outcome.plan.unschedulable) == 1
+
+
 def test_followers_in_a_zone() -> None:
     """Scenario 117."""
     assert len(given(*web(3, near(term(ZONE, WEB)))).claims) == 1

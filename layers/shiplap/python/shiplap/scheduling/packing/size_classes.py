@@ -246,7 +246,8 @@ class DomainQuotas:
         if not allowed:
             return {}
         if any(term in size_class.selected for term in size_class.anti):
-            return dict.fromkeys(allowed[:number], 1)
+            starting = any(term in size_class.selected and not self._has_any(term) for term in size_class.affinity)
+            return dict.fromkeys(allowed[: 1 if starting else number], 1)  # others may only join the first
         level = sorted(size_class.selected & self._spread_terms)
         if not level and not size_class.spreads:
             allowed = size_class.cheapest(allowed)

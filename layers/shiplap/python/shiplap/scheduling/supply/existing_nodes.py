@@ -251,6 +251,7 @@ class ExistingNodes:
         self._attachments = [existing.attachments for existing in existing_nodes]
         self._estimated: Bools = np.array([existing.estimated for existing in existing_nodes], np.bool_)
         self.free: Ints = self._initial_free(daemons, loads)
+        self._take_ports_of(daemons)
         self.placed: list[list[Pod]] = [[] for _ in existing_nodes]
         self._last_fits: tuple[PodClass, bool, Requirements | None, Bools] | None = None
 
@@ -313,6 +314,12 @@ class ExistingNodes:
         free -= self.axis.matrix(taken)
         free[unknown] = 0
         return free
+
+    def _take_ports_of(self, daemons: Sequence[Daemon]) -> None:
+        """Keep the host ports of daemons free on the nodes where their pods are still to come."""
+        for daemon in daemons:
+            for index in np.flatnonzero(self.will_run(daemon)).tolist() if daemon.ports else ():
+                self._ports[index] |= daemon.ports
 
     def will_run(self, daemon: Daemon) -> Bools:
         """On which nodes [nodes] a daemon will run that has no pod there yet."""
