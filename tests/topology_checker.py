@@ -14,6 +14,7 @@ from shiplap.kubernetes.objects import LabelSelector, Pod, PodAffinityTerm, Tain
 from shiplap.manifests.nodeclaim import ClaimPlan
 from shiplap.scheduling.model.scheduling_plan import Plan, PlannedClaim
 from shiplap.scheduling.model.snapshot import Snapshot
+from tests.rules import holds
 
 HOST = "kubernetes.io/hostname"
 
@@ -245,7 +246,7 @@ def _takes_part(place: Place, pod: Pod, rule: TopologySpreadConstraint) -> bool:
 
 
 def looks_at(pod: Pod, place: Place, rule: TopologySpreadConstraint | None = None) -> bool:
-    """Whether the pod's node selection allows the place, and its tolerations where the rule says so."""
+    """Whether the pod's selector and node affinity allow the place, and its tolerations where the rule says so."""
     if rule is not None and rule.node_taints_policy == "Honor":
         for taint in place.taints:
             if taint.effect != "PreferNoSchedule" and not any(
@@ -255,7 +256,23 @@ def looks_at(pod: Pod, place: Place, rule: TopologySpreadConstraint | None = Non
                 return False
     if rule is not None and rule.node_affinity_policy == "Ignore":
         return True
-    return all(value in place.labels.get(key, frozenset((value,))) for key, value in pod.spec.node_selector.items())
+    selector = all(value in place.labels.get(key, frozenset((value,))) for key, value in pod.spec.node_selector.items())
+    return selector and _may_be_required(pod, place)
+
+
+def _may_be_required(pod: Pod, place: Place) -> bool:
+    """Whether the place meets one of the terms of the pod's required node affinity with some value of each label."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(
+        all(
+            entry.key not in place.labels
+            or any(holds(value, entry.operator, entry.values) for value in place.labels[entry.key])
+            for entry in term.match_expressions
+        )
+        for term in affinity.required.node_selector_terms
+    )
 
 
 def spreads_of(pod: Pod) -> list[TopologySpreadConstraint]:

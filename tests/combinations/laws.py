@@ -552,7 +552,6 @@ LAWS = (
         "a plan keeps spread constraints",
         _unchanged,
         _keeps_spreads,
-        KnownDefect("terms of node affinity and domains", 7, 298),
     ),
     Law(
         "a limit with room to spare changes nothing",

@@ -10,6 +10,7 @@ from tests.combinations.laws import LAWS, Decided
 PLANS = [
     ("a plan keeps every rule but topology", 0, 616),
     ("a plan keeps affinity and anti-affinity", 7, 44),
+    ("a plan keeps spread constraints", 7, 298),
 ]
 
 

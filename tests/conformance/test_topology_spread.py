@@ -362,6 +362,47 @@ def test_a_malformed_selector_is_said_so() -> None:
     assert outcome.home("fine")
 
 
+NAMED = [[rule(ZONE, "In", zone)] for zone in (Z2, Z3)]
+
+
+@pytest.mark.parametrize("number", [2, 5, 60])
+@pytest.mark.parametrize("hard", [True, False])
+def test_the_zones_of_all_terms_of_node_affinity_are_domains(hard: bool, number: int) -> None:
+    """Not those of the first term alone, as in Karpenter; kube-scheduler compares nodes that meet any term."""
+    rules = spread(whenUnsatisfiable="DoNotSchedule" if hard else "ScheduleAnyway")
+    outcome = given(*apps(number, rules, requires=NAMED, cpu="100m"), types=SMALL)
+    assert outcome.scheduled
+    assert {claim.launch.zone for claim in outcome.claims} == {Z2, Z3}
+    assert counts(outcome) == [number // 2, number - number // 2]
+
+
+def test_the_zones_of_all_terms_are_domains_beside_nodes_that_exist() -> None:
+    nodes = [node("free", cpu="16", memory="32Gi", labels={ZONE: Z2}), full(Z1)]
+    outcome = given(*apps(4, spread(), requires=NAMED), *running(Z1), nodes=nodes)
+    assert outcome.scheduled
+    assert counts(outcome) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("number", [2, 6])
+def test_terms_that_differ_in_more_than_the_zone_have_all_their_domains(number: int) -> None:
+    requires = [[rule(ZONE, "In", Z1), rule(KIND, "In", "spot")], [rule(ZONE, "In", Z2), rule(KIND, "In", "on-demand")]]
+    outcome = given(*apps(number, spread(), requires=requires))
+    assert outcome.scheduled
+    assert {(claim.launch.zone, claim.launch.capacity_type) for claim in outcome.claims} == {
+        (Z1, "spot"),
+        (Z2, "on-demand"),
+    }
+    assert counts(outcome) == [number // 2] * 2
+
+
+def test_pods_of_one_first_term_do_not_share_the_domains_of_the_others() -> None:
+    more = apps(2, spread(app={"app": "more"}), name="more", requires=NAMED[:1], metadata={"labels": {"app": "more"}})
+    outcome = given(*apps(2, spread(), requires=NAMED), *more)
+    assert outcome.scheduled
+    assert {outcome.claim_of(f"more-{n}").launch.zone for n in range(2)} == {Z2}
+    assert {outcome.claim_of(f"web-{n}").launch.zone for n in range(2)} == {Z2, Z3}
+
+
 def test_a_zone_that_a_limit_closes_on_the_way_goes_on_holding_down_a_spread() -> None:
     """One node may be launched in the first two zones together; after it the second zone can get none for now."""
     spread = {

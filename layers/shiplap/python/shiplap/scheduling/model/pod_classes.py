@@ -27,6 +27,7 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.pod_requests import is_resize_infeasible, pod_requests
 from shiplap.kubernetes.requirements import Requirement, Requirements, contradiction, requirement
+from shiplap.scheduling.model.merged_terms import merged_over
 from shiplap.scheduling.model.pod_volumes import NO_VOLUMES, VolumeNeeds
 from shiplap.scheduling.model.preferences import NO_PREFERENCES, Preferences, preferred_nodes
 from shiplap.scheduling.model.topology_constraints import UNCONSTRAINED, Constraints, Terms, reads_own_labels
@@ -268,6 +269,12 @@ def _bound_by(common: PodClass, demand: Demand, selected: frozenset[int], shape:
     pod_class.selected, pod_class.shape = selected, shape
     if preferred != UNCONSTRAINED:
         pod_class.preferences = Preferences(common.preferences.node, preferred)
+    if len(common.terms) > 1:
+        spread_over = {spread.key for spread in (*pod_class.constraints.spreads, *preferred.spreads)}
+        pairs = list(zip(common.own_terms, common.terms, strict=True))
+        for key in sorted(spread_over - {labels.HOSTNAME}):
+            pairs = merged_over(key, pairs)
+        pod_class.own_terms, pod_class.terms = tuple(own for own, _ in pairs), tuple(term for _, term in pairs)
     pod_class.problem = common.problem or problem
     return pod_class
 

@@ -584,7 +584,7 @@ class BulkStage:
         self._start_groups: dict[tuple[int, int], ClaimGroup | RefusalKind] = {}
         self._domains: dict[tuple[int, int, str], dict[str, ClaimGroup]] = {}
         self._possible = possible
-        self._reached: dict[tuple[int, str], list[tuple[str, ClaimGroup]]] = {}
+        self._reached: dict[tuple[tuple[int, ...], str], list[tuple[str, ClaimGroup]]] = {}
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         self._effort = effort
         self._existing = existing
@@ -751,15 +751,20 @@ class BulkStage:
             )
 
     def _possible_domains(self, attempt: PlacementAttempt, key: str) -> Sequence[tuple[str, ClaimGroup]]:
-        """The values of a label that any template allows for these pods, whatever limits leave, with their groups."""
-        identity = (attempt.constraint, key)
+        """The values of a label that any template allows for these pods, whatever limits leave, with their groups.
+
+        A value counts if any node-affinity term of the pods allows it, as for kube-scheduler.
+        """
+        by_term = self._attempts.relaxed(attempt.pod_class)
+        identity = (tuple(one.constraint for one in by_term), key)
         known = self._reached.get(identity)
         if known is None:
             known = self._reached[identity] = [
                 (value, group)
+                for one in by_term
                 for template in self._possible.templates
                 for value in template.values_of(key)
-                if (pinned := self._pinned(attempt, key, value)) is not None
+                if (pinned := self._pinned(one, key, value)) is not None
                 if not isinstance(group := self._possible.group(template, pinned), RefusalKind)
             ]
         return known
