@@ -23,6 +23,8 @@ from tests.e2e.programs import ProgramsMissing
 from tests.rules import HOST, ZONE
 
 SEED, COUNT = 20261128, 40
+MENDED = [("every pod of a plan binds in every order", 3, 206)]
+"""Drawn clusters whose plans once broke a law."""
 SPREAD = {
     "topologySpreadConstraints": [
         {
@@ -77,6 +79,13 @@ def test_plans_of_drawn_clusters(scheduler: KubeScheduler) -> None:
             if problem := law.broken_by(Decided(cluster.snapshot), cluster.rng(law.name)):
                 broken[cluster.name] = problem
         assert law.known or not broken
+
+
+@pytest.mark.parametrize(("name", "seed", "number"), MENDED, ids=str)
+def test_a_plan_that_broke_a_law_keeps_it(scheduler: KubeScheduler, name: str, seed: int, number: int) -> None:
+    law = next(law for law in scheduler_laws(scheduler) if law.name == name)
+    cluster = drawn(seed, number)
+    assert law.broken_by(Decided(cluster.snapshot), cluster.rng(law.name)) == ""
 
 
 def test_a_known_defect_still_breaks_its_law(scheduler: KubeScheduler) -> None:

@@ -72,14 +72,25 @@ class PodClass(msgspec.Struct, eq=False):
     shape: object = None
 
     def series(self, term: int) -> tuple[int, ...]:
-        """The affinity terms that begin together: required ones all at once, preferred ones each for themselves."""
-        together = self.constraints.affinity
+        """The affinity terms that begin together: required ones of pods all at once, others each for itself."""
+        together = self.company
         return together if term in together else (term,)
+
+    @property
+    def company(self) -> tuple[int, ...]:
+        """The required terms of its pod affinity, without those of its volumes."""
+        required, volumes = self.constraints.affinity, self.constraints.volumes
+        return tuple(term for term in required if term not in volumes) if volumes else required
 
     @property
     def starts_series(self) -> bool:
         """Whether its pods meet their own required affinity, so that the first of them may start a series."""
-        return bool(self.constraints.affinity) and self.selected.issuperset(self.constraints.affinity)
+        return bool(self.company) and self.selected.issuperset(self.company)
+
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """The affinity terms that its pods may be the first to meet: where they go, the others have to follow."""
+        return self.constraints.affinity if self.starts_series else self.constraints.volumes
 
     @property
     def topological(self) -> bool:
@@ -217,11 +228,12 @@ def _classes(
         reader.demands_of(specification) if terms.constrains(pods[specification.first].spec) else None
         for specification in specifications
     ]
+    of_volumes = [terms.of_volumes(specification.needs.together) for specification in specifications]
     selections = terms.selecting_each(pods) if terms.all else [_UNSELECTED] * len(pods)
     merged: dict[object, tuple[PodClass, Places]] = {}
     shapes: dict[object, object] = {}
     nothing = parts.value(_NOTHING)
-    for specification, demanded in zip(specifications, demands, strict=True):
+    for specification, demanded, volumes in zip(specifications, demands, of_volumes, strict=True):
         first, missed, needs = pods[specification.first], specification.missed, specification.needs
         common = describe(first, missed=missed, volumes=needs, prefer=terms.prefer, parts=parts)
         but_for_size = parts.shape(common)
@@ -236,7 +248,7 @@ def _classes(
                     known[1].extend(places)
                     continue
                 shape = shapes.setdefault((but_for_size, id(demand), id(selected)), object())
-                merged[identity] = (_bound_by(common, demand, selected, shape), places)
+                merged[identity] = (_held_by(_bound_by(common, demand, selected, shape), volumes), places)
     return list(merged.values())
 
 
@@ -279,6 +291,15 @@ def _bound_by(common: PodClass, demand: Demand, selected: frozenset[int], shape:
     return pod_class
 
 
+def _held_by(pod_class: PodClass, volumes: tuple[int, ...]) -> PodClass:
+    """The class with the terms that hold its pods together with the others of their volumes."""
+    if volumes:
+        own = pod_class.constraints
+        pod_class.constraints = msgspec.structs.replace(own, affinity=(*own.affinity, *volumes), volumes=volumes)
+        pod_class.selected = pod_class.selected.union(volumes)
+    return pod_class
+
+
 class _Parts:
     """Parts of classes, each kept once, so that equal ones are the same object and classes compare by identity."""
 
@@ -311,6 +332,7 @@ class _Parts:
             id(self.value(pod_class.own_terms)),
             pod_class.volumes.private,
             pod_class.volumes.shared,
+            pod_class.volumes.together,
             id(self.value(pod_class.tolerations)),
             pod_class.ports,
             pod_class.missed,

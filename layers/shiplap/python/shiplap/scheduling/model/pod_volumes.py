@@ -43,16 +43,28 @@ Attachment = tuple[str, str]
 """A volume as a node's driver counts it: driver, and namespace/name of the claim."""
 
 
+class SharedPlace(msgspec.Struct, frozen=True, order=True):
+    """Pods that use one volume which does not exist yet: all go where the first has the same value of the label `key`.
+
+    `claim` is the namespace/name of the first claim, by name, of all that pods join in this way.
+    """
+
+    key: str
+    claim: str
+
+
 class VolumeNeeds(msgspec.Struct, frozen=True):
     """What the volumes of a pod ask of a node.
 
     One of the `alternatives` must be met, and there is none when the volumes contradict each other. `private` counts
     volumes by driver that no other pod uses; `shared` ones are attached once, however many pods on the node use them.
+    `together` are the places that the pod has to share with other pods.
     """
 
     alternatives: tuple[Requirements, ...] = ANYWHERE
     private: tuple[tuple[str, int], ...] = ()
     shared: frozenset[Attachment] = frozenset()
+    together: tuple[SharedPlace, ...] = ()
 
     @property
     def attaches(self) -> bool:
@@ -156,6 +168,53 @@ class PodVolumes:
         self._alternatives: list[Sequence[Requirements]] = []
         self._places: dict[str | bytes, int] = {}
         self._needs: dict[object, VolumeNeeds] = {}
+        self._joined = self._joined_claims(users)
+
+    def _joined_claims(self, users: Mapping[str, Sequence[Pod]]) -> dict[str, SharedPlace]:
+        """The place of each shared claim without a volume. Claims that a pod uses together have one place."""
+        keys = {name: key for name in sorted(self._shared) if (key := self._decided_by_first(name))}
+        first = {name: name for name in keys}
+
+        def root(name: str) -> str:
+            while first[name] != name:
+                first[name] = name = first[first[name]]
+            return name
+
+        for name, key in keys.items():
+            for pod in users[name]:
+                for other in sorted({_claim_key(pod, volume) for volume in _claimed(pod)}):
+                    if keys.get(other) == key:
+                        one, another = sorted((root(name), root(other)))
+                        first[another] = one
+        return {name: SharedPlace(key, root(name)) for name, key in keys.items()}
+
+    def _decided_by_first(self, name: str) -> str:
+        """The label of a node by which the first pod with an unbound claim decides where its volume is; or none.
+
+        Volumes of EBS are in one zone, local ones on one node. Of other drivers, and of volumes made by hand, the
+        topologies that classes and volumes name say how far a volume reaches.
+        """
+        claim = self._claims.get(name)
+        if claim is None or claim.spec.volume_name:
+            return ""
+        try:
+            place = self._place(claim, name)
+        except UnusableVolume:
+            return ""  # `needs` says why
+        provisioner = self._classes[self._class_name(claim)].provisioner
+        if _MIGRATED.get(provisioner, provisioner) in _MIGRATED.values():
+            return labels.ZONE
+        alternatives = self._alternatives[place]
+        if provisioner in _NOT_MADE and self._comes_with_node(self._class_name(claim)):
+            return labels.HOSTNAME
+        return next((key for key in (labels.HOSTNAME, labels.ZONE) if all(key in entry for entry in alternatives)), "")
+
+    def together(self, pod: Pod) -> tuple[SharedPlace, ...]:
+        """The places that a pod has to share with the other pods of its volumes."""
+        if not self._joined:
+            return ()
+        claims = (_claim_key(pod, volume) for volume in _claimed(pod))
+        return tuple(sorted({self._joined[claim] for claim in claims if claim in self._joined}))
 
     def needs(self, pod: Pod) -> VolumeNeeds:
         """What a pod's volumes ask of a node. Raises UnusableVolume."""
@@ -172,10 +231,12 @@ class PodVolumes:
                 attachments.add((driver, key))
         private = tuple(sorted(Counter(driver for driver, key in attachments if key not in self._shared).items()))
         shared = frozenset(item for item in attachments if item[1] in self._shared)
-        known = self._needs.get((*places, private, shared))
+        together = self.together(pod)
+        known = self._needs.get((*places, private, shared, together))
         if known is None:
             alternatives = reduce(_both, (self._alternatives[place] for place in places), ANYWHERE)
-            known = self._needs[(*places, private, shared)] = VolumeNeeds(alternatives, private, shared)
+            known = VolumeNeeds(alternatives, private, shared, together)
+            self._needs[(*places, private, shared, together)] = known
         return known
 
     def attached(self, node: str, pods: Iterable[Pod], instance_type: str = "") -> Attachments | None:
@@ -229,13 +290,17 @@ class PodVolumes:
             selected = self._nodes.get(claim.metadata.annotations.get(SELECTED_NODE, ""))
             if selected is not None and storage_class.provisioner not in _NOT_MADE:
                 return self._remember(_encode((SELECTED_NODE, selected.metadata.name)), lambda: _only_on(selected))
-            made = self._made.get(name, ()) if storage_class.provisioner in _NOT_MADE else ()
-            if made and not any(map(_stays_behind, made)):
-                return self._place_of_made(claim, key, made)
+            if storage_class.provisioner in _NOT_MADE and not self._comes_with_node(name):
+                return self._place_of_made(claim, key, self._made[name])
             return self._remember(name, lambda: _topologies(storage_class, key))
         volume = self._bound_volume(claim, key)
         source = _encode((volume.spec.node_affinity, _stays_behind(volume)))
         return self._remember(source, lambda: _node_affinity(volume))
+
+    def _comes_with_node(self, storage_class: str) -> bool:
+        """Whether volumes of a class that makes none are expected of a node that joins: it has none, or local ones."""
+        made = self._made.get(storage_class, ())
+        return not made or any(map(_stays_behind, made))
 
     def _place_of_made(self, claim: PersistentVolumeClaim, key: str, made: Sequence[PersistentVolume]) -> int:
         """Where the volumes are that a claim may be bound to, as nothing makes one for it."""

@@ -75,7 +75,12 @@ def given_up(preferences: Preferences, steps: int) -> Preferences:
 def _both(required: Constraints, held: Constraints) -> Constraints:
     if held == UNCONSTRAINED:
         return required
-    return Constraints(required.spreads + held.spreads, required.affinity + held.affinity, required.anti + held.anti)
+    return Constraints(
+        required.spreads + held.spreads,
+        required.affinity + held.affinity,
+        required.anti + held.anti,
+        required.volumes,
+    )
 
 
 def preferred_nodes(affinity: Affinity | None) -> tuple[Requirements, ...]:

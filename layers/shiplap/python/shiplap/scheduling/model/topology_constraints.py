@@ -27,6 +27,7 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.related_objects import NAMESPACE_NAME, selects_by_name_only
 from shiplap.kubernetes.selectors import matches
+from shiplap.scheduling.model.pod_volumes import SharedPlace
 from shiplap.scheduling.model.snapshot import ClusterView
 
 
@@ -121,14 +122,18 @@ class PodSelector(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Pods that all of these selectors choose, counted per value of the node label `key`."""
+    """Pods that all of these selectors choose, counted per value of the node label `key`.
+
+    With a `claim` instead, namespace/name, pods that use its volume, which is still to be made or bound.
+    """
 
     key: str
     pod_selectors: tuple[PodSelector, ...]
+    claim: str = ""
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace that has these labels can be counted at all."""
-        return all(pod_selector.reaches(namespace, labels) for pod_selector in self.pod_selectors)
+        """Whether pods of a namespace that has these labels can be counted at all, by their labels."""
+        return not self.claim and all(pod_selector.reaches(namespace, labels) for pod_selector in self.pod_selectors)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is counted where the term reaches."""
@@ -147,11 +152,15 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Constraints(msgspec.Struct, frozen=True):
-    """What binds a pod: spreads, and the numbers of its affinity and anti-affinity terms."""
+    """What binds a pod: spreads, and the numbers of its affinity and anti-affinity terms.
+
+    `volumes` are the affinity terms that hold it together with the other pods of its volumes.
+    """
 
     spreads: tuple[Spread, ...] = ()
     affinity: tuple[int, ...] = ()
     anti: tuple[int, ...] = ()
+    volumes: tuple[int, ...] = ()
 
 
 UNCONSTRAINED = Constraints()
@@ -194,6 +203,7 @@ class Terms:
         self._key_of: list[str] = []
         self._keys: dict[frozenset[int], frozenset[str]] = {}
         self._numbers: dict[tuple[str, bytes], int] = {}
+        self._of_volumes: dict[SharedPlace, int] = {}
         self._pod_selectors: list[bytes] = []
         self._reaching: dict[str, _Reach] = {}
         self._selections: dict[frozenset[int], frozenset[int]] = {}
@@ -365,6 +375,20 @@ class Terms:
             namespaces, by_label = None, None
         return PodSelector(namespaces, by_label, selector)
 
+    def of_volumes(self, places: Iterable[SharedPlace]) -> tuple[int, ...]:
+        """The terms that hold the pods of these volumes together."""
+        return tuple(map(self._of_volume, places))
+
+    def known_of_volumes(self, places: Iterable[SharedPlace]) -> list[int]:
+        """As `of_volumes`, without the terms that no pod has brought; once all terms are numbered."""
+        return [self._of_volumes[place] for place in places if place in self._of_volumes]
+
+    def _of_volume(self, place: SharedPlace) -> int:
+        number = self._of_volumes.get(place)
+        if number is None:
+            number = self._of_volumes[place] = self._added(Term(place.key, (), place.claim), b"")
+        return number
+
     def _number(self, term: Term) -> int:
         for pod_selector in term.pod_selectors:
             _check(pod_selector.selector)
@@ -378,12 +402,17 @@ class Terms:
             for pod_selector in term.pod_selectors
         ]
         same = msgspec.msgpack.encode(pod_selectors, order="deterministic")
-        number = self._numbers.setdefault((term.key, same), len(self.all))
-        if number == len(self.all):
-            self.all.append(term)
-            self._key_of.append(term.key)
-            self._pod_selectors.append(same)
-            self._over.setdefault(term.key, set()).add(number)
+        number = self._numbers.get((term.key, same))
+        if number is None:
+            number = self._numbers[term.key, same] = self._added(term, same)
+        return number
+
+    def _added(self, term: Term, pod_selectors: bytes) -> int:
+        number = len(self.all)
+        self.all.append(term)
+        self._key_of.append(term.key)
+        self._pod_selectors.append(pod_selectors)
+        self._over.setdefault(term.key, set()).add(number)
         return number
 
 

@@ -134,7 +134,10 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
             room.attachments = storage.attached(room.name, room.pods, room.labels.get(labels.INSTANCE_TYPE, ""))
     nodes = ExistingNodes(rooms, daemons, axis, _node_loads(view, sorted_pods))
     bystanders = unavailable_nodes(view.nodes, rooms, gone)
-    base_counts, of_daemons = topology_of(terms, daemons, nodes, bystanders, counted_pods(sorted_pods))
+    standing = counted_pods(sorted_pods)
+    base_counts, of_daemons = topology_of(terms, daemons, nodes, bystanders, standing)
+    if storage is not None:
+        _count_users(base_counts, standing, storage)
     return CompiledSnapshot(
         axis,
         templates,
@@ -257,6 +260,13 @@ def _volume_needs(storage: PodVolumes, sorted_pods: pods.SortedPods) -> dict[str
             pending.append(pod)
     sorted_pods.pending = pending
     return needs
+
+
+def _count_users(counts: BaseCounts, standing: Mapping[str, Sequence[Pod]], storage: PodVolumes) -> None:
+    """Count the pods on nodes, or nominated for them, that decide where volumes will be which other pods wait for."""
+    for place, node in enumerate(counts.nodes):
+        for pod in standing.get(node.name, ()):
+            counts.counted[counts.terms.known_of_volumes(storage.together(pod)), place] += 1
 
 
 def _request_attachments(pod_classes: Iterable[PodClass], storage: PodVolumes) -> None:

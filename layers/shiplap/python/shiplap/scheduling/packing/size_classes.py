@@ -116,18 +116,9 @@ def size_classes_of(
     made = (_size_class(indexes, waiting, attempts, terms, templates) for indexes in _alike_but_for_size(waiting))
     understood = [size_class for size_class in made if size_class is not None]
     series = {
-        term: len(size_class.indexes)
-        for size_class in understood
-        if size_class.attempt.pod_class.starts_series
-        for term in size_class.affinity
+        term: len(size_class.indexes) for size_class in understood for term in size_class.attempt.pod_class.opening
     }
-    series |= {
-        term: 0
-        for pod_class, _ in waiting
-        if pod_class.starts_series
-        for term in pod_class.constraints.affinity
-        if term not in series
-    }
+    series |= {term: 0 for pod_class, _ in waiting for term in pod_class.opening if term not in series}
     starting = frozenset(series)
     counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & starting)
     mixed = {term for term, alike in series.items() if counted[term] != alike}

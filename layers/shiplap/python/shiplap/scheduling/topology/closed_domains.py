@@ -97,6 +97,11 @@ def _held_together(_item: PodClass, term: int, counts: TopologyCounts) -> str:
 
 def _affinity_words(pod_class: PodClass, term: int, counts: TopologyCounts) -> str:
     """Where the pods are that a class has to join, and that it may not start without them."""
+    if claim := counts.terms.all[term].claim:
+        where = _domains_with_pods(counts, term, counts.terms.all[term].key)
+        return (
+            f'volume of persistentvolumeclaim "{claim}", which all its pods share (they are in {where or "no domain"})'
+        )
     where = _domains_with_pods(counts, term, counts.terms.all[term].key)
     begun = counts.begun(*pod_class.series(term))
     if not where and not begun:

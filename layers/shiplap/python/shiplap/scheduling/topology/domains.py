@@ -249,9 +249,7 @@ class Domains:
         self._reaches.clear()
         self._strengths.clear()
         self._known_options.clear()
-        opened = {
-            term for pod_class, _ in waiting for term in pod_class.constraints.affinity if pod_class.starts_series
-        }
+        opened = {term for pod_class, _ in waiting for term in pod_class.opening}
         self._pulls = attractions_of(
             waiting, {term for term in opened if not self._counts.begun(term)}, self._domains_of
         )
@@ -290,15 +288,16 @@ class Domains:
             return
         reached: set[str] = set()
         for attempt in self._attempts.relaxed(pod_class)[:_MOST_TERMS]:
+            left = self._left_by_terms(attempt, key, self._demand_over(attempt, key) or _NOTHING)
             if self._nodes.all:
                 fits = self._nodes.fits(pod_class, soft=attempt.soft)
                 codes = self._counts.node_codes(key)[: len(fits)][
                     self._nodes.count(pod_class, fits, attempt.requests) > 0
                 ]
-                yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist())
+                yield from (self._counts.values(key)[code] for code in codes[codes >= 0].tolist() if left[code])
             for template in self._possible_nodes.templates:
                 for value in self._reach.values_of(template, key):
-                    if value in reached:
+                    if value in reached or not left[self._counts.code(key, value)]:
                         continue
                     pinned = self._attempts.pinned(attempt, (Requirement.one_of(key, value),))
                     if pinned is not None and self._possible_nodes.has_node(template, pinned):

@@ -31,9 +31,7 @@ def attractions_of(
         open_series: the affinity terms of which no pod is anywhere yet.
         reach: the domains of a term's label in which a class can have a node now.
     """
-    started = {
-        term for pod_class, _ in waiting if pod_class.starts_series for term in pod_class.constraints.affinity
-    } & open_series
+    started = {term for pod_class, _ in waiting for term in pod_class.opening} & open_series
     shared = [
         (term, indexes) for term, indexes in sorted(_classes_counted(waiting, started).items()) if len(indexes) > 1
     ]
@@ -70,8 +68,8 @@ def followers_last(
     company = {term: _with_starters_last(indexes, starting) for term, indexes in counted.items()}
     for term in drawn:
         if term in company:
-            strength = {index: pull(waiting[index][0]) if starting[index] else 0 for index in company[term]}
-            company[term].sort(key=lambda index, of=strength: (starting[index], -of[index], index))  # type: ignore[misc]
+            rank = {index: _rank(waiting[index][0], term, pull) for index in company[term]}
+            company[term].sort(key=lambda index, of=rank: (starting[index], of[index], index))  # type: ignore[misc]
     return [waiting[index] for index in _ordered(waiting, company, by_priority=by_priority)]
 
 
@@ -82,6 +80,12 @@ def _classes_counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, lis
         for term in pod_class.selected & terms:
             counted[term].append(index)
     return counted
+
+
+def _rank(pod_class: PodClass, term: int, pull: Callable[[PodClass], int]) -> tuple[bool, int]:
+    """The order of classes that a term counts: of those that share a volume, pods that follow others go first."""
+    shares = term in pod_class.constraints.volumes
+    return not (shares and pod_class.company), -pull(pod_class) if shares or pod_class.starts_series else 0
 
 
 def _with_starters_last(indexes: Sequence[int], starting: Sequence[bool]) -> list[int]:

@@ -137,7 +137,7 @@ class TopologyCounts:
 
     def _note_first(self, pod_class: PodClass) -> None:
         """Note the series that pods of this class start, if nothing that its terms count is anywhere yet."""
-        series = pod_class.constraints.affinity
+        series = pod_class.company
         if series in self._begun or not pod_class.starts_series:
             return
         if not self.begun(*series):
