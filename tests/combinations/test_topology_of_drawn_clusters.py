@@ -11,6 +11,7 @@ PLANS = [
     ("a plan keeps every rule but topology", 0, 616),
     ("a plan keeps affinity and anti-affinity", 7, 44),
     ("a plan keeps spread constraints", 7, 298),
+    ("a plan keeps spread constraints", 1, 11),
 ]
 
 

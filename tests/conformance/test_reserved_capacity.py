@@ -250,3 +250,56 @@ def test_order_of_input_does_not_matter() -> None:
     one = given(*waiting, types=types).plan
     other = given(*reversed(waiting), types=list(reversed(types))).plan
     assert msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+SPREAD: dict[str, Any] = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": labels.ZONE,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+        ]
+    },
+}
+
+
+def per_zone(plan: Any) -> dict[str, int]:
+    zones = [claim.launch.zone for claim in plan.claims for _ in claim.pods]
+    return {zone: zones.count(zone) for zone in sorted(set(zones))}
+
+
+@pytest.mark.parametrize("number", [3, 12, 200])
+@pytest.mark.parametrize("units", [1, 2])
+def test_no_zone_goes_ahead_of_one_whose_pods_wait_for_a_reservation(number: int, units: int) -> None:
+    """Three pods to a node, so the pods of zone 2 wait once its reservation is used up; zone 1 waits for zone 2."""
+    types = [sold("only", held("cr-1", units, zone=Z2), cpu="4")]
+    plan = given(*pods(number, cpu="1", **SPREAD), types=types)
+    reserved = min(3 * units, number // 2)
+    assert per_zone(plan) == {Z1: min(reserved + 1, number - reserved), Z2: reserved}
+    assert plan.plan.unsettled == (number > 2 * reserved + 1)
+
+
+@pytest.mark.parametrize("policy", ["Strict", "Fallback"])
+@pytest.mark.parametrize("number", [12, 200])
+def test_a_zone_that_has_nothing_but_a_reservation_holds_a_spread_down_by_its_instances(
+    number: int, policy: str
+) -> None:
+    pools = [
+        pool("one", rule(labels.ZONE, "In", Z1), rule(labels.CAPACITY_TYPE, "In", "on-demand")),
+        pool("two", rule(labels.ZONE, "In", Z2), rule(labels.CAPACITY_TYPE, "In", "reserved")),
+    ]
+    types = [sold("only", held("cr-1", 1, zone=Z2), cpu="4")]
+    plan = given(*pods(number, cpu="1", **SPREAD), pools=pools, types=types, reserved_policy=policy)
+    assert per_zone(plan) == {Z1: 4, Z2: 3}
+
+
+@pytest.mark.parametrize("number", [12, 200])
+def test_a_spread_goes_on_behind_a_reservation_that_is_used_up(number: int) -> None:
+    types = [sold("only", held("cr-1", 1, zone=Z2), cpu="4")]
+    plan = given(*pods(number, cpu="1", **SPREAD), types=types, reserved_policy="Fallback")
+    assert per_zone(plan) == {Z1: number // 2, Z2: number // 2}
+    assert [claim.launch.capacity_type for claim in plan.claims].count("reserved") == 1

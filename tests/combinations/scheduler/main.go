@@ -221,10 +221,18 @@ func chances(profile *config.KubeSchedulerProfile, given *cluster) ([]fitting, e
 		return nil, err
 	}
 	defer world.stop()
+	nodes := map[string]*v1.Node{}
+	for _, node := range given.Nodes {
+		nodes[node.Name] = node
+	}
 	for _, pod := range given.Pods {
 		placed := pod.DeepCopy()
 		placed.Spec.NodeName = pod.Status.NominatedNodeName
 		if err := world.cache.AddPod(world.logger, placed); err != nil {
+			return nil, err
+		}
+		// Their volumes have been made, and keep the pods left out to their zones.
+		if err := world.provision(placed, nodes[placed.Spec.NodeName]); err != nil {
 			return nil, err
 		}
 	}

@@ -172,7 +172,14 @@ class Packer:
         if compiled.domain_templates is not templates:
             self._possible = PossibleNodes(compiled.domain_templates, ClaimGroups(), best_effort=best_effort)
         self._domains = Domains(self._counts, self.openings, self._possible, self._attempts, self.nodes)
-        self._even_spread = EvenSpread(self._counts, self.openings, self._attempts, self._domains, self.nodes)
+        self._even_spread = EvenSpread(
+            self._counts,
+            self.openings,
+            self._attempts,
+            self._domains,
+            self.nodes,
+            strictly_reserved=strictly_reserved,
+        )
 
     def run(self, classes: Iterable[PodClass], *, bulk: Effort | None = None, free_last: bool = False) -> Packing:
         """Place the members of each class, in this order; pods promised a claim in flight come first.

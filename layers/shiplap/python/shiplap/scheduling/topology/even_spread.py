@@ -16,21 +16,24 @@ from shiplap.kubernetes.labels import HOSTNAME
 from shiplap.kubernetes.requirements import Requirement
 from shiplap.scheduling.model.resources import PLENTY, Ints
 from shiplap.scheduling.model.topology_constraints import Spread
+from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNodes
 from shiplap.scheduling.supply.open_claims import PlacementAttempt, RefusalKind
 from shiplap.scheduling.supply.openings import Openings, estimates
 from shiplap.scheduling.supply.placement_attempts import PlacementAttempts
+from shiplap.scheduling.supply.templates import NodeClaimTemplate
 from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 
 class _New(msgspec.Struct, frozen=True):
-    """New nodes in a domain: their pool, how many its limits allow, and how many pods each takes."""
+    """New nodes in a domain: their pool, how many its limits allow, how many pods each takes, and all together."""
 
     pool: str
     openable: int
     each: int
+    most: int = PLENTY
 
 
 class EvenSpread:
@@ -43,7 +46,11 @@ class EvenSpread:
         attempts: PlacementAttempts,
         domains: Domains,
         nodes: ExistingNodes,
+        *,
+        strictly_reserved: bool,
     ) -> None:
+        """`strictly_reserved`: pods wait for a reservation that has instances, also for those this packing takes."""
+        self._strictly_reserved = strictly_reserved
         self._counts = counts
         self._openings = openings
         self._attempts = attempts
@@ -71,7 +78,7 @@ class EvenSpread:
         choices = {code: self._choice(attempt, key, code) for code in np.flatnonzero(present).tolist()}
         existing = self._existing(attempt, bounds, choices, number)
         new = {code: self._new(choice, bounds) for code, choice in choices.items()}
-        able = np.array([existing[code] if new[code] is None else PLENTY for code in choices], np.int64)
+        able = np.array([existing[code] + (kind.most if (kind := new[code]) else 0) for code in choices], np.int64)
         shares = _spread_evenly(per_domain[list(choices)], able, pour, spread)
         if not self._affordable(shares, [(existing[code], new[code]) for code in choices]):
             return []
@@ -107,23 +114,44 @@ class EvenSpread:
         return {code: int(many[choice.nodes].sum()) for code, choice in choices.items()}
 
     def _new(self, choice: DomainChoice, bounds: HostnameBounds) -> _New | None:
-        """New nodes in a domain, if their number follows from the pool's limits alone."""
+        """New nodes in a domain, if their number follows from reservations and the limits of one pool alone.
+
+        Once a reservation has given its instances away, pods wait for it, or get nodes of the templates behind it.
+        """
         attempt = choice.attempt
         if attempt is None or not bounds.new or attempt.pod_class.ports:
             return None
+        reserved: _New | None = None
         for template in self._openings.templates:
             group = self._openings.entry(template, attempt)
+            if group is RefusalKind.RESERVED and self._strictly_reserved:
+                return reserved
             if isinstance(group, RefusalKind):
                 continue
             limits = self._openings.pool_limits[template.pool.metadata.name]
             if estimates(group) or group.minimums or limits.shares:
                 return None
-            empty = np.zeros((1, len(attempt.requests)), np.int64)
-            each = min(int(group.room(empty, attempt.requests)[0]), bounds.new)
-            holding = group.rows[group.holding(attempt.requests)]
-            charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
-            return _New(template.pool.metadata.name, limits.openable(charge), each)
-        return None
+            found = self._of_group(template, group, attempt, bounds)
+            if reserved is not None:
+                if reserved.pool != found.pool:
+                    return reserved
+                each, openable = min(reserved.each, found.each), min(reserved.openable, found.openable)
+                found = _New(found.pool, openable, each, found.most)
+            if not template.reserved or self._strictly_reserved:
+                return found
+            reserved = found
+        return reserved
+
+    def _of_group(
+        self, template: NodeClaimTemplate, group: ClaimGroup, attempt: PlacementAttempt, bounds: HostnameBounds
+    ) -> _New:
+        empty = np.zeros((1, len(attempt.requests)), np.int64)
+        each = min(int(group.room(empty, attempt.requests)[0]), bounds.new)
+        holding = group.rows[group.holding(attempt.requests)]
+        charge = template.table.capacity[template.table.row_type[holding]].max(axis=0)
+        openable = self._openings.pool_limits[template.pool.metadata.name].openable(charge)
+        most = self._openings.reservations.openable(group) * each if template.reserved else PLENTY
+        return _New(template.pool.metadata.name, openable, each, most)
 
     def _affordable(self, shares: Ints, sources: Sequence[tuple[int, _New | None]]) -> bool:
         """Whether the pools' limits allow the new nodes, whichever of their types they become."""
