@@ -23,7 +23,7 @@ from tests.e2e.programs import ProgramsMissing
 from tests.rules import HOST, ZONE
 
 SEED, COUNT = 20261128, 40
-MENDED = [("every pod of a plan binds in every order", 3, 206)]
+MENDED = [("every pod of a plan binds in every order", 3, 206), ("every pod of a plan binds in every order", 3, 100)]
 """Drawn clusters whose plans once broke a law."""
 SPREAD = {
     "topologySpreadConstraints": [

@@ -48,6 +48,9 @@ from shiplap.scheduling.search.effort import Effort
 
 _CENTS = 1e-9
 
+_MOST_LATE_DOMAINS = 4
+"""How often pods are placed again for domains that appeared late. Each time there is at least one more domain."""
+
 _FEW_PODS, _FREE_LAST_PODS = 30, 2_000
 """Batches of more than few pods, and up to so many, also have those that no constraint concerns placed last."""
 
@@ -203,7 +206,24 @@ def solve(snapshot: Snapshot) -> tuple[CompiledSnapshot, Packing]:
 
 
 def pack(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
-    """Where the pods of a compiled snapshot go: largest first; by priority only if that places more important pods.
+    """Where the pods of a compiled snapshot go.
+
+    Where nodes for other pods turn out to be domains of a spread, pods are placed again, and the spread reckons with
+    these domains from the beginning.
+    """
+    packing = _pack_within_limits(snapshot, compiled)
+    waits = False
+    for _ in range(_MOST_LATE_DOMAINS):
+        if not packing.late.expected:
+            break
+        waits |= not packing.late.is_certain
+        compiled = replace(compiled, expected_domains=packing.late.added_to(compiled.expected_domains))
+        packing = _pack_within_limits(snapshot, compiled)
+    return replace(packing, waits=True) if waits else packing
+
+
+def _pack_within_limits(snapshot: Snapshot, compiled: CompiledSnapshot) -> Packing:
+    """Where the pods go: largest first; by priority only if that places more important pods.
 
     Limits of a NodePool count while pods are placed only if its nodes in the plan without them do not fit into them.
     So among several ways to place pods none is chosen for a limit that has room for the best.

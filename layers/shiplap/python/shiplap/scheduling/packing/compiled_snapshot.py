@@ -32,7 +32,12 @@ from shiplap.scheduling.supply.node_loads import NodeLoad, loads_by_node
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
 from shiplap.scheduling.supply.templates import NodeClaimTemplate, templates_of, usable_pools
-from shiplap.scheduling.topology.topology_counts import NO_BASE_COUNTS, BaseCounts, base_counts_of
+from shiplap.scheduling.topology.topology_counts import (
+    NO_BASE_COUNTS,
+    BaseCounts,
+    ExpectedDomains,
+    base_counts_of,
+)
 
 if TYPE_CHECKING:
     from shiplap.scheduling.packing.buffers import Buffer
@@ -48,6 +53,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     `virtual` are the classes of the pods of CapacityBuffers, which come after all others; their indexes go on.
     `domain_templates` are those whose domains count, mostly `templates` themselves.
     Limits of NodePools in `bound` count while pods are placed; those of the others once all pods have a place.
+    `expected_domains` are those of nodes that a packing before this one has launched for other pods.
     """
 
     axis: Axis
@@ -65,6 +71,7 @@ class CompiledSnapshot(msgspec.Struct, frozen=True, eq=False):
     buffers: tuple[Buffer, ...] = ()
     virtual: tuple[PodClass, ...] = ()
     bound: frozenset[str] = frozenset()
+    expected_domains: ExpectedDomains = {}
     groups: ClaimGroups = msgspec.field(default_factory=ClaimGroups)
 
 

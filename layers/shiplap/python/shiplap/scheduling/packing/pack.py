@@ -39,6 +39,7 @@ from shiplap.scheduling.topology.domain_combinations import DomainChoice
 from shiplap.scheduling.topology.domains import Domains, HostnameBounds
 from shiplap.scheduling.topology.even_spread import EvenSpread
 from shiplap.scheduling.topology.followers import followers_last
+from shiplap.scheduling.topology.late_domains import NO_LATE_DOMAINS, LateDomains, late_domains
 from shiplap.scheduling.topology.topology_counts import TopologyCounts
 
 MOST_PREFERRING, MOST_REQUIRING = 128, 512
@@ -98,7 +99,8 @@ class Packing(msgspec.Struct, frozen=True):
     pods are counted where, and `attempt_budget` the failed attempts. `waits`: some pods are left because this
     packing gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
-    nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims.
+    nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `late` are the
+    domains that its spreads did not reckon with.
     """
 
     claims: list[OpenClaim]
@@ -113,6 +115,7 @@ class Packing(msgspec.Struct, frozen=True):
     baseline_hourly: float = np.inf
     has_free: bool = False
     over_limits: frozenset[str] = frozenset()
+    late: LateDomains = NO_LATE_DOMAINS
 
     def hourly(self) -> float:
         """USD per hour of all claims as they would be launched."""
@@ -167,7 +170,7 @@ class Packer:
         self.openings = Openings(templates, limits, self.open, best_effort=best_effort)
         self._best_level = min((template.level for template in templates), default=None)
         self._attempts = PlacementAttempts(templates, nodes, axis, compiled.daemon_terms)
-        self._counts = TopologyCounts(compiled.base_counts, self.open)
+        self._counts = TopologyCounts(compiled.base_counts, self.open, compiled.expected_domains)
         self._possible = self.openings.possible
         if compiled.domain_templates is not templates:
             self._possible = PossibleNodes(compiled.domain_templates, ClaimGroups(), best_effort=best_effort)
@@ -202,6 +205,11 @@ class Packer:
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
         self.openings.reservations.settle()
         unplaced = {pod_class.index: left for pod_class, left in waiting}
+        placed = (
+            (pod_class, self._attempts.relaxed(pod_class)[0])
+            for pod_class in classes
+            if pod_class.constraints.spreads and len(unplaced.get(pod_class.index, ())) < len(pod_class.members)
+        )
         return Packing(
             self.open.claims,
             self.open.used,
@@ -215,6 +223,7 @@ class Packer:
             self._baseline_hourly,
             self._has_free,
             over_limits,
+            late_domains(placed, self._domains, self._counts),
         )
 
     def _over_limits(self) -> frozenset[str]:

@@ -328,7 +328,7 @@ class DomainQuotas:
             return False
         counts: dict[str, int] = {}
         domains = set(size_class.reachable)
-        if self._topology_counts.base.nodes:
+        if self._topology_counts.base.nodes or self._topology_counts.expected:
             standing, present = self._topology_counts.spread(size_class.attempt.pod_class, spread)
             values = self._topology_counts.values(self._key)
             counts = dict(zip(values, standing.tolist(), strict=True))

@@ -23,6 +23,12 @@ from shiplap.scheduling.supply.claim_groups import ClaimGroup
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, label_of, meets
 from shiplap.scheduling.supply.open_claims import OpenClaims
 
+NodesOfSpread = tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]
+"""Which nodes a spread looks at: node affinity and tolerations as far as its policies honour them."""
+
+ExpectedDomains = Mapping[tuple[NodesOfSpread, str], frozenset[str]]
+"""By the nodes that a spread looks at and its label: domains of nodes that the plan launches for other pods."""
+
 ABSENT, OPEN = -1, -2
 """Codes of a node without the label, and of one whose value is not decided yet."""
 
@@ -81,7 +87,9 @@ def base_counts_of(
 class TopologyCounts:
     """The counts of one packing; they grow as pods are placed, and `version` with them."""
 
-    def __init__(self, base: BaseCounts, open_claims: OpenClaims) -> None:
+    def __init__(self, base: BaseCounts, open_claims: OpenClaims, expected: ExpectedDomains | None = None) -> None:
+        """Spreads compare the `expected` domains from the beginning, whatever is placed."""
+        self.expected = expected or {}
         self.base = base
         self.terms = base.terms
         self.counted = base.counted.copy()
@@ -256,6 +264,7 @@ class TopologyCounts:
     def spread(self, pod_class: PodClass, spread: Spread) -> tuple[Ints, Bools]:
         """Per domain [values], the pods counted by a class's constraint, and whether the domain exists for it."""
         key = spread.key
+        expected = self.expected_codes(pod_class, spread)
         suited = self._suits(pod_class, spread)
         claims_suited = self._claims_suit(pod_class, spread)
         nodes, claims = self.node_codes(key), self.claim_codes(key)
@@ -264,7 +273,31 @@ class TopologyCounts:
         present = np.zeros(len(self.values(key)), np.bool_)
         present[nodes[suited & ~self.base.leaving & (nodes >= 0)]] = True
         present[claims[claims_suited & (claims >= 0)]] = True
+        present[expected] = True
         return counts, present
+
+    def expected_codes(self, pod_class: PodClass, spread: Spread) -> list[int]:
+        """The expected domains of a class's constraint."""
+        if not self.expected:
+            return []
+        values = self.expected.get((nodes_of_spread(pod_class, spread), spread.key), frozenset())
+        return [self.code(spread.key, value) for value in sorted(values)]
+
+    def on_nodes(self, pod_class: PodClass, spread: Spread) -> set[int]:
+        """The domains of nodes that a class's constraint looks at, without those that are leaving."""
+        codes = self.node_codes(spread.key)
+        return set(codes[self._suits(pod_class, spread) & ~self.base.leaving & (codes >= 0)].tolist())
+
+    def on_open_claims(self, pod_class: PodClass, spread: Spread) -> tuple[set[int], set[int]]:
+        """The domains of claims that a class's constraint looks at: the settled ones, and those that may still be."""
+        codes, suited = self.claim_codes(spread.key), self._claims_suit(pod_class, spread)
+        groups = np.unique(self._open.group_of[suited & (codes == OPEN)]).tolist()
+        possible = {
+            self.code(spread.key, value)
+            for number in groups
+            for value in _values_left(self._open.groups.all[number], spread.key)
+        }
+        return set(codes[suited & (codes >= 0)].tolist()), possible
 
     def _sum(self, codes: Ints, amounts: Ints, key: str) -> Ints:
         if not amounts.any():
@@ -300,7 +333,7 @@ class TopologyCounts:
 
     def _suits(self, pod_class: PodClass, spread: Spread) -> Bools:
         """Which nodes [nodes] a spread constraint looks at."""
-        identity = _filter(pod_class, spread)
+        identity = nodes_of_spread(pod_class, spread)
         known = self._suited.get(identity)
         if known is None:
             verdicts = [
@@ -316,7 +349,7 @@ class TopologyCounts:
 
     def _claims_suit(self, pod_class: PodClass, spread: Spread) -> Bools:
         """Which claims [claims] a spread constraint looks at."""
-        known = self._group_suited.setdefault(_filter(pod_class, spread), {})
+        known = self._group_suited.setdefault(nodes_of_spread(pod_class, spread), {})
 
         def suits(group: ClaimGroup) -> int:
             template = group.template
@@ -331,9 +364,14 @@ class TopologyCounts:
         return self._of_groups(suits, known) > 0
 
 
-def _filter(
-    pod_class: PodClass, spread: Spread
-) -> tuple[tuple[Requirements, ...] | None, tuple[Toleration, ...] | None]:
+def _values_left(group: ClaimGroup, key: str) -> list[str]:
+    """The values of a label that a claim of a group may still get."""
+    entry = group.requirements.get(key)
+    return [value for value in group.template.values_of(key) if entry is None or entry.has(value)]
+
+
+def nodes_of_spread(pod_class: PodClass, spread: Spread) -> NodesOfSpread:
+    """Which nodes a class's constraint looks at."""
     return (
         pod_class.own_terms if spread.honor_affinity else None,
         pod_class.tolerations if spread.honor_taints else None,
