@@ -14,7 +14,7 @@ export PATH := $(PATH):$(CURDIR)/$(BIN)
 CATALOG := src/shiplap_lab/catalogue/data/.built
 CODE := layers src functions infra tests benchmarks tools
 
-.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler
+.PHONY: help setup dynamodb-local demo deploy-local test e2e e2e-short e2e-versions e2e-upstream verdicts kube karpenter check bench bench-karpenter docs upstream format clean lock simulate simulate-long mutants mutate fuzz model dist release-check kills combinations conformance-scheduler conformance-karpenter
 
 help: ## Show this help
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -167,6 +167,11 @@ conformance-scheduler: CLUSTERS = 20000
 
 conformance-scheduler: setup ## Bind the pods of plans for CLUSTERS=20000 drawn clusters with kube-scheduler's own filters; SEED=… draws others
 	@$(BIN)/python -m tests.combinations --suite scheduler --seed $(SEED) --count $(CLUSTERS) || [ $$? = 3 ]
+
+conformance-karpenter: CLUSTERS = 20000
+
+conformance-karpenter: setup ## Zones used and pods left out beside Karpenter's own scheduler on CLUSTERS=20000 drawn clusters; SEED=… draws others
+	@$(BIN)/python -m tests.combinations --suite karpenter --seed $(SEED) --count $(CLUSTERS) || [ $$? = 3 ]
 
 model: setup ## The protocol's model in Promela, searched by Spin: its states, and the defects that it finds
 	@$(BIN)/pytest -n 0 -s -v tests/model/test_*.py tests/model/long_protocol_search.py

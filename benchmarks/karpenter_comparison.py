@@ -1,7 +1,7 @@
 """Our plans beside those of Karpenter's own scheduler, on the same pods, instance types and prices.
 
-Karpenter's side is its Go module (`karpenter/go.mod` pins it), called as its provisioner calls it: topology, scheduler,
-Solve, launch lists of at most 60 types. Both sides see no nodes, the same DaemonSets and the same allocatable amounts.
+Karpenter's side is its Go module, pinned by `tests/karpenter/go.mod`, called as its provisioner does: topology,
+scheduler, Solve, launch lists of at most 60 types. Both sides see no nodes, the same DaemonSets and the same allocatable amounts.
 One judge (`launched_nodes.py`) launches the claims of both by one price rule and looks for violations in both. A batch
 counts in the sums if both sides place the same number of pods. Processor time: Karpenter's with its garbage
 collection, ours from typed objects, nothing remembered. Karpenter's ties depend on the order of Go's maps, so it
@@ -28,16 +28,23 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import msgspec
 from bars import exit_code
 from decoding import unseen
-from karpenter_scheduler import KarpenterScheduler, build, version
-from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge
+from launched_nodes import Verdict, judge
 from packing_cases import known_prices
-from random_batches import Batch, drawn, fixed
+from random_batches import Batch, catalogues, drawn, fixed
 from rich.console import Console
 from rich.table import Table
 
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.planner import plan
 from tests.e2e.programs import ProgramsMissing
+from tests.karpenter.karpenter_scheduler import (
+    KarpenterScheduler,
+    LaunchedOffering,
+    OpenedClaim,
+    ScheduledBatch,
+    build,
+    version,
+)
 
 SEARCH_S = 1.0
 """Effort of our cost search; small batches get less, a millisecond per pod."""
@@ -130,7 +137,7 @@ def ours(batch: Batch, improve_s: float, runs: int = DRAWN_RUNS.ours) -> Side:
 
 def theirs(batch: Batch, karpenter: KarpenterScheduler, runs: int) -> Side:
     """Karpenter's result for a batch: the run in the middle by price, with the time in the middle."""
-    answers = [karpenter.schedule(batch) for _ in range(runs)]
+    answers = [karpenter.schedule(batch.for_karpenter()) for _ in range(runs)]
     sides = [Side(judge(batch, answer), answer.cpu_seconds) for answer in answers]
     middle = sorted(sides, key=lambda side: (side.verdict.placed, side.verdict.hourly))[runs // 2]
     return Side(middle.verdict, statistics.median(side.cpu_s for side in sides))
@@ -247,7 +254,7 @@ def main() -> int:
         title=f"USD per hour and processor seconds; {prices}; search {SEARCH_S} s; seed {options.seed}",
     )
     compared = []
-    with KarpenterScheduler(program, options.dump) as karpenter:
+    with KarpenterScheduler(program, catalogues(), options.dump) as karpenter:
         of_cases = compare_all(cases, karpenter, options.results, FIXED_RUNS)
         for one in chain(of_cases, compare_all(batches, karpenter, options.results)):
             compared.append(one)

@@ -21,38 +21,12 @@ from random_batches import Batch
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes.objects import DaemonSet, Pod
 from shiplap.manifests.custom_resources import RequirementSpec
+from tests.karpenter.karpenter_scheduler import LaunchedOffering, OpenedClaim, ScheduledBatch
 from tests.rules import HOST, KIND, POOL, TYPE, ZONE, add, amount, collisions, holds, meets, ports, requests, suits
 from tests.rules import tolerates as tolerated
 from tests.topology_checker import counts, required_terms, selected, spreads_of
 
 _TINY = 1e-9
-
-
-class LaunchedOffering(msgspec.Struct, frozen=True, rename="camel"):
-    """One way to buy a node, with its price in USD per hour."""
-
-    instance_type: str
-    zone: str
-    capacity_type: str
-    price: float
-
-
-class OpenedClaim(msgspec.Struct, frozen=True, rename="camel"):
-    """A claim as a scheduler wrote it: `launch` is what the scheduler itself takes for the cheapest offering."""
-
-    node_pool: str
-    requirements: tuple[RequirementSpec, ...]
-    instance_types: tuple[str, ...]
-    launch: LaunchedOffering
-    pods: tuple[str, ...]
-
-
-class ScheduledBatch(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of a scheduler; `left_out` are pods with the reason."""
-
-    claims: tuple[OpenedClaim, ...]
-    left_out: dict[str, str]
-    cpu_seconds: float = 0.0
 
 
 @dataclass

@@ -66,6 +66,18 @@ class Batch:
         """The DaemonSets in our types."""
         return msgspec.convert(list(self.daemon_sets), tuple[DaemonSet, ...])
 
+    def for_karpenter(self) -> Json:
+        """What Karpenter's scheduler gets: DaemonSets as the pods that they would have."""
+        daemon_pods = [
+            {"metadata": daemon["metadata"], "spec": daemon["spec"]["template"]["spec"]} for daemon in self.daemon_sets
+        ]
+        return {
+            "catalogue": self.catalogue,
+            "nodePools": self.node_pools,
+            "pods": self.pods,
+            "daemonPods": daemon_pods,
+        }
+
     def snapshot(self, improve_s: float) -> Snapshot:
         """What our planner gets."""
         return Snapshot(
@@ -265,22 +277,3 @@ class _Drawing:
         if kind == "apart" and replicas <= 60:
             return {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": HOST, "labelSelector": selector}]}}}
         return {}
-
-
-def as_written(item: InstanceType) -> Json:
-    """An instance type for another program: labels with their values (none: no such label), amounts, offerings."""
-    return {
-        "name": item.name,
-        "labels": {entry.key: sorted(entry.values) for entry in item.requirements},
-        "capacity": item.capacity,
-        "overhead": item.overhead,
-        "offerings": [
-            {
-                "zone": offering.zone,
-                "capacityType": offering.capacity_type,
-                "price": offering.price,
-                "available": offering.available,
-            }
-            for offering in item.offerings
-        ],
-    }

@@ -1,4 +1,4 @@
-"""Laws of what the command line adds to plans: clusters read from files, and the smallest change that helps a pod."""
+"""Laws of what surrounds plans: clusters read from files and from API servers, and the smallest change that helps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import urllib3
 from msgspec.structs import replace
 
+from shiplap.cluster.client import KubernetesClient
+from shiplap.cluster.transport import StaticToken, Transport
 from shiplap.scheduling.model.snapshot import Snapshot
 from shiplap.scheduling.planner import plan, solve
 from shiplap_cli.explain.smallest_changes import change_proposals
 from shiplap_cli.inputs.cluster_files import read_cluster_state
+from shiplap_lab.api_server.api_resources import PLURALS
+from shiplap_lab.api_server.server import ApiServer
+from shiplap_lab.cluster_simulator.access import READ_ONLY
+from shiplap_lab.cluster_simulator.http_server import KubeHttpServer
+from shiplap_lab.fakes.signals import FakeClock
 from tests.combinations.laws import Decided, Law, byte_for_byte, left_out
 from tests.property.test_proposed_changes import edited, edits, weaker
 
@@ -43,6 +51,30 @@ def _from_a_file(before: Decided, _: Random) -> Snapshot:
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         view = read_cluster_state([path]).view
     return replace(before.snapshot, view=replace(view, scalables=()))
+
+
+def _from_an_api_server(before: Decided, _: Random) -> Snapshot:
+    """The cluster's objects in an API server, listed as the functions list them: over HTTP, in pages, by selectors."""
+    server = ApiServer(FakeClock(before.snapshot.now))
+    view = before.snapshot.view
+    for name in _LISTS:
+        for item in getattr(view, name):
+            server.create(PLURALS[type(item).__name__], _written(item))
+    leaving = [node.metadata.name for node in view.nodes if node.metadata.deletion_timestamp]
+    with KubeHttpServer(server, access={"reader": READ_ONLY}) as http:
+        client = _client_of(http.endpoint)
+        listed = client.view(leaving, workloads=True)
+        return replace(before.snapshot, view=replace(listed, pod_disruption_budgets=client.disruption_budgets()))
+
+
+def _client_of(endpoint: str) -> KubernetesClient:
+    """A client that repeats nothing: a server of the same process answers, or the test is wrong."""
+    pool = urllib3.connection_from_url(endpoint, maxsize=1)
+    return KubernetesClient(Transport(endpoint, StaticToken("reader"), pool=pool, sleep=_never, back_off_s=()))
+
+
+def _never(seconds: float) -> None:
+    raise AssertionError(f"a client without repetitions waits {seconds} s")
 
 
 def _written(item: msgspec.Struct) -> dict[str, Any]:
@@ -93,5 +125,6 @@ def _is_placed(snapshot: Snapshot, key: str) -> bool:
 
 COMMAND_LAWS = (
     Law("a cluster read from a file gets the same plan", _from_a_file, byte_for_byte),
+    Law("a cluster listed from an API server gets the same plan", _from_an_api_server, byte_for_byte),
     Law.of_plan("the smallest change of limits works and nothing smaller does", _limits_that_help),
 )

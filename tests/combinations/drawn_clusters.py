@@ -47,7 +47,7 @@ COVERING = 5_000
 """So many clusters cover every pair and triple."""
 
 
-def _options_of(*modules: ModuleType) -> dict[str, Option]:
+def options_of(*modules: ModuleType) -> dict[str, Option]:
     """The public functions of modules, in the order in which they apply: supply before the pods that refer to it."""
     return {
         name: made
@@ -57,7 +57,7 @@ def _options_of(*modules: ModuleType) -> dict[str, Option]:
     }
 
 
-OPTIONS = _options_of(supply_options, pod_options, cluster_options)
+OPTIONS = options_of(supply_options, pod_options, cluster_options)
 """Every option by its name."""
 
 

@@ -55,6 +55,13 @@ class Decided:
 
     snapshot: Snapshot
 
+    @classmethod
+    def by(cls, snapshot: Snapshot, made: Plan) -> Decided:
+        """A cluster with the plan of another scheduler."""
+        decided = cls(snapshot)
+        decided.__dict__["plan"] = made
+        return decided
+
     @cached_property
     def plan(self) -> Plan:
         return plan(self.snapshot)
@@ -281,14 +288,14 @@ def _tighter_limits(before: Decided, rng: Random) -> Snapshot | None:
 
 def _no_zones_merged(before: Decided, after: Decided) -> str:
     """Pods whose spread allows a difference of one are in as many zones as they were, or as there are pods left."""
-    for owner in _evenly_spread(before.snapshot):
-        was, now = _zones_of(before, owner), _zones_of(after, owner)
+    for owner in evenly_spread(before.snapshot):
+        was, now = zones_of(before, owner), zones_of(after, owner)
         if len(now) < min(len(was), sum(now.values())):
             return f"{owner[1]}: {dict(was)} became {dict(now)}"
     return ""
 
 
-def _evenly_spread(snapshot: Snapshot) -> list[tuple[str, str]]:
+def evenly_spread(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Namespace and app of workloads that spread over zones by themselves, with a skew of 1."""
     found = set()
     for pod in snapshot.view.pods:
@@ -298,7 +305,7 @@ def _evenly_spread(snapshot: Snapshot) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _zones_of(decided: Decided, owner: tuple[str, str]) -> Counter[str]:
+def zones_of(decided: Decided, owner: tuple[str, str]) -> Counter[str]:
     """The number of this app's pods in each zone once the plan is carried out."""
     done = carried_out(decided.snapshot, decided.plan)
     zones = {node.metadata.name: node.metadata.labels.get(ZONE, "") for node in done.view.nodes}
@@ -517,7 +524,7 @@ def _one_more_pool(snapshot: Snapshot) -> Snapshot:
     return _with_pools(snapshot, (*snapshot.manifests.node_pools, pool_of("more", limits={})))
 
 
-def _leaves_no_more_pods(before: Decided, after: Decided) -> str:
+def leaves_no_more_pods(before: Decided, after: Decided) -> str:
     """By count, the most important first: a pod of higher priority may take the place of several."""
     was, now = _ranks(before), _ranks(after)
     return "" if now <= was else f"left out by priority {was} became {now}: {left_out(after.plan)[:5]}"
@@ -589,7 +596,7 @@ LAWS = (
     Law(
         "more supply leaves no more pods out",
         _more_supply,
-        _leaves_no_more_pods,
+        leaves_no_more_pods,
         KnownDefect("lists of types and ceilings", 4711, 1218),
     ),
 )

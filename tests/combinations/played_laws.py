@@ -14,10 +14,14 @@ from pathlib import Path
 import msgspec
 
 from shiplap.errors import ShiplapError
+from tests.combinations import kube_scheduler
+from tests.combinations.beside_karpenter import drawn_for_karpenter, karpenter_laws
 from tests.combinations.drawn_clusters import Coverage, DrawnCluster, drawn
 from tests.combinations.every_law import EVERY_LAW
-from tests.combinations.kube_scheduler import KubeScheduler, build, scheduler_laws
+from tests.combinations.kube_scheduler import KubeScheduler, scheduler_laws
 from tests.combinations.laws import Decided, Law
+from tests.karpenter import karpenter_scheduler
+from tests.karpenter.karpenter_scheduler import KarpenterScheduler
 
 PORTION = 25
 """Clusters between two lines of a results file: some seconds of work, which an interrupted run repeats."""
@@ -93,19 +97,29 @@ class Suite(StrEnum):
 
     PLANS = "plans"
     SCHEDULER = "scheduler"
+    KARPENTER = "karpenter"
+
+    def drawn(self, seed: int, number: int) -> DrawnCluster:
+        """The cluster of this number as the suite's judge can read it."""
+        return drawn_for_karpenter(seed, number) if self is Suite.KARPENTER else drawn(seed, number)
 
 
 @cache
 def laws_in(suite: Suite) -> tuple[Law, ...]:
-    """The laws of a suite. A process starts kube-scheduler's program once; the program ends with the process.
+    """The laws of a suite. A process starts a suite's program once; the program ends with the process.
 
     Raises:
         ProgramsMissing: there is no Go, or its modules cannot be downloaded.
         BuildFailed: the program cannot be built.
     """
-    if suite is Suite.PLANS:
-        return EVERY_LAW
-    return scheduler_laws(KubeScheduler(build()))
+    match suite:
+        case Suite.PLANS:
+            return EVERY_LAW
+        case Suite.SCHEDULER:
+            return scheduler_laws(KubeScheduler(kube_scheduler.build()))
+        case Suite.KARPENTER:
+            judge = KubeScheduler(kube_scheduler.build())
+            return karpenter_laws(KarpenterScheduler(karpenter_scheduler.build(), {}), judge)
 
 
 def laws_of(laws: Sequence[Law], number: int, at_once: int) -> list[Law]:
@@ -119,7 +133,7 @@ def play(suite: Suite, seed: int, at_once: int, numbers: Sequence[int]) -> Porti
     laws = laws_in(suite)
     portion = Portion(numbers[0])
     for number in numbers:
-        cluster = drawn(seed, number)
+        cluster = suite.drawn(seed, number)
         portion.options.append(cluster.options)
         before = Decided(cluster.snapshot)
         for law in laws_of(laws, number, at_once):

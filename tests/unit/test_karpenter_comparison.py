@@ -9,18 +9,24 @@ from pathlib import Path
 from typing import Any, cast
 
 import karpenter_comparison
-import karpenter_scheduler
 import msgspec
 import pytest
 from karpenter_comparison import Compared, Side, compare_all, missed_bars, ours, summary, theirs
-from karpenter_scheduler import KarpenterScheduler
-from launched_nodes import LaunchedOffering, OpenedClaim, ScheduledBatch, Verdict, judge, launch
-from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, drawn, fixed
+from launched_nodes import Verdict, judge, launch
+from random_batches import DAEMONS, HOST, NODE_CLASS, REQUIRED, ZONE, Batch, catalogues, drawn, fixed
 
 from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.scheduling import planner
 from tests import go_modules
 from tests.e2e.programs import ProgramsMissing
+from tests.karpenter.karpenter_scheduler import (
+    KarpenterScheduler,
+    LaunchedOffering,
+    OpenedClaim,
+    ScheduledBatch,
+    as_line,
+    read_answer,
+)
 
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
 KIND, ARCH = "karpenter.sh/capacity-type", "kubernetes.io/arch"
@@ -220,7 +226,7 @@ def test_karpenters_answer_is_read() -> None:
             "cpuSeconds": 0.25,
         }
     )
-    answer = karpenter_scheduler.read_answer(line.encode())
+    answer = read_answer(line.encode())
     verdict = judge(batch(pod("a"), pod("b")), answer)
     assert verdict == Verdict(PRICE, 1, 1, ())
     assert (answer.left_out, answer.cpu_seconds) == ({"b": "too large"}, 0.25)
@@ -228,7 +234,7 @@ def test_karpenters_answer_is_read() -> None:
 
 def test_a_batch_is_written_with_the_pods_of_daemon_sets() -> None:
     [_, _, of] = fixed()
-    line = json.loads(karpenter_scheduler.batch_line(of))
+    line = of.for_karpenter()
     assert [daemon["metadata"]["name"] for daemon in line["daemonPods"]] == list(DAEMONS)
     assert line["pods"][0]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     assert (line["catalogue"], len(line["pods"])) == ("ec2", 200)
@@ -252,7 +258,7 @@ def test_times_are_those_in_the_middle_of_all_runs() -> None:
     )
 
     class Scheduler:
-        def schedule(self, _: Batch) -> ScheduledBatch:
+        def schedule(self, _: object) -> ScheduledBatch:
             return next(answers)
 
     side = theirs(batch(pod("a")), cast(KarpenterScheduler, Scheduler()), 3)
@@ -267,12 +273,12 @@ def test_what_passes_between_the_programs_is_kept(tmp_path: Path) -> None:
     )
     echo.chmod(0o700)
     asked = batch(pod("a"))
-    with KarpenterScheduler(echo, tmp_path / "dump") as karpenter:
-        answer = karpenter.schedule(asked)
+    with KarpenterScheduler(echo, catalogues(), tmp_path / "dump") as karpenter:
+        answer = karpenter.schedule(asked.for_karpenter())
     catalogue, written = (tmp_path / "dump" / "batches.jsonl").read_bytes().splitlines(keepends=True)
-    assert written == karpenter_scheduler.batch_line(asked)
+    assert written == as_line(asked.for_karpenter())
     assert list(json.loads(catalogue)["catalogues"]) == ["fake", "ec2"]
-    assert karpenter_scheduler.read_answer((tmp_path / "dump" / "claims.jsonl").read_bytes()) == answer
+    assert read_answer((tmp_path / "dump" / "claims.jsonl").read_bytes()) == answer
 
 
 def test_the_same_seed_draws_the_same_batches() -> None:
@@ -352,7 +358,7 @@ def test_there_is_a_reason_where_there_is_no_go(
 
 def test_all_programs_of_karpenters_core_are_of_the_release_whose_files_tests_read() -> None:
     root = Path(go_modules.__file__).parents[1]
-    modules = [*root.glob("benchmarks/*/go.mod"), *root.glob("tests/e2e/*/go.mod")]
+    modules = [*root.glob("tests/karpenter/go.mod"), *root.glob("tests/e2e/*/go.mod")]
     pins = [re.findall(r"sigs\.k8s\.io/karpenter (v\S+)$", path.read_text(), re.MULTILINE) for path in modules]
     assert len(pins) == 3
     assert {f"sigs.k8s.io/karpenter@{version}" for found in pins for version in found} == {go_modules.KARPENTER_CORE[0]}

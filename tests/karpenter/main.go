@@ -1,7 +1,7 @@
 // Karpenter's scheduler as a filter: catalogues and batches of pods come in as lines of JSON, its node claims go out.
 //
 // The first line holds instance types by catalogue. Every further line is one batch of pending pods with NodePools and
-// the pods of DaemonSets, and is answered by one line. What is measured is the processor time of what Karpenter does
+// the pods of DaemonSets, on the types of a catalogue or on its own, and is answered by one line. What is measured is the processor time of what Karpenter does
 // between listing pods and creating NodeClaims: the topology, the scheduler, Solve and the cut of the launch list.
 package main
 
@@ -61,6 +61,7 @@ type offering struct {
 
 type batch struct {
 	Catalogue  string         `json:"catalogue"`
+	Types      []instanceType `json:"types"`
 	NodePools  []*v1.NodePool `json:"nodePools"`
 	Pods       []*corev1.Pod  `json:"pods"`
 	DaemonPods []*corev1.Pod  `json:"daemonPods"`
@@ -108,9 +109,7 @@ func run(in io.Reader, out io.Writer) error {
 	}
 	types := map[string][]*cloudprovider.InstanceType{}
 	for name, listed := range known.Catalogues {
-		for _, item := range listed {
-			types[name] = append(types[name], item.typed())
-		}
+		types[name] = typed(listed)
 	}
 	for {
 		var next batch
@@ -119,7 +118,7 @@ func run(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return fmt.Errorf("reading a batch, %w", err)
 		}
-		planned, err := next.plan(ctx, types[next.Catalogue])
+		planned, err := next.plan(ctx, append(typed(next.Types), types[next.Catalogue]...))
 		if err != nil {
 			return err
 		}
@@ -183,6 +182,14 @@ func written(opened *scheduling.NodeClaim) claim {
 		found.Pods = append(found.Pods, pod.Name)
 	}
 	return found
+}
+
+func typed(listed []instanceType) []*cloudprovider.InstanceType {
+	types := make([]*cloudprovider.InstanceType, 0, len(listed))
+	for _, item := range listed {
+		types = append(types, item.typed())
+	}
+	return types
 }
 
 func (i *instanceType) typed() *cloudprovider.InstanceType {

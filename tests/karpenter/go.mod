@@ -1,5 +1,5 @@
-// The comparison with Karpenter's scheduler: its release is pinned here, its dependencies by its own go.mod and by go.sum.
-module shiplap.dev/benchmarks/karpenter
+// Karpenter's scheduler, with which benchmarks and tests compare ours: its release is pinned here, its dependencies by its own go.mod and by go.sum.
+module shiplap.dev/tests/karpenter
 
 go 1.26.9
 
