@@ -429,3 +429,11 @@ def test_a_zone_that_a_limit_closes_on_the_way_goes_on_holding_down_a_spread() -
     )
     assert sorted(claim.launch.zone for claim in result.claims) == [Z1, Z3]
     assert len(result.plan.unschedulable) == 1
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_a_taint_that_only_repels_closes_no_zone(number: int) -> None:
+    """kube-scheduler counts the domains of nodes with such taints, whatever a constraint honours."""
+    here = pool("here", rule(ZONE, "In", Z3))
+    repelling = pool("repelling", taints=[{"key": "soft", "effect": "PreferNoSchedule"}])
+    assert counts(given(*apps(number, spread()), pools=[here, repelling])) == [number // 3] * 3
