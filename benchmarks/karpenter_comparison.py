@@ -1,12 +1,13 @@
 """Our plans beside those of Karpenter's own scheduler, on the same pods, instance types and prices.
 
 Karpenter's side is its Go module, pinned by `tests/karpenter/go.mod`, called as its provisioner does: topology,
-scheduler, Solve, launch lists of at most 60 types. Both sides see no nodes, the same DaemonSets and the same allocatable amounts.
-One judge (`launched_nodes.py`) launches the claims of both by one price rule and looks for violations in both. A batch
-counts in the sums if both sides place the same number of pods. Processor time: Karpenter's with its garbage
-collection, ours from typed objects, nothing remembered. Karpenter's ties depend on the order of Go's maps, so it
-schedules every batch three times, and the run in the middle by price counts. Times are medians, of five runs of either
-side for the fixed batches; `--large` adds the 10,000 pods of Karpenter's own benchmark, which take it minutes.
+scheduler, Solve, launch lists of at most 60 types. Both sides see no nodes, the same DaemonSets and the same
+allocatable amounts. One judge (`launched_nodes.py`) launches the claims of both by one price rule and looks for
+violations in both. A batch counts in the sums if both sides place the same number of pods. Processor time: Karpenter's
+with its garbage collection, ours from typed objects, nothing remembered. Karpenter's ties depend on the order of Go's
+maps, so it schedules every batch three times, and the run in the middle by price counts. Times are medians, of five
+runs of either side for the fixed batches; `--large` adds the 10,000 pods of Karpenter's own benchmark, which take it
+minutes.
 
 Exit codes: 0 the bars hold, 1 they do not, 3 there is no Go here.
 """

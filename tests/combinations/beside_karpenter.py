@@ -1,7 +1,8 @@
 """Laws of our plans beside those of Karpenter's own scheduler, on the same pods, NodePools, types and DaemonSets.
 
 The program knows neither nodes nor volumes, and nothing of what Shiplap adds: its clusters are drawn without. A law
-says nothing about a cluster for which Karpenter's plan exceeds a limit, or has pods that kube-scheduler does not bind.
+says nothing about a cluster for which Karpenter's plan exceeds a limit, or has pods that kube-scheduler does not bind
+once there is a node in every domain that NodePools allow, as sooner or later there is.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
+from shiplap.kubernetes.objects import Node
 from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim, PodReference, Unschedulable
 from shiplap.scheduling.model.snapshot import Snapshot
 from tests.combinations import cluster_options
 from tests.combinations.drawn_clusters import DrawnCluster, options_drawn, options_of, with_options
 from tests.combinations.kube_scheduler import KubeScheduler
+from tests.combinations.launchable_nodes import launchable_nodes
 from tests.combinations.laws import Decided, Law, evenly_spread, leaves_no_more_pods, zones_of
 from tests.e2e.arbiter import plain
 from tests.karpenter.karpenter_scheduler import KarpenterScheduler, OpenedClaim, ScheduledBatch, as_written
-from tests.rules import add, amount
+from tests.rules import HOST, KIND, POOL, ZONE, add, amount
 
 _NOT_OF_SUPPLY = {
     "best_effort_min_values",
@@ -56,7 +61,8 @@ def karpenter_laws(karpenter: KarpenterScheduler, kube_scheduler: KubeScheduler)
     def is_sound(ours: Decided) -> bool:
         snapshot, plan = ours.snapshot, theirs(ours).plan
         orders = Random(repr(plan))  # noqa: S311 - a draw for a test
-        return not (exceeds_limits(snapshot, plan) or kube_scheduler.judge(snapshot, plan, orders).unbound)
+        unbound = kube_scheduler.judge(with_full_nodes(snapshot), plan, orders).unbound
+        return not (unbound or exceeds_limits(snapshot, plan))
 
     def if_sound(ours: Decided, _: Random) -> Snapshot | None:
         return ours.snapshot if is_sound(ours) else None
@@ -68,6 +74,19 @@ def karpenter_laws(karpenter: KarpenterScheduler, kube_scheduler: KubeScheduler)
         law("no more pods are left out than by Karpenter", leaves_no_more_pods),
         law("no fewer zones are used than by Karpenter", uses_no_fewer_zones),
     )
+
+
+def with_full_nodes(snapshot: Snapshot) -> Snapshot:
+    """The cluster with a node without room of each NodePool, zone and capacity type."""
+    full: dict[tuple[str, ...], Node] = {}
+    for chance in launchable_nodes(snapshot, Plan()):
+        node = chance.node
+        place = tuple(node.metadata.labels[key] for key in (POOL, ZONE, KIND))
+        if place not in full:
+            name = f"full-{len(full)}"
+            metadata = replace(node.metadata, name=name, labels={**node.metadata.labels, HOST: name})
+            full[place] = replace(node, metadata=metadata, status=replace(node.status, allocatable={"pods": "0"}))
+    return replace(snapshot, view=replace(snapshot.view, nodes=tuple(full.values())))
 
 
 def exceeds_limits(snapshot: Snapshot, plan: Plan) -> bool:

@@ -106,21 +106,23 @@ def _limits_that_help(before: Decided) -> str:
 
 
 def problem(snapshot: Snapshot, key: str, wanted: Sequence[Edit]) -> str:
-    """What is wrong with edits that are said to be the least that gives a pod a place."""
-    if not _is_placed(edited(snapshot, list(wanted)), key):
-        return f"{key} has no place"
+    """What is wrong with edits that are said to be the least that gives a pod a place and costs no pod its own."""
+    out = set(left_out(plan(snapshot)))
+
+    def suffices(edit: Sequence[Edit]) -> bool:
+        still = left_out(plan(edited(snapshot, list(edit))))
+        return key not in still and out.issuperset(still)
+
+    if not suffices(wanted):
+        return f"{key} has no place, or costs a pod its place"
     for number, edit in enumerate(wanted):
         others = [*wanted[:number], *wanted[number + 1 :]]
-        if _is_placed(edited(snapshot, others), key):
+        if suffices(others):
             return f"{key} has a place without {edit}"
         less = weaker(edit)
-        if less is not None and _is_placed(edited(snapshot, [*others, less]), key):
+        if less is not None and suffices([*others, less]):
             return f"{key} has a place with {less}"
     return ""
-
-
-def _is_placed(snapshot: Snapshot, key: str) -> bool:
-    return key not in left_out(plan(snapshot))
 
 
 COMMAND_LAWS = (

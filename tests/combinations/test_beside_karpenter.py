@@ -21,7 +21,7 @@ from tests.combinations.beside_karpenter import (
 )
 from tests.combinations.drawn_clusters import OPTIONS, with_options
 from tests.combinations.kube_scheduler import KubeScheduler
-from tests.combinations.laws import Decided, Law, leaves_no_more_pods, zones_of
+from tests.combinations.laws import Decided, Law, leaves_no_more_pods, left_out, zones_of
 from tests.conformance import given as case
 from tests.conformance.catalogues import Z1, Z2
 from tests.conformance.disruptions import pool
@@ -121,3 +121,9 @@ def test_plans_of_drawn_clusters_beside_karpenters(laws: tuple[Law, ...]) -> Non
             verdicts[cluster.name] = law.broken_by(Decided(cluster.snapshot), cluster.rng(law.name))
         assert {name: text for name, text in verdicts.items() if text} == {}
         assert sum(text is None for text in verdicts.values()) < COUNT / 2, "too few of Karpenter's plans can be judged"
+
+
+@pytest.mark.parametrize(("number", "most"), [(432, 1), (578, 7), (602, 2), (737, 0)])
+def test_clusters_of_which_one_order_alone_left_out_more_pods(number: int, most: int) -> None:
+    """Most are pods that require each other and start where a limit leaves no room for all."""
+    assert len(left_out(Decided(drawn_for_karpenter(91, number).snapshot).plan)) <= most

@@ -136,7 +136,10 @@ def test_a_limit_that_is_larger_than_it_has_to_be_is_no_smallest_change() -> Non
     closed = replace(snapshot, manifests=replace(snapshot.manifests, node_pools=(full,)))
     problem = command_laws.problem(closed, key, [("limit", "cpu", "pool-0", "0", "900")])
     assert problem == f"{key} has a place with ('limit', 'cpu', 'pool-0', '0', '899')"
-    assert command_laws.problem(closed, key, [("limit", "cpu", "pool-0", "0", "1")]) == f"{key} has no place"
+    assert (
+        command_laws.problem(closed, key, [("limit", "cpu", "pool-0", "0", "1")])
+        == f"{key} has no place, or costs a pod its place"
+    )
 
 
 # The runner

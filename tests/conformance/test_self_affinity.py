@@ -30,7 +30,8 @@ from tests.conformance.given import (
 )
 from tests.topology_checker import topology_violations
 
-ZONE, KIND, RACK = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "example.com/rack"
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+KIND, RACK = "karpenter.sh/capacity-type", "example.com/rack"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 WEB = {"app": "web"}
 BOTH_KINDS = ("spot", "on-demand")
@@ -242,3 +243,16 @@ def test_pods_that_require_each_other_start_together_or_one_of_them_waits() -> N
     together = given(by_zone, pod("b-kind", cpu="1", metadata={"labels": labels}, spec=by_kind))
     assert together.scheduled
     assert {claim.launch.zone for claim in together.claims} == {Z1}
+
+
+def test_a_series_has_the_node_that_holds_all_of_it_where_a_limit_leaves_only_one() -> None:
+    """Larger pods open two smaller nodes, cheaper together, on neither of which the series has room."""
+    types = [
+        fake_type("medium", cpu="4", memory="16Gi", pods="10", price=0.2),
+        fake_type("large", cpu="8", memory="32Gi", pods="10", price=0.5),
+    ]
+    limited = pool(limits={"cpu": "8"})
+    series = web(4, cpu="500m", spec=near(HOST))
+    outcome = given(*series, *pods(2, "job", cpu="2800m"), pools=[limited], types=types)
+    assert outcome.scheduled
+    assert [claim.launch.instance_type for claim in outcome.claims] == ["large"]

@@ -269,7 +269,9 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     no pod enlarges a node of a lighter NodePool than it could have: it may if a larger pod opened that node.
     """
     packing, pods = _pack_in_bulk(snapshot, compiled, plannable), _pods(plannable)
-    if packing.unplaced or len(packing.claims) < 2:
+    if packing.unplaced:
+        return _with_fewer_left_out(snapshot, compiled, plannable, packing)
+    if len(packing.claims) < 2:
         return packing
     if _FEW_PODS < pods <= _FREE_LAST_PODS:
         packing = _free_last(snapshot, compiled, plannable, packing)
@@ -283,6 +285,36 @@ def _pack_cheapest(snapshot: Snapshot, compiled: CompiledSnapshot, plannable: li
     if len({template.level[0] for template in compiled.templates}) == 1:
         return best
     return _step_by_step(snapshot, compiled, [plannable], best, saving=_CLEARLY, joining=True)
+
+
+def _with_fewer_left_out(
+    snapshot: Snapshot, compiled: CompiledSnapshot, plannable: list[PodClass], known: Packing
+) -> Packing:
+    """What leaves out the fewest pods of a small batch, the important ones first, of what is known and other orders.
+
+    Which pod opens a node decides how much of a limit is left to the others, and where pods that require each other
+    start decides how many of them have room there.
+    """
+    if _pods(plannable) > _MOST_PODS or len(plannable) > _MOST_CLASSES or not _has_hope(known, plannable):
+        return known
+    best, most = known, _ranks(known, plannable)
+    for ordered in _orders(plannable):
+        other = _pack_once(snapshot, compiled, ordered, cheaply=True)
+        if (ranks := _ranks(other, plannable)) > most:
+            best, most = other, ranks
+    return best
+
+
+def _has_hope(packing: Packing, plannable: Iterable[PodClass]) -> bool:
+    """True if a NodePool has nodes for a pod that was left out, whatever limits and other pods leave of them."""
+    possible = packing.openings.possible
+    return any(
+        possible.has_node(template, attempt)
+        for pod_class in plannable
+        if pod_class.index in packing.unplaced
+        for attempt in packing.attempts.relaxed(pod_class)
+        for template in possible.templates
+    )
 
 
 def _orders(plannable: Iterable[PodClass]) -> list[list[PodClass]]:
