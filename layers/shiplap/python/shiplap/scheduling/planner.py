@@ -293,15 +293,20 @@ def _with_fewer_left_out(
     """What leaves out the fewest pods of a small batch, the important ones first, of what is known and other orders.
 
     Which pod opens a node decides how much of a limit is left to the others, and where pods that require each other
-    start decides how many of them have room there.
+    start decides how many of them have room there. Each pod goes where it adds least to the price, or, where nodes are
+    what is limited, onto an open node while there is room. Preferences go first that cost a pod its place.
     """
     if _pods(plannable) > _MOST_PODS or len(plannable) > _MOST_CLASSES or not _has_hope(known, plannable):
         return known
     best, most = known, _ranks(known, plannable)
-    for ordered in _orders(plannable):
-        other = _pack_once(snapshot, compiled, ordered, cheaply=True)
+    ways = [(ordered, True, False) for ordered in _orders(plannable)]
+    ways += [(plannable, False, False), (plannable, False, True)]
+    for ordered, cheaply, relaxed in ways:
+        other = _pack_once(snapshot, compiled, ordered, cheaply=cheaply, relaxed=relaxed)
         if (ranks := _ranks(other, plannable)) > most:
             best, most = other, ranks
+        if not best.unplaced:
+            break
     return best
 
 
@@ -394,6 +399,7 @@ def _pack_once(
     free_last: bool = False,
     cheaply: bool = False,
     joining: bool = False,
+    relaxed: bool = False,
     most_hourly: float = np.inf,
 ) -> Packing:
     best_effort = snapshot.settings.min_values_policy == "BestEffort"
@@ -405,6 +411,7 @@ def _pack_once(
         last=[pod_class for pod_class in compiled.virtual if not pod_class.problem],
         cheaply=cheaply,
         joining=joining,
+        relaxed=relaxed,
         most_hourly=most_hourly,
         most_types=max(snapshot.settings.max_instance_types, 1),
     )

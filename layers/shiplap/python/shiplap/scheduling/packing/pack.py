@@ -139,6 +139,7 @@ class Packer:
         last: Sequence[PodClass] = (),
         cheaply: bool = False,
         joining: bool = False,
+        relaxed: bool = False,
         most_hourly: float = np.inf,
         most_types: int,
     ) -> None:
@@ -146,12 +147,12 @@ class Packer:
 
         The classes `last` are placed after all others. `cheaply`: every pod goes where it adds least to the price, onto
         an open claim rather than a new one that adds as much. `joining`: a pod may enlarge a claim of a lighter
-        NodePool although a heavier one could open a claim for it.
+        NodePool although a heavier one could open a claim for it. `relaxed`: preferences count for nothing.
         Once the claims cost `most_hourly` or more, in USD, the pods that are left stay out: the plan is of no use.
         `most_types` is the length of a claim's list of types.
         """
         templates, nodes, axis = compiled.templates, compiled.nodes, compiled.axis
-        self._cheaply, self._joining = cheaply, joining
+        self._cheaply, self._joining, self._relaxed = cheaply, joining, relaxed
         self._most_hourly, self._least_hourly = most_hourly, 0.0
         self._last = last
         self._by_priority = True
@@ -264,7 +265,7 @@ class Packer:
         if self._least_hourly >= self._most_hourly:
             return pods
         previous_level = -1
-        attempts = self._attempts.of(pod_class)
+        attempts = self._attempts.relaxed(pod_class) if self._relaxed else self._attempts.of(pod_class)
         for attempt in attempts:
             preferring = attempt.level < attempts[-1].level
             if not self._attempt_budget.left(pod_class, preferring=preferring):
