@@ -16,7 +16,7 @@ from pathlib import Path
 from shiplap.scheduling.model.scheduling_record import recorded_snapshot
 from tests.combinations.drawn_clusters import COVERING
 from tests.combinations.laws import Law
-from tests.combinations.played_laws import BrokenLaw, Suite, Tally, as_json, laws_in, resumed
+from tests.combinations.played_laws import BrokenLaw, Suite, Tally, as_json, laws_in, named, resumed
 from tests.combinations.shrunk_clusters import Shrinking
 from tests.e2e.programs import ProgramsMissing
 
@@ -31,16 +31,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True, help="which clusters are drawn")
     parser.add_argument("--count", type=int, default=COVERING, help="how many")
     parser.add_argument("--laws", type=int, default=0, help="laws for each cluster, in turn; 0: all")
+    parser.add_argument("--only", default="", metavar="TEXT", help="laws whose names contain this")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     try:
-        laws = laws_in(asked.suite)
+        laws = named(laws_in(asked.suite), asked.only)
     except ProgramsMissing as missing:
         _say(f"SKIPPED: {missing}")
         return 3
+    if not laws:
+        parser.error(f"no law's name contains {asked.only!r}")
     at_once = asked.laws or len(laws)
-    results = FOLDER / f"{asked.suite}-{asked.seed}-{at_once}.jsonl"
-    tally = resumed(results, asked.suite, asked.seed, asked.count, at_once, asked.workers, _teller())
+    chosen = f"-{asked.only.replace(' ', '-')}" if asked.only else ""
+    results = FOLDER / f"{asked.suite}-{asked.seed}-{at_once}{chosen}.jsonl"
+    tally = resumed(results, asked.suite, asked.seed, asked.count, at_once, asked.workers, _teller(), only=asked.only)
     _say(*tally.lines(laws))
     return _judged(tally, laws, asked.suite, asked.count)
 

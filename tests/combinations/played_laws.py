@@ -122,15 +122,20 @@ def laws_in(suite: Suite) -> tuple[Law, ...]:
             return karpenter_laws(KarpenterScheduler(karpenter_scheduler.build(), {}), judge)
 
 
+def named(laws: Sequence[Law], only: str) -> tuple[Law, ...]:
+    """The laws whose names contain a text."""
+    return tuple(law for law in laws if only in law.name)
+
+
 def laws_of(laws: Sequence[Law], number: int, at_once: int) -> list[Law]:
     """The laws that are played on a cluster: as many as asked, in turn, so that each meets its share of clusters."""
     first = number * at_once
     return [laws[(first + step) % len(laws)] for step in range(min(at_once, len(laws)))]
 
 
-def play(suite: Suite, seed: int, at_once: int, numbers: Sequence[int]) -> Portion:
-    """Play laws on the clusters of these numbers."""
-    laws = laws_in(suite)
+def play(suite: Suite, seed: int, at_once: int, numbers: Sequence[int], *, only: str = "") -> Portion:
+    """Play laws on the clusters of these numbers: those whose names contain `only`."""
+    laws = named(laws_in(suite), only)
     portion = Portion(numbers[0])
     for number in numbers:
         cluster = suite.drawn(seed, number)
@@ -154,18 +159,29 @@ def portions(count: int, first: int = 0) -> list[range]:
     return [range(start, min(start + PORTION, first + count)) for start in range(first, first + count, PORTION)]
 
 
-def run(suite: Suite, seed: int, numbers: Iterable[Sequence[int]], at_once: int, workers: int) -> Iterator[Portion]:
+def run(
+    suite: Suite, seed: int, numbers: Iterable[Sequence[int]], at_once: int, workers: int, *, only: str = ""
+) -> Iterator[Portion]:
     """Play portions in several processes, in whatever order they end."""
     with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap_unordered(partial(play, suite, seed, at_once), numbers)
+        yield from pool.imap_unordered(partial(play, suite, seed, at_once, only=only), numbers)
 
 
 def resumed(
-    results: Path, suite: Suite, seed: int, count: int, at_once: int, workers: int, seen: Callable[[Tally], None]
+    results: Path,
+    suite: Suite,
+    seed: int,
+    count: int,
+    at_once: int,
+    workers: int,
+    seen: Callable[[Tally], None],
+    *,
+    only: str = "",
 ) -> Tally:
     """Play what a results file lacks, append it there, and return the outcome of all of it.
 
-    A file belongs to one suite, one seed and one number of laws at once. A last line that was cut off is played again.
+    A file belongs to one suite, one seed, the laws whose names contain `only`, and one number of them at once. A last
+    line that was cut off is played again.
     """
     tally = Tally()
     done = set()
@@ -175,7 +191,7 @@ def resumed(
     left = [numbers for numbers in portions(count) if numbers[0] not in done]
     results.parent.mkdir(parents=True, exist_ok=True)
     with results.open("ab") as file:
-        for portion in run(suite, seed, left, at_once, workers):
+        for portion in run(suite, seed, left, at_once, workers, only=only):
             file.write(b"\n" + msgspec.json.encode(portion))
             file.flush()
             tally.add(portion)

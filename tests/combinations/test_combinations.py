@@ -45,6 +45,28 @@ def test_a_known_defect_still_breaks_its_law(law: Law) -> None:
     assert law.broken_by(Decided(cluster.snapshot), cluster.rng(law.name))
 
 
+ROOMY_LIMIT, ROOMY_CEILING = (f"a {what} with room to spare changes nothing" for what in ("limit", "ceiling"))
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "number"),
+    [
+        (ROOMY_LIMIT, 20261128, 16),
+        (ROOMY_LIMIT, 0, 468),
+        (ROOMY_LIMIT, 0, 494),
+        (ROOMY_CEILING, 1, 117),
+        (ROOMY_CEILING, 0, 141),
+        (ROOMY_CEILING, 0, 198),
+        (ROOMY_CEILING, 0, 645),
+        ("a tighter limit merges no zones", 0, 718),
+        ("more supply leaves no more pods out", 4711, 1218),
+    ],
+)
+def test_a_cluster_that_broke_a_law_keeps_it(name: str, seed: int, number: int) -> None:
+    cluster = drawn(seed, number)
+    assert _law(name).broken_by(Decided(cluster.snapshot), cluster.rng(name)) == ""
+
+
 def test_every_pair_and_every_triple_of_those_used_most_meets() -> None:
     coverage = Coverage()
     for number in range(COVERING):
@@ -175,7 +197,7 @@ def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: 
     results.write_bytes(msgspec.json.encode(done) + b'\n{"first": 25, "opt')
     asked: list[int] = []
 
-    def run(suite: Suite, seed: int, numbers: list[range], at_once: int, workers: int):  # type: ignore[no-untyped-def]
+    def run(suite: Suite, seed: int, numbers: list[range], at_once: int, workers: int, *, only: str):  # type: ignore[no-untyped-def]
         asked.extend(portion[0] for portion in numbers)
         return iter(Portion(portion[0], [()] * len(portion)) for portion in numbers)
 
@@ -185,6 +207,11 @@ def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: 
     assert (tally.coverage.clusters, tally.played["a"], tally.set_aside) == (60, 9, ["x"])
     again = resumed(results, Suite.PLANS, SEED, 60, 1, 1, lambda _: None)
     assert (asked, again.coverage.clusters, len(again.broken)) == ([25, 50], 60, 1)
+
+
+def test_laws_are_chosen_by_a_part_of_their_names() -> None:
+    portion = play(Suite.PLANS, SEED, 2, range(3), only="room to spare")
+    assert portion.played == {f"a {what} with room to spare changes nothing": 3 for what in ("limit", "ceiling")}
 
 
 def test_a_failure_is_shrunk_to_what_it_needs() -> None:

@@ -85,6 +85,22 @@ def test_a_launch_list_is_narrowed_to_what_fits() -> None:
     assert claim.launch.instance_type == "m.large"
 
 
+def test_a_ceiling_with_room_keeps_types_that_are_sold_as_another_capacity_type() -> None:
+    """The claim is planned as spot; should none be left at the launch, the other type is there."""
+    spot = typed("m.large", 1.0, offerings=(("spot", Z1), ("on-demand", Z1)))
+    steady = typed("m.xlarge", 1.5, "8", offerings=(("on-demand", Z1),))
+    assert decided(pod(cpu="3"), spending=view(100.0), types=(spot, steady)) == decided(
+        pod(cpu="3"), spending=None, types=(spot, steady)
+    )
+
+
+def test_lists_are_shortened_before_a_node_is_refused() -> None:
+    """Each of three could become a node of $4.00; of that there is not enough for two."""
+    made = decided(*pods(3, cpu="3", ports=[8080]), spending=view(6.0))
+    assert served(made) == {"pod-0", "pod-1", "pod-2"}
+    assert [claim.instance_types for claim in made.node_claims] == [("m.large", "m.xlarge")] * 3
+
+
 def test_the_dearest_zone_counts_and_the_cheapest_type_may_have_to_go() -> None:
     """It could be launched in the zone where it is dear; a launch takes nothing dearer than was counted."""
     uneven = typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2)))

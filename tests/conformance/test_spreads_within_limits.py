@@ -111,6 +111,21 @@ def test_lists_of_types_lose_no_more_than_the_limit_asks_for() -> None:
     assert [claim.instance_types for claim in outcome.claims] == [("size-2", "size-4", "size-8")] * 3
 
 
+@pytest.mark.parametrize(
+    "short", [{"cpu": "24"}, {"cpu": "5"}, {"nodes": "2"}, {"nodes": "3"}], ids=["fits", "too few", "nodes", "exact"]
+)
+def test_a_limit_with_room_shortens_no_list_beside_one_that_is_short(short: dict[str, str]) -> None:
+    """The types of one size have different amounts of memory, of which there is plenty."""
+    both = [*SIZES, *(fake_type(f"wide-{cpu}", cpu=str(cpu), memory=f"{8 * cpu}Gi", price=cpu) for cpu in (2, 4, 8))]
+
+    def listed(limits: dict[str, str]) -> list[tuple[str, ...]]:
+        outcome = given(*spread(3, cpu="1"), pools=[pool(limits=limits)], types=both)
+        return [claim.instance_types for claim in outcome.claims]
+
+    assert listed(short | {"memory": "100Ti"}) == listed(short)
+    assert any(name.startswith("wide") for names in listed(short) for name in names)
+
+
 def test_pods_beyond_the_limit_of_a_heavier_pool_go_on_level_in_a_lighter_one() -> None:
     heavy, light = pool("heavy", limits={"nodes": "4"}, weight=9), pool("light", limits={"cpu": "100"})
     single = [fake_type("single", cpu="2", pods="1")]

@@ -24,6 +24,7 @@ from shiplap.spending.ceilings import (
     admit,
     ceiling_problems,
     dollars,
+    short_ceilings,
 )
 
 DOLLAR = 1_000_000
@@ -48,6 +49,36 @@ def test_launches_pass_up_to_the_ceiling_and_no_further() -> None:
     assert [admitted.name for admitted in decided.admitted] == ["a", "b"]
     assert decided.refused == {"c": f"{CEILING_REACHED} cluster prod, $3.00 per hour: $3.00 in use, a node takes $1.00"}
     assert decided.after.ceilings[0].used == 3 * DOLLAR
+
+
+WIDE = {"m5.large": DOLLAR, "m5.xlarge": 2 * DOLLAR, "m5.2xlarge": 4 * DOLLAR}
+
+
+def test_no_launch_is_refused_for_the_dear_types_of_another() -> None:
+    decided = admit(SpendingView((hourly(5),)), [launch(name, prices=WIDE) for name in "abc"])
+    assert {item.name: item.most_micros // DOLLAR for item in decided.admitted} == {"a": 2, "b": 2, "c": 1}
+    assert decided.refused == {}
+    assert (decided.at_least.ceilings[0].used, decided.after.ceilings[0].used) == (3 * DOLLAR, 5 * DOLLAR)
+
+
+def test_the_list_of_a_launch_for_recovery_takes_no_room_of_one_that_has_passed() -> None:
+    recovery = launch("recovery", prices=WIDE, priority=CRITICAL_PRIORITY)
+    decided = admit(SpendingView((hourly(4, recovery_percent=25),)), [launch("other", prices=WIDE), recovery])
+    assert {item.name: item.most_micros // DOLLAR for item in decided.admitted} == {"recovery": 2, "other": 1}
+    assert admit(SpendingView((hourly(4, recovery_percent=25),)), [recovery]).admitted[0].most_micros == 4 * DOLLAR
+
+
+def test_a_ceiling_is_short_if_the_launches_could_take_it_above_its_line() -> None:
+    two = [launch(name, prices=WIDE) for name in "ab"]
+    for ceiling, is_short in (
+        (hourly(8), False),
+        (hourly(7), True),
+        (hourly(8, recovery_percent=10), True),
+        (hourly(7, mode=CeilingMode.WARN), False),
+        (hourly(7, scope=CeilingScope.NODE_POOL, name="other"), False),
+        (hourly(9, used=2), True),
+    ):
+        assert short_ceilings(SpendingView((hourly(100), ceiling)), two) == [ceiling] * is_short
 
 
 def test_more_important_pods_come_first() -> None:

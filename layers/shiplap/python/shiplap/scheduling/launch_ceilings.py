@@ -30,12 +30,11 @@ from shiplap.scheduling.packing.held_claims import holding, still_held, together
 from shiplap.scheduling.packing.launch_costs import LaunchCosts
 from shiplap.scheduling.supply.templates import usable_pools
 from shiplap.spending.ceilings import (
-    AdmittedLaunch,
     CeilingMode,
-    LaunchVerdicts,
     SpendingView,
     Standing,
     admit,
+    short_ceilings,
 )
 
 _MOST_PLANS = 8
@@ -50,15 +49,20 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
     launches = LaunchCosts(snapshot)
     first = _bounded(decided, view, launches)
     if not first.reasons:
-        return first.plan
+        return _shortened(first.plan, first.lists, launches)
     best = _SmallerNodes(snapshot, view, launches, again).search(first, decided.node_claims)
-    return _told(best, first, decided, launches)
+    return _shortened(_told(best, first, decided, launches), best.lists, launches)
 
 
 class _Bounded(msgspec.Struct, frozen=True):
-    """The admitted part of a plan, what it leaves of the ceilings, and why other claims are refused, by their name."""
+    """The admitted part of a plan, and why other claims are refused, by their name.
+
+    `lists` are the types for which short ceilings have room, by claim. `after` is what the plan leaves of the ceilings
+    if each claim becomes the cheapest type on its list.
+    """
 
     plan: Plan
+    lists: Mapping[str, Collection[str]]
     after: SpendingView
     reasons: Mapping[str, str]
 
@@ -70,8 +74,14 @@ class _Bounded(msgspec.Struct, frozen=True):
 
 
 def _bounded(plan: Plan, view: SpendingView, launches: LaunchCosts) -> _Bounded:
-    verdicts = admit(view, launches.wanted(plan.node_claims))
-    return _Bounded(_narrowed(plan, verdicts, launches), verdicts.after, verdicts.refused)
+    wanted = launches.wanted(plan.node_claims)
+    verdicts = admit(view, wanted)
+    passed = {launch.name: launch.instance_types for launch in verdicts.admitted}
+    kept = [claim for claim in plan.node_claims if claim.name in passed]
+    short = short_ceilings(view, wanted)
+    bound = [claim.name for claim in kept if any(ceiling.bounds(claim.node_pool) for ceiling in short)]
+    lists = {name: passed[name] for name in bound}
+    return _Bounded(_with_claims(plan, kept), lists, verdicts.at_least, verdicts.refused)
 
 
 class _SmallerNodes:
@@ -88,12 +98,15 @@ class _SmallerNodes:
         self._snapshot, self._view, self._launches, self._again = snapshot, view, launches, again
         self._pools = usable_pools(snapshot.manifests.node_pools)
         self._plans_left = _MOST_PLANS
-        self._steps = [item.above_priority + 1 for item in view.ceilings if item.mode is CeilingMode.PRIORITY]
+        self._steps: list[int] = []
+        """The least priorities that pass ceilings with too little room for the decided nodes."""
         self._pods: Mapping[str, PodReference] = {}
 
     def search(self, first: _Bounded, decided: Sequence[PlannedClaim]) -> _Bounded:
         """The plan with all that could be found for the pods of the decided claims."""
         self._pods = {pod.key: pod for claim in decided for pod in claim.pods}
+        short = short_ceilings(self._view, self._launches.wanted(decided))
+        self._steps = [item.above_priority + 1 for item in short if item.mode is CeilingMode.PRIORITY]
         by_standing: dict[Standing, list[str]] = {}
         for key, pod in self._pods.items():
             by_standing.setdefault(self._standing(pod), []).append(key)
@@ -195,17 +208,22 @@ def _told(best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts)
     )
 
 
-def _narrowed(decided: Plan, verdicts: LaunchVerdicts, launches: LaunchCosts) -> Plan:
-    """The plan with only what is admitted, each claim reduced to the types that fit below its ceilings."""
-    admitted = {launch.name: launch for launch in verdicts.admitted}
-    kept = tuple(
-        _reduced(claim, admitted[claim.name], launches) for claim in decided.node_claims if claim.name in admitted
+def _shortened(admitted: Plan, lists: Mapping[str, Collection[str]], launches: LaunchCosts) -> Plan:
+    """The plan with the types of each claim for which ceilings have room."""
+    claims = admitted.node_claims
+    return _with_claims(
+        admitted,
+        [_reduced(claim, lists[claim.name], launches) if claim.name in lists else claim for claim in claims],
     )
-    return replace(decided, node_claims=kept, hourly=round(sum((claim.launch.price for claim in kept), 0.0), 6))
 
 
-def _reduced(claim: PlannedClaim, admitted: AdmittedLaunch, launches: LaunchCosts) -> PlannedClaim:
-    kept = tuple(name for name in claim.instance_types if name in admitted.instance_types)
+def _with_claims(plan: Plan, claims: Sequence[PlannedClaim]) -> Plan:
+    hourly = round(sum((claim.launch.price for claim in claims), 0.0), 6)
+    return replace(plan, node_claims=tuple(claims), hourly=hourly)
+
+
+def _reduced(claim: PlannedClaim, fitting: Collection[str], launches: LaunchCosts) -> PlannedClaim:
+    kept = tuple(name for name in claim.instance_types if name in fitting)
     # Types that are sold as another capacity type only have no price here, but minValues counts them.
     if kept == claim.instance_types or not kept or any(line.min_values for line in claim.requirements):
         return claim

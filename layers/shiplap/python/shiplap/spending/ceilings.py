@@ -278,18 +278,22 @@ class AdmittedLaunch(msgspec.Struct, frozen=True):
 class LaunchVerdicts(msgspec.Struct, frozen=True):
     """Which launches pass, in the order they were looked at, and why others are refused, by name.
 
-    `after` is the view with what was admitted. `slack` is how much more of each ceiling could be in use for the
-    same answer: None where no launch depends on it.
+    `after` is the view with what was admitted, `at_least` with the cheapest types of it alone. `slack` is how much more
+    of each ceiling could be in use for the same answer: None where no launch depends on it.
     """
 
     admitted: tuple[AdmittedLaunch, ...]
     refused: dict[str, str]
     after: SpendingView
+    at_least: SpendingView
     slack: tuple[int | None, ...]
 
 
 def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdicts:
     """Let launches pass as long as ceilings have room: those for recovery first, then by priority, price and name.
+
+    A launch passes if its cheapest type does. Then launch lists are widened, type by type in the same order, as far as
+    ceilings have room: so no launch is refused for the dear types on the list of another.
 
     Those for spread pods pass domain by domain in turns, at the price of the cheapest of them. If one is refused, the
     others of its spread wait as far as they would be more than the skew above it.
@@ -308,8 +312,42 @@ def admit(view: SpendingView, launches: Iterable[WantedLaunch]) -> LaunchVerdict
     return _Admitting(view).run(sorted(wanted, key=order))
 
 
+def short_ceilings(view: SpendingView, launches: Sequence[WantedLaunch]) -> list[CeilingUse]:
+    """The ceilings, but those that only warn, above whose line these launches go if each becomes its dearest type."""
+    return [
+        ceiling
+        for ceiling in view.ceilings
+        if ceiling.mode is not CeilingMode.WARN and ceiling.used + _most_of(view, ceiling, launches) > ceiling.line
+    ]
+
+
+def _most_of(view: SpendingView, ceiling: CeilingUse, launches: Iterable[WantedLaunch]) -> int:
+    return sum(
+        view.charge(ceiling, launch.node_pool, max(launch.prices.values(), default=0))
+        for launch in launches
+        if ceiling.bounds(launch.node_pool)
+    )
+
+
+def _least_of(known: int | None, other: int) -> int:
+    return other if known is None else min(known, other)
+
+
 def _least(launch: WantedLaunch) -> int:
     return min(launch.prices.values(), default=0)
+
+
+class _Widening(msgspec.Struct):
+    """A launch that passes, the `most` that it may cost by now, and the `dearer` prices on its list, ascending."""
+
+    launch: WantedLaunch
+    most: int
+    dearer: list[int]
+
+    def admitted(self) -> AdmittedLaunch:
+        """The launch with the types that it may become."""
+        kept = tuple(name for name, price in self.launch.prices.items() if price <= self.most)
+        return AdmittedLaunch(self.launch.name, kept, self.most)
 
 
 class _Admitting:
@@ -317,11 +355,13 @@ class _Admitting:
         self._view = view
         self._used = [ceiling.used for ceiling in view.ceilings]
         self._slack: list[int | None] = [None for _ in view.ceilings]
+        self._lowest: list[int | None] = [None for _ in view.ceilings]
+        """The lowest line below which a launch has passed: what is in use stays below it."""
         self._highest: dict[str, tuple[int, str]] = {}
         """How many pods a domain of a spread may hold, and which refusal is the reason, by series."""
 
     def run(self, launches: Sequence[WantedLaunch]) -> LaunchVerdicts:
-        admitted: list[AdmittedLaunch] = []
+        passed: list[_Widening] = []
         refused: dict[str, str] = {}
         lost = self._view.lost_micros
         for launch in launches:
@@ -331,19 +371,23 @@ class _Admitting:
                 wanted, lost = replace(launch, replaces=True), lost - cheapest
             elif launch.replaces:
                 lost = max(lost - cheapest, 0)
-            passed = self._too_high(launch) or self._admitted(wanted)
-            if isinstance(passed, AdmittedLaunch):
-                admitted.append(passed)
+            reason = self._too_high(launch) or self._refused(wanted)
+            if not reason:
+                passed.append(self._narrowest(wanted))
                 continue
-            refused[launch.name] = passed
+            refused[launch.name] = reason
             if launch.level is not None:
-                bound = (launch.level.before + launch.level.max_skew, passed)
+                bound = (launch.level.before + launch.level.max_skew, reason)
                 self._highest[launch.level.series] = min(bound, self._highest.get(launch.level.series, bound))
+        at_least = self._in_use(lost)
+        self._widen(passed)
+        admitted = tuple(item.admitted() for item in passed)
+        return LaunchVerdicts(admitted, refused, self._in_use(lost), at_least, tuple(self._slack))
+
+    def _in_use(self, lost_micros: int) -> SpendingView:
         used = zip(self._view.ceilings, self._used, strict=True)
-        after = replace(
-            self._view, ceilings=tuple(replace(ceiling, used=sum_) for ceiling, sum_ in used), lost_micros=lost
-        )
-        return LaunchVerdicts(tuple(admitted), refused, after, tuple(self._slack))
+        ceilings = tuple(replace(ceiling, used=sum_) for ceiling, sum_ in used)
+        return replace(self._view, ceilings=ceilings, lost_micros=lost_micros)
 
     def _too_high(self, launch: WantedLaunch) -> str:
         """Why a launch has to wait for refused ones of its spread; empty if it does not."""
@@ -353,16 +397,39 @@ class _Admitting:
         most, reason = self._highest[level.series]
         return reason if level.before + level.pods > most else ""
 
-    def _admitted(self, launch: WantedLaunch) -> AdmittedLaunch | str:
-        """The launch, narrowed to what fits; or why it is refused."""
-        bounding = [place for place, ceiling in enumerate(self._view.ceilings) if ceiling.bounds(launch.node_pool)]
-        for most in _candidates(launch):
-            refusals = [reason for place in bounding if (reason := self._refusal(place, launch, most))]
-            if not refusals:
-                self._charge(bounding, launch, most)
-                kept = tuple(name for name, price in launch.prices.items() if price <= most)
-                return AdmittedLaunch(launch.name, kept, most)
-        return refusals[0]
+    def _bounding(self, launch: WantedLaunch) -> list[int]:
+        return [place for place, ceiling in enumerate(self._view.ceilings) if ceiling.bounds(launch.node_pool)]
+
+    def _refused(self, launch: WantedLaunch) -> str:
+        """Why a launch is refused whatever its list is; empty if it is not."""
+        reasons = (self._refusal(place, launch, _steps(launch)[0]) for place in self._bounding(launch))
+        return next((reason for reason in reasons if reason), "")
+
+    def _narrowest(self, launch: WantedLaunch) -> _Widening:
+        """A launch that passes, charged with the least that its list can cost."""
+        first, *others = _steps(launch)
+        for place in self._bounding(launch):
+            self._charge(place, launch, first)
+        return _Widening(launch, first, others)
+
+    def _widen(self, passed: Iterable[_Widening]) -> None:
+        """Give launch lists dearer types, one more price each in turn, until no ceiling has room for another."""
+        able = [item for item in passed if item.dearer]
+        while able:
+            able = [item for item in able if self._widened(item) and item.dearer]
+
+    def _widened(self, item: _Widening) -> bool:
+        """Whether ceilings have room for the next price of a launch, which it may cost from now on."""
+        launch, more, bounding = item.launch, item.dearer[0], self._bounding(item.launch)
+        for place in bounding:
+            lines = (self._view.ceilings[place].line_for(launch.standing), self._lowest[place])
+            in_use = self._after(place, launch, more, item.most)
+            if any(line is not None and in_use > line for line in lines):
+                return False
+        for place in bounding:
+            self._charge(place, launch, more, item.most)
+        item.most = item.dearer.pop(0)
+        return True
 
     def _refusal(self, place: int, launch: WantedLaunch, most: int) -> str:
         """Why a ceiling refuses the launch with types of at most this price; empty if it does not."""
@@ -375,17 +442,20 @@ class _Admitting:
             return ""
         return self._reason(place, launch, most)
 
-    def _after(self, place: int, launch: WantedLaunch, most: int) -> int:
-        return self._used[place] + self._view.charge(self._view.ceilings[place], launch.node_pool, most)
+    def _after(self, place: int, launch: WantedLaunch, most: int, before: int = 0) -> int:
+        """What is in use once a launch may cost this much, if it is charged with what it could cost `before`."""
+        ceiling, view = self._view.ceilings[place], self._view
+        charged = view.charge(ceiling, launch.node_pool, before) if before else 0
+        return self._used[place] + view.charge(ceiling, launch.node_pool, most) - charged
 
-    def _charge(self, bounding: Sequence[int], launch: WantedLaunch, most: int) -> None:
-        for place in bounding:
-            line = self._view.ceilings[place].line_for(launch.standing)
-            self._used[place] = self._after(place, launch, most)
-            left = line - self._used[place] if line is not None else -1
-            if left >= 0:  # else the mode lets it pass above the ceiling, whatever is in use
-                known = self._slack[place]
-                self._slack[place] = left if known is None else min(known, left)
+    def _charge(self, place: int, launch: WantedLaunch, most: int, before: int = 0) -> None:
+        line = self._view.ceilings[place].line_for(launch.standing)
+        self._used[place] = self._after(place, launch, most, before)
+        if line is not None and self._used[place] <= line:  # else the mode lets it pass above the ceiling
+            self._lowest[place] = _least_of(self._lowest[place], line)
+        lowest = self._lowest[place]
+        if lowest is not None and self._used[place] <= lowest:
+            self._slack[place] = _least_of(self._slack[place], lowest - self._used[place])
 
     def _reason(self, place: int, launch: WantedLaunch, most: int) -> str:
         ceiling = self._view.ceilings[place]
@@ -410,10 +480,10 @@ CEILING_REACHED = "ceiling reached:"
 """How reasons begin for which a pod waits because of a ceiling."""
 
 
-def _candidates(launch: WantedLaunch) -> list[int]:
-    """The most that the launch may cost: with all its types, then with ever fewer, the dearest left out first."""
-    prices = sorted(set(launch.prices.values()), reverse=True) or [0]
-    return prices[:1] if launch.fixed else prices
+def _steps(launch: WantedLaunch) -> list[int]:
+    """The most that the launch may cost: with its cheapest types alone, then with ever dearer ones."""
+    prices = sorted(set(launch.prices.values())) or [0]
+    return prices[-1:] if launch.fixed else prices
 
 
 def dollars(micros: int) -> str:

@@ -340,14 +340,16 @@ class ClaimBuilder:
         If domains were decided, all of them are opened or none: the domains that still get a node decide where the pods
         of other problems may go.
         """
-        filled = [self._filled_nodes(*pair) for pair in zip(tier_problems, fillings, strict=True)]
+        filled = self._with_smaller_types(
+            [self._filled_nodes(*pair) for pair in zip(tier_problems, fillings, strict=True)]
+        )
         if not self._affordable(filled):
-            filled = [self._with_smaller_types(nodes) for nodes in filled]
-        if not self._affordable(filled):
-            filled = [
-                self._with_smaller_types(self._filled_nodes(tier_problem, first_fit(problem)))
-                for tier_problem, problem in zip(tier_problems, problems, strict=True)
-            ]
+            filled = self._with_smaller_types(
+                [
+                    self._filled_nodes(tier_problem, first_fit(problem))
+                    for tier_problem, problem in zip(tier_problems, problems, strict=True)
+                ]
+            )
         if any(tier_problem.domain_matters for tier_problem in tier_problems) and not self._affordable(filled):
             return
         for nodes in filled:
@@ -365,12 +367,21 @@ class ClaimBuilder:
         limits = self._openings.pool_limits[filled[0].tier_problem.template.pool.metadata.name]
         if sum(int(nodes.held.sum()) for nodes in filled) > limits.nodes_left:
             return False
-        spent = np.sum([nodes.charges[nodes.held].sum(axis=0) for nodes in filled], axis=0)
-        return bool((spent <= limits.left)[limits.columns].all())
+        return not len(self._exceeded(filled))
 
-    def _with_smaller_types(self, nodes: _FilledNodes) -> _FilledNodes:
-        """The same nodes without types larger than the one that each would launch, where the limits count size."""
-        template, columns = nodes.tier_problem.template, nodes.tier_problem.template.limits.columns
+    def _exceeded(self, filled: Sequence[_FilledNodes]) -> Ints:
+        """The limited resources, as columns, of which nodes of one template take more than is left."""
+        limits = self._openings.pool_limits[filled[0].tier_problem.template.pool.metadata.name]
+        return limits.exceeded_by(np.sum([nodes.charges[nodes.held].sum(axis=0) for nodes in filled], axis=0))
+
+    def _with_smaller_types(self, filled: Sequence[_FilledNodes]) -> list[_FilledNodes]:
+        """The same nodes; if they take too much of a limit, without types that have more of it than those launched."""
+        columns = self._exceeded(filled) if filled else np.zeros(0, np.int64)
+        return [self._without_larger(nodes, columns) for nodes in filled] if len(columns) else list(filled)
+
+    def _without_larger(self, nodes: _FilledNodes, columns: Ints) -> _FilledNodes:
+        """The same nodes without types that have more of these resources than the type that each would launch."""
+        template = nodes.tier_problem.template
         groups = list(nodes.groups)
         for group, members in _by_group(nodes.groups):
             some = members[nodes.held[members]]
@@ -390,7 +401,7 @@ class ClaimBuilder:
         within = held & (np.cumsum(held) <= limits.nodes_left)
         if len(limits.columns):
             spent = np.cumsum(np.where(held[:, None], charges, 0), axis=0)[:, limits.columns]
-            within &= (spent <= limits.left[limits.columns]).all(axis=1)
+            within &= (spent <= np.maximum(limits.left[limits.columns], 0)).all(axis=1)
         # Later nodes are smaller: they must not overtake a node that the limits refuse.
         kept = np.flatnonzero(within & (np.cumsum(held & ~within) == 0))
         if len(kept):

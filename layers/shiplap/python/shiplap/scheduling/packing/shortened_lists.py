@@ -1,8 +1,9 @@
 """Lists of instance types, shortened until the claims of each NodePool fit into its limits.
 
 A limit is charged with the largest type that each claim may become. While pods are placed, limits are left aside; then
-claims give up their largest types, never the one that they would launch. Only what does not fit even then is decided
-again within the limits, so a limit with room for the nodes changes nothing but lists.
+claims give up types that have most of what the limits are short of, never the type that they would launch. Only what
+does not fit even then is decided again within the limits. So a limit with room for the nodes changes nothing but lists,
+and a limit with room for the lists changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from shiplap.scheduling.supply.templates import NodeClaimTemplate
 class _Alike(msgspec.Struct, eq=False):
     """Claims at `places` of one group with equal loads.
 
-    `charge` [resources] is the largest capacity on their list, `launch` that of the type they would launch; `allowed`
-    [rows] are the rows of the catalogue that they keep.
+    `charge` [resources] is the most of each resource that the limits are short of on their list, else the most that
+    they may still become; `launch` is what the type has that they would launch. `allowed` [rows] are the rows of the
+    catalogue that they keep.
     """
 
     group: ClaimGroup
@@ -73,19 +75,19 @@ def shorten(open_claims: OpenClaims, limits: Mapping[str, PoolLimits], most_type
         by_pool.setdefault(claim.group.template.pool.metadata.name, []).append(place)
     left, over = {}, set()
     for pool, known in limits.items():
-        places = by_pool.get(pool, [])
-        alike = list(_alike(open_claims, places, most_types))
         left[pool] = known.copy()
-        if len(places) > known.nodes_left or not _fit(alike, known, most_types):
+        alike = list(_alike(open_claims, by_pool.get(pool, [])))
+        short = known.exceeded_by(_spent(alike, len(known.left)))
+        if sum(len(one.places) for one in alike) > known.nodes_left or not _fit(alike, known, short, most_types):
             over.add(pool)
             continue
         for one in alike:
             left[pool].charge(one.charge, len(one.places))
-            _keep(open_claims, one, known.columns)
+            _keep(open_claims, one, short)
     return Shortened(left, frozenset(over))
 
 
-def _alike(open_claims: OpenClaims, places: Sequence[int], most_types: int) -> Iterator[_Alike]:
+def _alike(open_claims: OpenClaims, places: Sequence[int]) -> Iterator[_Alike]:
     found: dict[tuple[int, bytes], list[int]] = {}
     for place in places:
         key = (int(open_claims.group_of[place]), open_claims.used[place].tobytes())
@@ -93,11 +95,17 @@ def _alike(open_claims: OpenClaims, places: Sequence[int], most_types: int) -> I
     for members in found.values():
         group = open_claims.claims[members[0]].group
         holds = group.holding(open_claims.used[members[0]])
-        listed = _listed(group, holds, group.allowed, most_types)
-        if listed is None:  # no list is short enough for minValues: the claim is never written
-            listed = group.rows[holds]
-        capacity = group.template.table.capacity[group.template.table.row_type[listed]]
-        yield _Alike(group, holds, members, capacity.max(axis=0), capacity[0], group.allowed)
+        table = group.template.table
+        most = table.capacity[table.row_type[group.rows[holds]]].max(axis=0)
+        yield _Alike(group, holds, members, most, most, group.allowed)
+
+
+def _spent(alike: Sequence[_Alike], resources: int) -> Ints:
+    """What these claims are charged together [resources]."""
+    spent = np.zeros(resources, np.int64)
+    for one in alike:
+        spent += one.charge * len(one.places)
+    return spent
 
 
 def _listed(group: ClaimGroup, holds: Bools, allowed: Bools, most_types: int) -> Ints | None:
@@ -107,30 +115,37 @@ def _listed(group: ClaimGroup, holds: Bools, allowed: Bools, most_types: int) ->
     return None if types is None else types.rows
 
 
-def _fit(alike: Sequence[_Alike], limits: PoolLimits, most_types: int) -> bool:
-    """Drop the largest types of these claims of one pool, size by size, until the limits allow what is left."""
-    if not alike:
+def _fit(alike: Sequence[_Alike], limits: PoolLimits, short: Ints, most_types: int) -> bool:
+    """Drop the types of these claims of one pool with most of what is `short`, until the limits allow what is left."""
+    if not len(short):
         return True
+    for one in alike:
+        _charge_list(one, short, most_types)
     stuck: set[tuple[int, int]] = set()
-    numbers = np.array([len(one.places) for one in alike], np.int64)
-    columns = limits.columns
-    while True:
-        charges = np.array([one.charge for one in alike], np.int64)
-        spent = (numbers[:, None] * charges).sum(axis=0)
-        exceeded = columns[spent[columns] > np.maximum(limits.left[columns], 0)]
-        if not len(exceeded):
-            return True
+    while len(exceeded := limits.exceeded_by(_spent(alike, len(limits.left)))):
         over = int(exceeded[0])
         able = [place for place in range(len(alike)) if (place, over) not in stuck]
-        largest = max((int(charges[place, over]) for place in able), default=0)
+        largest = max((int(alike[place].charge[over]) for place in able), default=0)
         if not largest:
             return False
         for place in able:
-            if charges[place, over] == largest and not _drop(alike[place], over, largest, most_types):
+            if alike[place].charge[over] == largest and not _drop(alike[place], over, largest, short, most_types):
                 stuck.add((place, over))
+    return True
 
 
-def _drop(one: _Alike, column: int, amount: int, most_types: int) -> bool:
+def _charge_list(one: _Alike, short: Ints, most_types: int) -> None:
+    """Charge claims with the types on their list alone, of the resources that are short."""
+    listed = _listed(one.group, one.holds, one.allowed, most_types)
+    if listed is None:  # no list is short enough for minValues: the claim is never written
+        listed = one.group.rows[one.holds]
+    table = one.group.template.table
+    capacity = table.capacity[table.row_type[listed]]
+    one.launch, one.charge = capacity[0], one.charge.copy()
+    one.charge[short] = capacity.max(axis=0)[short]
+
+
+def _drop(one: _Alike, column: int, amount: int, short: Ints, most_types: int) -> bool:
     """Let claims give up types with this amount of a resource or more; false if they need one of them."""
     table = one.group.template.table
     if one.launch[column] >= amount:
@@ -142,12 +157,13 @@ def _drop(one: _Alike, column: int, amount: int, most_types: int) -> bool:
     capacity = table.capacity[table.row_type[listed]]
     if (capacity[0] != one.launch).any():
         return False
-    one.allowed, one.charge = allowed, capacity.max(axis=0)
+    one.allowed = allowed
+    one.charge[short] = capacity.max(axis=0)[short]
     return True
 
 
 def _keep(open_claims: OpenClaims, one: _Alike, columns: Ints) -> None:
-    """Let claims become nothing that is larger than what is charged for them."""
+    """Let claims become nothing that has more of these resources than what is charged for them."""
     table = one.group.template.table
     small = (table.capacity[:, columns] <= one.charge[columns]).all(axis=1)[table.row_type]
     allowed = one.allowed & small

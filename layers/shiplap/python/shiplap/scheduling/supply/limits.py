@@ -134,6 +134,11 @@ class PoolLimits:
         """Which of these capacities [n, resources] one more node may have."""
         return (capacity[:, self.columns] <= np.maximum(self.left[self.columns], 0)).all(axis=1)
 
+    def exceeded_by(self, charge: Ints) -> Ints:
+        """The limited resources, as columns, of which a charge [resources] takes more than is left."""
+        exceeded: Ints = self.columns[charge[self.columns] > np.maximum(self.left[self.columns], 0)]
+        return exceeded
+
     def openable(self, charge: Ints) -> int:
         """How many nodes of this capacity [resources] may be launched."""
         columns = self.columns[charge[self.columns] > 0]

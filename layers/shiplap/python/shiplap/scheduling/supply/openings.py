@@ -139,8 +139,8 @@ class Openings:
         self.reservations = Reservations(templates, open_claims)
         self.holder: dict[str, int] = {}
         self._unheld: dict[int, Bools] = {}
-        self._slim: dict[tuple[str, bool], _LeastCharges] = {}
-        self._least: dict[tuple[int, bytes, bool], tuple[Ints, Bools]] = {}
+        self._slim: dict[tuple[str, bytes], _LeastCharges] = {}
+        self._least: dict[tuple[int, bytes, bytes], tuple[Ints, Bools]] = {}
         self._merged: dict[tuple[int, int], ClaimGroup | None] = {}
         self._best: tuple[tuple[int, int, int], tuple[int, int] | None] | None = None
         self._within: dict[tuple[int, Requirements, bytes], tuple[bytes, ClaimGroup | RefusalKind]] = {}
@@ -357,12 +357,13 @@ class Openings:
     ) -> ClaimGroup | RefusalKind:
         """Charge the pool's claims with no more than they need, if that makes room for one more.
 
-        Types that no longer hold a claim's load stop counting; with `squeeze` claims also give up types larger than the
-        one they would launch.
+        Types that no longer hold a claim's load stop counting; with `squeeze` claims also give up types that have more
+        than the one they would launch of what the limits are short of.
         """
         pool = template.pool.metadata.name
         limits = self.pool_limits[pool]
-        slim = self._slimmer(pool, squeeze=squeeze)
+        short = limits.exceeded_by(template.table.capacity.max(axis=0, initial=0))
+        slim = self._slimmer(pool, short if squeeze else short[:0])
         if not slim.gain.any():
             return RefusalKind.LIMITS
         before = limits.left.copy()
@@ -373,18 +374,19 @@ class Openings:
             return entry
         for place, (charge, allowed) in zip(slim.places, slim.least, strict=True):
             self.open.charges[place] = charge
-            if squeeze and allowed is not self.open.claims[place].group.allowed:
+            if allowed is not self.open.claims[place].group.allowed:
                 self.open.restrict(place, allowed)
         self.open.changes += 1
         return entry
 
-    def _slimmer(self, pool: str, *, squeeze: bool) -> _LeastCharges:
+    def _slimmer(self, pool: str, short: Ints) -> _LeastCharges:
         """The pool's claims with the least they can be charged and the rows they keep then.
 
-        Remembered while no claim changes, because a pool at its limit is asked again for every class; and claim by
-        claim, because few of them change in between.
+        They give up what has more of the resources `short` than they need. Remembered while no claim changes, because
+        a pool at its limit is asked again for every class; and claim by claim, because few of them change in between.
         """
-        known = self._slim.get((pool, squeeze))
+        key = (pool, short.tobytes())
+        known = self._slim.get(key)
         if known is not None and known.changes == self.open.changes:
             return known
         columns = self.pool_limits[pool].columns
@@ -395,16 +397,16 @@ class Openings:
         least: list[tuple[Ints, Bools]] = []
         for place in places:
             group, load = self.open.claims[place].group, loads[place]
-            key = (group.index, load.tobytes(), squeeze)
-            one = self._least.get(key)
+            identity = (group.index, load.tobytes(), key[1])
+            one = self._least.get(identity)
             if one is None:
-                one = self._least[key] = _least_charge(group, load, columns, squeeze=squeeze)
+                one = self._least[identity] = _least_charge(group, load, short)
             least.append(one)
         gain = np.zeros(len(columns), np.int64)
         if places:
             charges = np.array([charge for charge, _ in least], np.int64)
             gain = (self.open.charges[places] - charges).sum(axis=0)[columns]
-        known = self._slim[pool, squeeze] = _LeastCharges(self.open.changes, places, least, gain)
+        known = self._slim[key] = _LeastCharges(self.open.changes, places, least, gain)
         return known
 
 
@@ -420,14 +422,17 @@ class _LeastCharges(msgspec.Struct, frozen=True, eq=False):
     gain: Ints
 
 
-def _least_charge(group: ClaimGroup, load: Ints, columns: Ints, *, squeeze: bool) -> tuple[Ints, Bools]:
-    """The least that a claim with this load [resources] can be charged and the rows [rows] it keeps then."""
+def _least_charge(group: ClaimGroup, load: Ints, short: Ints) -> tuple[Ints, Bools]:
+    """The least that a claim with this load [resources] can be charged and the rows [rows] it keeps then.
+
+    It keeps none that has more of the resources `short` than the row it would launch.
+    """
     table = group.template.table
     holds = group.rows[group.holding(load)]
     allowed = group.allowed
-    if squeeze and not group.minimums:
+    if len(short) and not group.minimums:
         launch = table.capacity[table.row_type[holds[0]]]
-        small = (table.capacity[:, columns] <= launch[columns]).all(axis=1)[table.row_type]
+        small = (table.capacity[:, short] <= launch[short]).all(axis=1)[table.row_type]
         if not small[allowed].all():
             allowed = allowed & small
         holds = holds[small[holds]]
