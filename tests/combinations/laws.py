@@ -592,7 +592,7 @@ LAWS = (
         "once a plan is carried out there is nothing more to do",
         _carried_out,
         _nothing_more_to_do,
-        KnownDefect("lists of types and limits", 1, 171),
+        KnownDefect("volumes to be made and claims in flight", 0, 549),
     ),
     Law("a record gives the same plan", _recorded, byte_for_byte),
     Law("more supply leaves no more pods out", _more_supply, leaves_no_more_pods),

@@ -45,6 +45,26 @@ def test_claims_keep_larger_types_while_the_limit_allows_them() -> None:
     assert claim.instance_types == ("fake-it-0", "fake-it-1", "fake-it-2", "fake-it-3")
 
 
+def test_lists_that_keep_min_values_are_shortened_as_well() -> None:
+    """Two types of the least size are enough for minValues: a limit has room for two such nodes, not for wider ones."""
+    types = [fake_type(f"{family}-{cpu}", cpu=str(cpu), price=cpu) for family in ("a", "b") for cpu in (2, 4, 8)]
+    pools = [pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=2), limits={"cpu": "4"})]
+    outcome = given(*pods(3, cpu="1", ports=HOST_PORT), pools=pools, types=types)
+    assert [claim.instance_types for claim in outcome.claims] == [("a-2", "b-2")] * 2
+    assert len(outcome.plan.unschedulable) == 1
+    assert not outcome.plan.unsettled
+
+
+@pytest.mark.parametrize(("limit", "unsettled"), [("8", True), ("5", False)])
+def test_a_plan_is_unsettled_while_its_lists_hold_the_room_of_a_pod(limit: str, unsettled: bool) -> None:
+    """minValues needs a type of 4 vCPUs on each list; a node of 2 leaves room for another pair."""
+    types = [fake_type(f"a-{cpu}", cpu=str(cpu), price=cpu) for cpu in (2, 4)]
+    pools = [pool("default", rule("node.kubernetes.io/instance-type", "Exists", min_values=2), limits={"cpu": limit})]
+    outcome = given(*pods(3, cpu="1", ports=HOST_PORT), pools=pools, types=types)
+    assert len(outcome.plan.unschedulable) == (1 if unsettled else 2)
+    assert outcome.plan.unsettled is unsettled
+
+
 @pytest.mark.parametrize(
     ("state", "opened"), [(ClaimState.DISRUPTING, 0), (ClaimState.DRAINING, 1), (ClaimState.TERMINATING, 1)]
 )

@@ -304,6 +304,24 @@ def test_one_instance_of_capacity_left_is_used_before_the_fallback() -> None:
     assert stage.pending() == 0
 
 
+def test_a_pod_gets_what_launched_nodes_leave_of_a_limit_in_the_same_invocation() -> None:
+    """Each node's list needs two sizes, 2 and 4 vCPUs; once the first is one of 2, the limit has room for another."""
+    flex = pool("flex", ("c7i-flex",), sizes=("large", "xlarge"))
+    (family, size, kind) = flex.spec.template.spec.requirements
+    two_sizes = (family, msgspec.structs.replace(size, min_values=2), kind)
+    template = msgspec.structs.replace(flex.spec.template.spec, requirements=two_sizes)
+    spec = msgspec.structs.replace(
+        flex.spec, template=msgspec.structs.replace(flex.spec.template, spec=template), limits={"cpu": "6"}
+    )
+    stage = Stage((msgspec.structs.replace(flex, spec=spec),))
+    stage.add_pods(2, cpu="1500m")
+    report = stage.schedule()
+    assert (len(report.launched), report.unfinished) == (2, "")
+    assert {claim.known_instance.type for claim in stage.claims()} == {"c7i-flex.large"}
+    stage.add_pods(3, prefix="more", cpu="1500m")
+    assert stage.schedule().launched == ()
+
+
 def test_spot_is_taken_where_it_is_allowed_and_on_demand_when_it_has_run_out() -> None:
     both = (pool("any", ("m6i",), capacity_types=("spot", "on-demand")),)
     stage = Stage(both, spot=True)

@@ -96,8 +96,9 @@ class Packing(msgspec.Struct, frozen=True):
     """The outcome: claims with their loads [claims, resources], filled nodes, and pods that fit nowhere by class.
 
     `openings` still knows what is left of limits and estimates, `attempts` how it numbers constraints, `counts` which
-    pods are counted where, and `attempt_budget` the failed attempts. `waits`: some pods are left because this
-    packing gave away the last instances of their reservations, and would be placed elsewhere once its claims are there.
+    pods are counted where, and `attempt_budget` the failed attempts. `waits`: some pods are left that would be placed
+    once the claims are there: this packing gave away the last instances of their reservations, or its claims may still
+    become so large that limits leave them no node.
     `floor` is a lower bound of the cost without the cost search, in USD per hour; infinite when the search changed
     nothing. `over_limits` are the NodePools whose limits were left aside and do not allow their claims. `late` are the
     domains that its spreads did not reckon with.
@@ -204,6 +205,7 @@ class Packer:
         waiting = self._place_until_stuck(waiting)
         over_limits = self._over_limits()
         waiting += self._place_until_stuck([(pod_class, list(pod_class.members)) for pod_class in self._last])
+        self._waits |= bool(waiting) and self._some_open_once_launched([pod_class for pod_class, _ in waiting])
         self.openings.reservations.settle()
         unplaced = {pod_class.index: left for pod_class, left in waiting}
         placed = (
@@ -225,6 +227,20 @@ class Packer:
             self._has_free,
             over_limits,
             late_domains(placed, self._domains, self._counts),
+        )
+
+    def _some_open_once_launched(self, classes: Sequence[PodClass]) -> bool:
+        """Whether any of these classes gets a claim once the claims of this plan are what they would launch.
+
+        Until then limits are charged with the largest type on their lists, which minValues may forbid to shorten.
+        """
+        gains = self.openings.gains_of_launches()
+        templates = [template for template in self.openings.templates if template.pool.metadata.name in gains]
+        return any(
+            self.openings.opens_with(gains[template.pool.metadata.name], template, attempt)
+            for pod_class in (classes if templates else ())
+            for attempt in self._attempts.of(pod_class)
+            for template in templates
         )
 
     def _over_limits(self) -> frozenset[str]:

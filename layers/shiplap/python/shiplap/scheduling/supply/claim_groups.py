@@ -115,6 +115,17 @@ class ClaimGroup(msgspec.Struct, eq=False):
         decisive: Ints = per_value[:, len(has) - least]
         return decisive
 
+    def keeps_minimums(self, kept: Bools) -> bool:
+        """Whether these rows alone [rows] have the values that minValues asks for, all in one variant of the node."""
+        variants = self.rows % len(self.template.variants.all)
+        return not self.minimums or any(
+            all(
+                int(self.values(key)[:, kept & (variants == variant)].any(axis=1).sum()) >= least
+                for key, least in self.minimums.items()
+            )
+            for variant in np.unique(variants[kept]).tolist()
+        )
+
     def values(self, key: str) -> Bools:
         """Which rows have each value of a label [values, rows]; values that the requirements exclude are left out."""
         known = self._values.get(key)

@@ -379,6 +379,32 @@ class Openings:
         self.open.changes += 1
         return entry
 
+    def opens_with(self, gain: Ints, template: NodeClaimTemplate, attempt: PlacementAttempt) -> bool:
+        """Whether limits refuse a claim now that they would allow with this much more of their resources."""
+        if self.entry(template, attempt) is not RefusalKind.LIMITS:
+            return False
+        limits = self.pool_limits[template.pool.metadata.name]
+        before = limits.left.copy()
+        limits.left[limits.columns] += gain
+        opens = not isinstance(self.entry(template, attempt), RefusalKind)
+        limits.left = before
+        return opens
+
+    def gains_of_launches(self) -> dict[str, Ints]:
+        """What limits get back once open claims are what they would launch, by pool [limited resources].
+
+        Pools that get nothing back are left out.
+        """
+        gains: dict[str, Ints] = {}
+        for claim, load, charge in zip(self.open.claims, self.open.used, self.open.charges, strict=True):
+            group, pool = claim.group, claim.group.template.pool.metadata.name
+            columns = self.pool_limits[pool].columns
+            if len(columns):
+                table, launched = group.template.table, int(group.holding(load).argmax())
+                gain = charge - table.capacity[table.row_type[group.rows[launched]]]
+                gains[pool] = gains[pool] + gain[columns] if pool in gains else gain[columns]
+        return {pool: gain for pool, gain in gains.items() if gain.any()}
+
     def _slimmer(self, pool: str, short: Ints) -> _LeastCharges:
         """The pool's claims with the least they can be charged and the rows they keep then.
 
@@ -425,18 +451,38 @@ class _LeastCharges(msgspec.Struct, frozen=True, eq=False):
 def _least_charge(group: ClaimGroup, load: Ints, short: Ints) -> tuple[Ints, Bools]:
     """The least that a claim with this load [resources] can be charged and the rows [rows] it keeps then.
 
-    It keeps none that has more of the resources `short` than the row it would launch.
+    It gives up those with most of the resources `short`, but neither the row it would launch nor what minValues needs.
     """
+    kept, allowed = group.holding(load), group.allowed
     table = group.template.table
-    holds = group.rows[group.holding(load)]
-    allowed = group.allowed
-    if len(short) and not group.minimums:
-        launch = table.capacity[table.row_type[holds[0]]]
-        small = (table.capacity[:, short] <= launch[short]).all(axis=1)[table.row_type]
+    capacity = table.capacity[table.row_type[group.rows]]
+    if len(short):
+        kept = _smallest(group, kept, capacity, short)
+        small = (table.capacity[:, short] <= capacity[kept].max(axis=0)[short]).all(axis=1)[table.row_type]
         if not small[allowed].all():
             allowed = allowed & small
-        holds = holds[small[holds]]
-    return table.capacity[table.row_type[holds]].max(axis=0), allowed
+    return capacity[kept].max(axis=0), allowed
+
+
+def _smallest(group: ClaimGroup, holds: Bools, capacity: Ints, short: Ints) -> Bools:
+    """The rows [rows] that hold a claim, without all that have more of the resources `short` than they have to.
+
+    `capacity` is that of the rows [rows, resources].
+    """
+    launch = capacity[int(holds.argmax())]
+    if not group.minimums:
+        kept: Bools = holds & (capacity[:, short] <= launch[short]).all(axis=1)
+        return kept
+    kept, columns = holds, short.tolist()
+    while columns:
+        column = columns[0]
+        most = int(capacity[kept, column].max())
+        fewer = kept & (capacity[:, column] < most)
+        if most > launch[column] and group.keeps_minimums(fewer):
+            kept = fewer
+        else:
+            columns.pop(0)
+    return kept
 
 
 def beside_daemons(template: NodeClaimTemplate, attempt: PlacementAttempt) -> Bools:
