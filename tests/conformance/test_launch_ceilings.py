@@ -101,6 +101,17 @@ def test_lists_are_shortened_before_a_node_is_refused() -> None:
     assert [claim.instance_types for claim in made.node_claims] == [("m.large", "m.xlarge")] * 3
 
 
+def test_pods_that_a_limit_left_out_get_what_refused_nodes_leave_of_it() -> None:
+    """The large pods come first and fill the limit; none of their nodes fits below the ceiling."""
+    waiting = [*pods(2, "large", cpu="6"), pod("small", cpu="2")]
+    fields: dict[str, Any] = {"pools": [pool("default", limits={"cpu": "16"})], "types": TYPES[:2]}
+    assert served(decided(*waiting, spending=None, **fields)) == {"large-0", "large-1"}
+    assert served(decided(*waiting, spending=view(1.5), **fields)) == {"small"}
+    none = decided(*waiting, spending=view(0.5), **fields)
+    assert served(none) == set()
+    assert all(entry.message.startswith(CEILING_REACHED) for entry in none.unschedulable)
+
+
 def test_the_dearest_zone_counts_and_the_cheapest_type_may_have_to_go() -> None:
     """It could be launched in the zone where it is dear; a launch takes nothing dearer than was counted."""
     uneven = typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2)))

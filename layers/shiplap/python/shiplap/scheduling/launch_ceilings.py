@@ -50,8 +50,9 @@ def within_ceilings(snapshot: Snapshot, view: SpendingView, decided: Plan, again
     first = _bounded(decided, view, launches)
     if not first.reasons:
         return _shortened(first.plan, first.lists, launches)
-    best = _SmallerNodes(snapshot, view, launches, again).search(first, decided.node_claims)
-    return _shortened(_told(best, first, decided, launches), best.lists, launches)
+    search = _SmallerNodes(snapshot, view, launches, again)
+    best = search.search(first, decided)
+    return _shortened(_told(best, first, decided, launches, search.reasons_beside(best)), best.lists, launches)
 
 
 class _Bounded(msgspec.Struct, frozen=True):
@@ -101,11 +102,17 @@ class _SmallerNodes:
         self._steps: list[int] = []
         """The least priorities that pass ceilings with too little room for the decided nodes."""
         self._pods: Mapping[str, PodReference] = {}
+        self._left_out: Mapping[str, PodReference] = {}
 
-    def search(self, first: _Bounded, decided: Sequence[PlannedClaim]) -> _Bounded:
-        """The plan with all that could be found for the pods of the decided claims."""
-        self._pods = {pod.key: pod for claim in decided for pod in claim.pods}
-        short = short_ceilings(self._view, self._launches.wanted(decided))
+    def search(self, first: _Bounded, decided: Plan) -> _Bounded:
+        """The plan with all that could be found for the pods of the decided claims, and for those that were left out.
+
+        A limit that was full in the decided plan has room again once ceilings refuse its nodes.
+        """
+        self._left_out = {entry.pod.key: entry.pod for entry in decided.unschedulable}
+        self._pods = {pod.key: pod for claim in decided.node_claims for pod in claim.pods} | self._left_out
+        self._launches.look_up(self._pods)
+        short = short_ceilings(self._view, self._launches.wanted(decided.node_claims))
         self._steps = [item.above_priority + 1 for item in short if item.mode is CeilingMode.PRIORITY]
         by_standing: dict[Standing, list[str]] = {}
         for key, pod in self._pods.items():
@@ -114,6 +121,23 @@ class _SmallerNodes:
         for standing in sorted(by_standing, key=_importance, reverse=True):
             best = self._serve(best, standing, frozenset(by_standing[standing]))
         return best
+
+    def reasons_beside(self, best: _Bounded) -> dict[str, Unschedulable]:
+        """Why pods that the decided plan left out still wait beside the best plan, by pod."""
+        left = self._left_out.keys() - best.served
+        if not left:
+            return {}
+        made = self._again(self._beside(best.plan.node_claims, self._pods.keys() - best.served - left, {}))
+        known = {claim.name for claim in best.plan.node_claims}
+        fresh = [claim for claim in made.node_claims if claim.name not in known]
+        refused = admit(best.after, self._launches.wanted(fresh)).refused
+        waits = {
+            pod.key: Unschedulable(pod, refused[claim.name])
+            for claim in fresh
+            if claim.name in refused
+            for pod in claim.pods
+        }
+        return {entry.pod.key: entry for entry in made.unschedulable if entry.pod.key in left} | waits
 
     def _standing(self, pod: PodReference) -> Standing:
         """That of the pod, with the least priority for which ceilings decide as for its own."""
@@ -188,8 +212,13 @@ def _importance(standing: Standing) -> tuple[bool, int]:
     return standing.is_exempt, standing.priority
 
 
-def _told(best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts) -> Plan:
-    """The best plan, with the reasons for which pods, static pools and buffers of the decided one wait."""
+def _told(
+    best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts, by_pod: Mapping[str, Unschedulable]
+) -> Plan:
+    """The best plan, with the reasons for which pods, static pools and buffers of the decided one wait.
+
+    `by_pod` has those of pods that the decided plan left out, as far as they are others now.
+    """
     kept = {claim.name for claim in best.plan.node_claims}
     left_out = [claim for claim in decided.node_claims if claim.name not in kept]
     reasons = best.reasons
@@ -197,7 +226,8 @@ def _told(best: _Bounded, first: _Bounded, decided: Plan, launches: LaunchCosts)
         reasons = {**reasons, **admit(best.after, launches.wanted(left_out)).refused}
     served = best.served
     wait = [Unschedulable(pod, reasons[claim.name]) for claim in left_out for pod in claim.pods]
-    left = [entry for entry in (*decided.unschedulable, *wait) if entry.pod.key not in served]
+    still = (by_pod.get(entry.pod.key, entry) for entry in decided.unschedulable)
+    left = [entry for entry in (*still, *wait) if entry.pod.key not in served]
     return replace(
         best.plan,
         unschedulable=tuple(sorted(left, key=lambda entry: entry.pod)),

@@ -55,7 +55,7 @@ class LaunchCosts:
     def wanted(self, claims: Iterable[PlannedClaim]) -> list[WantedLaunch]:
         """The claims as ceilings see them."""
         claims = list(claims)
-        self._look_up(pod.key for claim in claims for pod in claim.pods)
+        self.look_up(pod.key for claim in claims for pod in claim.pods)
         levels = self._levels(claims)
         return [replace(self._wanted(claim), level=levels.get(claim.name)) for claim in claims]
 
@@ -176,7 +176,8 @@ class LaunchCosts:
                 if offering.price > 0 and _meets(offering, free):
                     yield offering.price, f"{instance_type.name} as {offering.capacity_type}"
 
-    def _look_up(self, keys: Iterable[str]) -> None:
+    def look_up(self, keys: Iterable[str]) -> None:
+        """Remember pods by `namespace/name`, whose priorities and requests are asked for next."""
         missing = set(keys) - self._pods.keys()
         if missing:
             self._pods |= {pod.key: pod for pod in self._snapshot.view.pods if pod.key in missing}

@@ -400,7 +400,7 @@ class Openings:
             group, pool = claim.group, claim.group.template.pool.metadata.name
             columns = self.pool_limits[pool].columns
             if len(columns):
-                table, launched = group.template.table, int(group.holding(load).argmax())
+                table, launched = group.template.table, int(np.argmax(group.holding(load)))
                 gain = charge - table.capacity[table.row_type[group.rows[launched]]]
                 gains[pool] = gains[pool] + gain[columns] if pool in gains else gain[columns]
         return {pool: gain for pool, gain in gains.items() if gain.any()}
@@ -469,7 +469,7 @@ def _smallest(group: ClaimGroup, holds: Bools, capacity: Ints, short: Ints) -> B
 
     `capacity` is that of the rows [rows, resources].
     """
-    launch = capacity[int(holds.argmax())]
+    launch = capacity[int(np.argmax(holds))]
     if not group.minimums:
         kept: Bools = holds & (capacity[:, short] <= launch[short]).all(axis=1)
         return kept
