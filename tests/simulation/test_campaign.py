@@ -114,6 +114,16 @@ def test_a_draining_node_that_waits_for_its_users_is_no_unrest() -> None:
     assert outcome.settled_at >= 0
 
 
+def test_no_node_is_given_more_pods_than_it_holds_while_pods_are_bound_by_slow_calls() -> None:
+    """Nominations were refused, so that kube-scheduler kept no room, and calls that bind took half a minute."""
+    play = load("ceilings")
+    bound = replace(play, scenario=replace(play.scenario, placement="bind"))
+    outcome = run_seed(bound, 50300003)
+    assert outcome.violations == ()
+    assert outcome.metrics["PodsBound"] > 0
+    assert outcome.effects["slow"] > 0
+
+
 def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
     play = load("mixed")
     assert run_seed(play, 3).trace == run_seed(play, 3).trace

@@ -8,8 +8,9 @@ eventually consistent when `describe_lag_s` is set: an instance becomes visible 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import count
 from typing import Self
 
 import msgspec
@@ -64,6 +65,7 @@ class FakeCompute:
         placement_group: what a selector of one matches.
         security_groups: what selectors of security groups match.
         install: the install that uses the account; see `beside`.
+        numbers: what instances are named by; of one account, no two have the same.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class FakeCompute:
         zones: tuple[str, ...] = ("eu-west-1a", "eu-west-1b", "eu-west-1c"),
         amis: Mapping[str, tuple[Ami, ...]] | None = None,
         install: str = "shiplap",
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self.install = install
+        self.numbers = count(1) if numbers is None else numbers
         self.capacity: dict[Offering, int] = {}
         self.quotas: dict[str, int] = {}
         self.refusals: dict[str, AwsError] = {}
@@ -318,7 +322,7 @@ class FakeCompute:
         return f"ip-10-0-{number // 256}-{number % 256}.internal"
 
     def _start(self, request: FleetRequest, override: FleetOverride) -> Instance:
-        number = len(self.launches) + 1
+        number = next(self.numbers)
         instance = Instance(
             id=f"i-{number:017x}",
             instance_type=override.instance_type,

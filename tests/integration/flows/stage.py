@@ -115,7 +115,7 @@ class Stage:
 
     `nominal` maps a type to the memory EC2 states, bytes; `launched` an instance id to its claim as it was then.
     Instances in `broken` never join. A stage `beside` another is a second cluster of the same account: they share
-    time, faults, state and learned capacity.
+    time, faults, state, notes of sleep and of joins, evidence about spot and learned capacity.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class Stage:
         self.faults = Faults() if beside is None else beside.faults
         self.server = ApiServer(self.clock)
         self.cluster = FakeCluster(self.server, faults=self.faults)
-        self.compute = FakeCompute(self.clock, faults=self.faults, zones=ZONES)
+        numbers = None if beside is None else beside.compute.numbers
+        self.compute = FakeCompute(self.clock, faults=self.faults, zones=ZONES, numbers=numbers)
         self.state = FakeState(self.faults) if beside is None else beside.state
         self.capacity = FakeCapacity(self.faults) if beside is None else beside.capacity
         self.bus = FakeBus(self.faults)
@@ -142,10 +143,10 @@ class Stage:
         self.recorder = FakeRecorder(self.faults)
         self.meter = FakeMeter()
         self.health = FakeHealth(self.faults)
-        self.joins = FakeJoins(self.faults)
-        self.sleep = FakeSleep(self.faults)
+        self.joins = FakeJoins(self.faults) if beside is None else beside.joins
+        self.sleep = FakeSleep(self.faults) if beside is None else beside.sleep
         self.commitments = FakeCommitments(faults=self.faults) if beside is None else beside.commitments
-        self.spot_evidence = FakeSpotEvidence(self.faults)
+        self.spot_evidence = FakeSpotEvidence(self.faults) if beside is None else beside.spot_evidence
         self.context = FlowContext(
             clock=self.clock,
             cluster=self.cluster,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shiplap.errors import ClusterDenied, ObjectConflict, ObjectNotFound
-from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, MOST_WITHDRAWN, placeable
+from shiplap.flows.lifecycle.pod_placement import FIRST_PODS, LOOK_S, MOST_WITHDRAWN, placeable
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
@@ -138,6 +138,46 @@ def test_pods_are_not_bound_while_the_node_is_not_ready() -> None:
     stage.server.patch("nodes", claim.node_name, ready, subresource="status")
     stage.attend()
     assert pods(stage, "spec", "nodeName") == [claim.node_name]
+
+
+def test_pods_are_bound_only_where_kube_scheduler_keeps_their_room() -> None:
+    """It gives the room of a pod that is not nominated to any other."""
+    stage = planned("bind")
+    stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403))
+    stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
+    stage.attend()
+    assert pods(stage, "status", "nominatedNodeName") == pods(stage, "spec", "nodeName") == [""] * 3
+    assert stage.meter.counts["PodsNotSteered"] == 2
+
+    stage = planned("bind")
+    stage.faults.on("before", "cluster.nominate", ClusterDenied("no permission", status=403), nth=2)
+    stage.attend()
+    (claim,) = stage.claims()
+    calls = [point.partition(" ")[2] for point in stage.faults.points if point.startswith("before cluster.")]
+    last = calls.index("cluster.bind")
+    assert calls[last - 3 : last] == ["cluster.nominate", "cluster.nominate", "cluster.pods_on"]
+    assert pods(stage, "spec", "nodeName") == [claim.node_name] * 3
+
+
+@pytest.mark.parametrize(("seconds", "bound"), [(LOOK_S, 3), (LOOK_S + 0.1, 1)])
+def test_a_look_at_a_node_counts_for_seconds_while_pods_are_bound_to_it(seconds: float, bound: int) -> None:
+    """Pods of a higher priority take room that is kept for others. The second node is only as slow, and gets all."""
+    stage = planned("bind")
+
+    def others_come() -> None:
+        (claim,) = stage.claims()
+        stage.add_pods(2, cpu="700m", memory="500Mi", prefix="high")
+        for name in ("high-000", "high-001"):
+            stage.server.bind(name, claim.node_name)
+        stage.clock.advance(seconds)
+
+    stage.faults.on("after", "cluster.bind", others_come)
+    stage.attend()
+    assert stage.meter.counts["PodsBound"] == bound
+    neighbour = planned("bind", beside=stage)
+    neighbour.faults.on("after", "cluster.bind", lambda: neighbour.clock.advance(seconds))
+    neighbour.attend()
+    assert neighbour.meter.counts["PodsBound"] == 3
 
 
 def test_pods_can_be_left_to_kube_scheduler() -> None:
@@ -278,6 +318,13 @@ def test_room_is_kept_for_daemons_that_are_still_to_come() -> None:
     assert placed(claim, waiting, [stranger]) == ["a", "b"]
     owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
     assert placed(claim, waiting, [pod("daemon", owner)]) == ["a", "b", "c"]
+
+
+def test_a_pod_that_is_on_its_node_already_is_placed_there_once() -> None:
+    """kube-scheduler has bound it between the two reads: its room is no room that daemons have left."""
+    waiting = [pod("a"), pod("b"), pod("c")]
+    assert placed(claim_of("a", "b", "c", cpu_milli=4000), waiting, [pod("a")]) == ["b", "c"]
+    assert placed(claim_of("a", "b", "c", cpu_milli=4000), waiting, [pod("a"), pod("stranger")]) == ["b"]
 
 
 def test_the_most_important_pods_come_first() -> None:

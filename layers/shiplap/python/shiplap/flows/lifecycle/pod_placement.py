@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound
@@ -33,6 +34,10 @@ NONE, NOMINATE, BIND = "none", "nominate", "bind"
 WITHDRAWN_S = 60.0
 """A nominated pod that still waits so long after its node is complete, in seconds, is nominated no more."""
 
+LOOK_S = 2.0
+"""A look at the pods of a node counts for so long, in seconds, before further pods are bound to it: as long as one
+optional call may take."""
+
 MOST_WITHDRAWN = 100
 """Nominations that one sweep takes back: each is a write, and where thousands wait, kube-scheduler has not come to most
 of them yet."""
@@ -55,6 +60,8 @@ class Steering:
         self._placement = placement
         self._context = context
         self._cluster = context.within(STEERED_PODS, context.cluster)
+        self._nominated: set[tuple[str, str]] = set()
+        """Uids of pods that this invocation has nominated, each with its node."""
 
     @cached_property
     def _first(self) -> dict[str, Pod]:
@@ -81,38 +88,61 @@ class Steering:
         kube-scheduler then keeps the room for them and, where its version honours it, tries this node first.
         """
         if self._placement != NONE:
-            self._steer(claim, node, binding=False)
+            self._steer(claim, lambda: self._nominate(self._chosen(claim, node), node))
 
     def bind(self, claim: NodeClaim, read: Callable[[], Node | None]) -> None:
         """Bind the claim's pods that still wait to their node, once it is complete; `read` says what it is now."""
         if self._placement == BIND and (node := read()) is not None:
-            self._steer(claim, node, binding=True)
+            self._steer(claim, lambda: self._bind(claim, node))
 
-    def _steer(self, claim: NodeClaim, node: Node, *, binding: bool) -> None:
-        context, cluster, name = self._context, self._cluster, node.metadata.name
+    def _steer(self, claim: NodeClaim, act: Callable[[], None]) -> None:
         try:
-            for pod in self._chosen(claim, node, binding=binding):
-                try:
-                    (cluster.bind if binding else cluster.nominate)(pod, name)
-                except (ObjectNotFound, ObjectConflict):
-                    continue  # it has a node already, or is gone
-                context.meter.count("PodsBound" if binding else "PodsNominated")
+            act()
         except ClusterError as error:
-            context.meter.count("PodsNotSteered")
+            self._context.meter.count("PodsNotSteered")
             _LOG.warning("pods are left to kube-scheduler: %s", error, extra=facts(claim))
 
-    def _chosen(self, claim: NodeClaim, node: Node, *, binding: bool) -> list[Pod]:
-        if (
-            not binding
-            and self._is_crowd
-            and not shortfall(claim.plan.requests, parse_resources(node.status.allocatable))
-        ):
+    def _nominate(self, pods: Iterable[Pod], node: Node) -> None:
+        for pod in pods:
+            with suppress(ObjectNotFound, ObjectConflict):  # it has a node already, or is gone
+                self._cluster.nominate(pod, node.metadata.name)
+                self._nominated.add((pod.metadata.uid, node.metadata.name))
+                self._context.meter.count("PodsNominated")
+
+    def _bind(self, claim: NodeClaim, node: Node) -> None:
+        """Bind pods while their room is kept: kube-scheduler gives it to others where they are not nominated.
+
+        Pods of a higher priority may take it all the same, so that a look at the room soon says nothing any more.
+        """
+        left, now = self._waiting(claim), self._context.clock.now
+        looked_at, fitting = now(), self._fitting(claim, node, left, binding=True)
+        if without := [pod for pod in fitting if not self._is_nominated(pod, node.metadata.name)]:
+            self._nominate(without, node)
+            looked_at, fitting = now(), self._fitting(claim, node, left, binding=True)
+        while fitting:
+            pod = fitting.pop(0)
+            left.remove(pod)
+            with suppress(ObjectNotFound, ObjectConflict):  # it has a node already, or is gone
+                self._cluster.bind(pod, node.metadata.name)
+                self._context.meter.count("PodsBound")
+            if fitting and now() - looked_at > LOOK_S:
+                looked_at, fitting = now(), self._fitting(claim, node, left, binding=True)
+
+    def _is_nominated(self, pod: Pod, node: str) -> bool:
+        return pod.status.nominated_node_name == node or (pod.metadata.uid, node) in self._nominated
+
+    def _fitting(self, claim: NodeClaim, node: Node, waiting: Sequence[Pod], *, binding: bool) -> list[Pod]:
+        """Those of the claim's pods that fit beside what is on the node at this moment."""
+        here = self._cluster.pods_on(node.metadata.name) if waiting else ()
+        return placeable(claim, node, waiting, here, binding=binding)
+
+    def _chosen(self, claim: NodeClaim, node: Node) -> list[Pod]:
+        """The claim's pods that are to be nominated."""
+        if self._is_crowd and not shortfall(claim.plan.requests, parse_resources(node.status.allocatable)):
             return [
                 Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)) for pod in claim.plan.pods
             ]
-        planned = self._waiting(claim)
-        here = self._cluster.pods_on(node.metadata.name) if planned else ()
-        return placeable(claim, node, planned, here, binding=binding)
+        return self._fitting(claim, node, self._waiting(claim), binding=False)
 
 
 def withdraw(claims: Iterable[NodeClaim], view: ClusterView, context: FlowContext) -> int:
@@ -171,6 +201,8 @@ def placeable(claim: NodeClaim, node: Node, planned: Sequence[Pod], here: Sequen
         binding: whether they are to be bound. Nothing checks that afterwards, so that only pods qualify of which all
             requirements are checked here; kube-scheduler sees to the others.
     """
+    on_node = {pod.metadata.uid for pod in here}  # kube-scheduler may bind a pod between two reads
+    planned = [pod for pod in planned if pod.metadata.uid not in on_node]
     free = _less(parse_resources(node.status.allocatable), *(pod_requests(pod) for pod in here))
     counted = {pod.uid for pod in claim.plan.pods}
     known = [*planned, *(pod for pod in here if pod.metadata.uid in counted or owner_kind(pod) == "DaemonSet")]
