@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from queue import Empty, Queue
 from threading import Event
 from typing import Any
@@ -307,6 +308,108 @@ def test_whoever_has_waited_longest_comes_first_though_its_probe_takes_a_moment(
 
 def test_those_that_have_waited_equally_long_come_by_name() -> None:
     assert list(take(due("c", "a", "b"))[0]) == ["a", "b", "c"]
+
+
+class Neighbourhood:
+    """Clusters that share invocations in virtual time: each serves its turns in `seconds`, or uses them up (inf).
+
+    Probes of `hanging` clusters are never answered, those of `refusing` ones are refused.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], hanging: str = "", refusing: str = ""
+    ) -> None:
+        clock = self.clock = FakeClock(START)
+        self.seconds, self._hanging, self._refusing = seconds, hanging, refusing
+        self._times = module.TurnTimes()
+
+        class Results(Queue[Any]):
+            def get(self, block: bool = True, timeout: float | None = None) -> Any:
+                if block and self.empty():
+                    clock.advance(timeout or 0.0)
+                return super().get(block=False)
+
+        monkeypatch.setattr(module, "Queue", Results)
+        monkeypatch.setattr(module.time, "monotonic", clock.now)
+
+    def submit(self, name: str, probe: Callable[[], None]) -> None:
+        if not self._hanging or name != f"probe-{self._hanging}":
+            probe()
+
+    def minute(self, names: Sequence[str], lasts_s: float = 300.0) -> dict[str, float]:
+        """One invocation: how long after its start each turn began, in seconds."""
+        began_at, begun = self.clock.now(), dict[str, float]()
+
+        def probe(item: Due) -> bool:
+            if item.cluster.name == self._refusing:
+                raise TooManyRequests("throttled", status=429)
+            return True
+
+        def serve(settings: ClusterSettings, until: float) -> None:
+            begun[settings.name] = self.clock.now() - began_at
+            self.clock.advance(min(self.seconds[settings.name], until - self.clock.now()))
+
+        turns = Turns(self.clock, began_at + lasts_s, probe, executor=self, times=self._times)
+        turns.take([Due(cluster(name), since=1.0) for name in names], serve)
+        self.clock.set(max(began_at + 60.0, self.clock.now()))
+        return begun
+
+
+HONEST = {"b": 0.3, "d": 1.9, "f": 0.1, "h": 1.0}
+HOSTILE = {"drips": {"a-drips": inf}, "is huge": {"c-huge": 17.0}, "hangs": {"e-hangs": inf}, "refuses": {"g-no": 8.0}}
+HOSTILE |= {"all": {name: seconds for item in list(HOSTILE.values()) for name, seconds in item.items()}}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_cluster_delays_no_honest_one_by_more_than_two_seconds(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known in the first invocation: there each hostile one delays the others by the least turn at most."""
+    hostile = HOSTILE[kind]
+    alone = Neighbourhood(monkeypatch, HONEST).minute(list(HONEST))
+    street = Neighbourhood(monkeypatch, HONEST | hostile, hanging="e-hangs", refusing="g-no")
+    for invocation in range(90):
+        begun = street.minute(sorted(HONEST | hostile))
+        most_s = 2.0 if invocation else module.GATHER_S + len(hostile) * LEAST_TURN_S
+        assert max(begun[name] - alone[name] for name in HONEST) <= most_s
+
+
+def test_quick_turns_do_not_make_up_for_a_slow_one_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    street = Neighbourhood(monkeypatch, {"a-slow": 20.0, "b": 1.0})
+    assert street.minute(["a-slow", "b"]) == {"a-slow": 0.0, "b": 20.0}
+    street.seconds["a-slow"] = 0.1
+    firsts = [next(iter(street.minute(["a-slow", "b"]))) for _ in range(62)]
+    assert firsts == ["b"] * 60 + ["a-slow"] * 2, "an hour later its turns are known as quick"
+
+
+def test_clusters_whose_turns_take_about_as_long_come_in_the_order_in_which_they_have_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    street = Neighbourhood(monkeypatch, {"a": 7.0, "b": 4.1, "c": 3.9, "d": 1.9, "e": 0.1})
+    street.minute(list("abcde"))
+    assert list(street.minute(list("ebdca"))) == ["d", "e", "c", "a", "b"]
+
+
+def test_a_cluster_that_has_had_no_turn_comes_after_those_with_short_ones_and_before_those_with_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    street = Neighbourhood(monkeypatch, {"a-new": inf, "b": 1.5, "c": 9.0, "d-new": 1.0})
+    street.minute(["b", "c"])
+    begun = street.minute(["a-new", "b", "c", "d-new"])
+    assert begun == {"b": 0.0, "a-new": 1.5, "d-new": 31.5, "c": 32.5}, "the first turn is as short as can be"
+    assert street.minute(["a-new"]) == {"a-new": 0.0}
+    assert street.clock.now() == START + 60 + 60 + 295, "alone it has all the time"
+
+
+def test_a_busy_cluster_waits_a_moment_only_for_a_quick_one_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    street = Neighbourhood(monkeypatch, {"a": 1.0, "b": 9.0, "c-hangs": 0.5})
+    street.minute(["a", "b", "c-hangs"])
+    street._hanging = "c-hangs"
+    begun = street.minute(["a", "b", "c-hangs"])
+    assert begun["a"] == module.GATHER_S
+    assert begun["b"] == 2 * module.GATHER_S + 1.0
 
 
 class Moving:

@@ -2,19 +2,25 @@
 
 First all are probed side by side, with a short time limit: a probe changes nothing and costs a request or two. It asks
 the API server last or alone, so that one that hangs is found out. Clusters without work are done with by that. The
-others are served one after the other, in the order in which they have waited, as soon as they have answered; those that
-have not answered in time come last. No turn is shorter than a decision needs: clusters for which the invocation has not
-enough time left are returned, and have waited longest next time.
+others are served one after the other, as soon as they have answered; those that have not answered in time come last.
+No turn is shorter than a decision needs: clusters for which the invocation has not enough time left are returned, and
+have waited longest next time.
+
+A cluster may answer a probe at once and its turn slowly, on purpose or not. So a process remembers how long turns took:
+clusters whose turns were short come first, and among those whose turns took about as long, those that have waited
+longest. While others wait, the first turn of a cluster in a process is no longer than a turn has to be.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from queue import Empty, Queue
 from threading import Thread
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -39,6 +45,12 @@ LEAST_TURN_S = 30.0
 RESERVE_S = 5.0
 """Kept free at the end of an invocation, in seconds, for its own report."""
 
+SHORT_TURN_S = 2.0
+"""Turns below so many seconds count as equally long: a cluster delays those behind it by no more than that."""
+
+REMEMBERED_S = 3600.0
+"""For so many seconds the longest turn of a cluster decides its place: quick turns in between do not make up for it."""
+
 FULL_SWEEP_S = 300.0
 """So often an idle cluster is swept all the same, in seconds: instances without a claim are only found by EC2."""
 
@@ -59,6 +71,30 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
     work: bool = True
     answers: bool = True
+
+
+class TurnTimes:
+    """How long the turns of clusters took in this process.
+
+    A rank is 0 for short turns, 1 for turns below twice that, and one more for each doubling.
+    """
+
+    def __init__(self) -> None:
+        self._ended_at: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        """When the last turn of a rank ended, epoch seconds, by cluster."""
+
+    def note(self, cluster: str, seconds: float, now: float) -> None:
+        """A turn has ended."""
+        self._ended_at[cluster][int(seconds / SHORT_TURN_S).bit_length()] = now
+
+    def knows(self, cluster: str) -> bool:
+        """Whether the cluster has had a turn."""
+        return cluster in self._ended_at
+
+    def rank(self, cluster: str, now: float) -> int:
+        """That of the longest turn within REMEMBERED_S; 1 of a cluster without one."""
+        ended_at = self._ended_at.get(cluster, {})
+        return max((rank for rank, at in ended_at.items() if now - at <= REMEMBERED_S), default=1)
 
 
 Probe = Callable[[Due], bool]
@@ -84,7 +120,8 @@ class Turns(NamedTuple):
     """How an invocation is divided.
 
     `deadline` is its end in epoch seconds, `least_s` the shortest turn in seconds. After `begins_until`, epoch seconds,
-    no further turn begins. Without `probe`, all are taken for clusters that answer and have work.
+    no further turn begins. Without `probe`, all are taken for clusters that answer and have work. Without `times`,
+    clusters come in the order in which they have waited.
     """
 
     clock: Clock
@@ -93,6 +130,7 @@ class Turns(NamedTuple):
     least_s: float = LEAST_TURN_S
     begins_until: float = inf
     executor: ProbeExecutor = ThreadPerProbe()
+    times: TurnTimes | None = None
 
     def take(self, due: Sequence[Due], serve: Callable[[ClusterSettings, float], None]) -> list[Due]:
         """Serve all that have work.
@@ -102,9 +140,11 @@ class Turns(NamedTuple):
             serve: serves one until a moment in epoch seconds, and raises nothing.
 
         Returns:
-            Those whose turn did not come, the longest waiting first.
+            Those whose turn did not come, in the order in which they would have been served.
         """
-        waiting = _Waiting(due, self.probe, self.executor)
+        begins_at = self.clock.now()
+        ranks = {item.cluster.name: self.times.rank(item.cluster.name, begins_at) for item in due} if self.times else {}
+        waiting = _Waiting(due, self.probe, self.executor, ranks)
         waiting.gather()
         ends_at = self.deadline - RESERVE_S
         has_served = False
@@ -112,21 +152,35 @@ class Turns(NamedTuple):
             now = self.clock.now()
             if has_served and (now + self.least_s > ends_at or now > self.begins_until):
                 return [item, *waiting.rest()]
-            share_s = (ends_at - now) / (1 + waiting.number)
-            until = min(ends_at, now + max(self.least_s, share_s))
+            until = min(ends_at, now + self._length_s(item, ends_at - now, waiting.number))
             with time_limit(until - now):
                 serve(item.cluster, until)
+            if self.times is not None:
+                self.times.note(item.cluster.name, self.clock.now() - now, self.clock.now())
             has_served = True
         return []
 
+    def _length_s(self, item: Due, left_s: float, others: int) -> float:
+        """How long a turn may last, given the time that is left and how many clusters wait behind it; in seconds."""
+        if others and self.times is not None and not self.times.knows(item.cluster.name):
+            return self.least_s
+        return max(self.least_s, left_s / (1 + others))
+
 
 class _Waiting:
-    """Clusters still to be served, by what probes have shown of them so far."""
+    """Clusters still to be served, by what probes have shown of them so far, and by their ranks (`TurnTimes.rank`)."""
 
-    def __init__(self, due: Sequence[Due], probe: Probe | None, executor: ProbeExecutor) -> None:
+    def __init__(
+        self,
+        due: Sequence[Due],
+        probe: Probe | None,
+        executor: ProbeExecutor,
+        ranks: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._ready: list[Due] = []
         self._last: list[Due] = []
         self._probed: dict[str, Due] = {}
+        self._ranks = ranks
         self._results: Queue[tuple[str, ProbeResult]] = Queue()
         if probe is None or (len(due) == 1 and due[0].named):
             self._ready += due
@@ -141,27 +195,33 @@ class _Waiting:
         return len(self._ready) + len(self._last) + len(self._probed)
 
     def gather(self) -> None:
-        """Wait a little for all probes."""
+        """Wait a little for all probes but those of clusters that come last anyway."""
         deadline = time.monotonic() + GATHER_S
-        while self._probed and (left := deadline - time.monotonic()) > 0:
+        first = min(map(self._rank, self._probed.values()), default=0)
+        while any(self._rank(item) == first for item in self._probed.values()):
+            if (left := deadline - time.monotonic()) <= 0:
+                break
             self._collect(left)
 
     def next(self) -> Due | None:
         """The one to be served now, after a wait for probes if there is none yet; None when all are."""
         while True:
-            if not self._ready and self._probed and not self._collect(PROBE_S + 1.0):
+            self._collect(0.0)
+            for some in (self._ready, self._last):
+                some.sort(key=lambda item: (self._rank(item), not item.named, item.since, item.cluster.name))
+            earlier = min(map(self._rank, self._probed.values()), default=inf)
+            if self._ready:
+                if self._rank(self._ready[0]) <= earlier or not self._collect(GATHER_S):
+                    return self._ready.pop(0)
+            elif not self._probed:
+                return self._last.pop(0) if self._last else None
+            elif not self._collect(PROBE_S + 1.0):
                 # Even their errors do not come: something below the time limit hangs.
                 self._last += self._probed.values()
                 self._probed.clear()
-            self._collect(0.0)
-            for some in (self._ready, self._last):
-                if some:
-                    some.sort(key=lambda item: (not item.named, item.since, item.cluster.name))
-                    return some.pop(0)
-                if self._probed:
-                    break
-            else:
-                return None
+
+    def _rank(self, item: Due) -> int:
+        return self._ranks.get(item.cluster.name, 0)
 
     def rest(self) -> list[Due]:
         """All that would have come next."""

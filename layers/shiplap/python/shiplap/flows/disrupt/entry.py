@@ -14,7 +14,7 @@ from shiplap.flows.disrupt.disruption_round import disrupt
 from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.live_settings import KnownManifests, listed_settings
 from shiplap.flows.optional.optional_calls import EVENTS
-from shiplap.flows.turns import IdleClusters, Turns, needs_disruption
+from shiplap.flows.turns import IdleClusters, Turns, TurnTimes, needs_disruption
 from shiplap.settings import ClusterSettings
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
         probe=lambda due: needs_disruption(due.cluster, install.context(due.cluster), idle),
         begins_until=now + SHARED_S,
         executor=install.executor,
+        times=install.warm.of(TurnTimes),
     )
 
     def flow(cluster: ClusterSettings) -> None:

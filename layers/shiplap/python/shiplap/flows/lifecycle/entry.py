@@ -11,7 +11,7 @@ from shiplap.flows.function_install import FunctionInstall, InvocationContext
 from shiplap.flows.lifecycle.lifecycle import visit_claims
 from shiplap.flows.live_settings import stored_settings
 from shiplap.flows.messages import NodeSeen, Timer, for_lifecycle
-from shiplap.flows.turns import Due, Turns, check_answers
+from shiplap.flows.turns import Due, Turns, TurnTimes, check_answers
 from shiplap.settings import ClusterSettings
 
 LEAST_TURN_S = 10.0
@@ -46,5 +46,12 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             settings=install.served,
             dead_letters=install.dead_letters,
             meter=install.meter,
-            turns=Turns(install.clock, deadline, probe, LEAST_TURN_S, executor=install.executor),
+            turns=Turns(
+                install.clock,
+                deadline,
+                probe,
+                LEAST_TURN_S,
+                executor=install.executor,
+                times=install.warm.of(TurnTimes),
+            ),
         )

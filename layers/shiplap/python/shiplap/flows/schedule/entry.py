@@ -14,7 +14,7 @@ from shiplap.flows.schedule.schedule import schedule
 from shiplap.flows.schedule.standalone_launches import with_standalone_claims
 from shiplap.flows.shown_claims import show_claims
 from shiplap.flows.sweep.manifest_statuses import publish_statuses
-from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, check_answers, needs_sweep
+from shiplap.flows.turns import FULL_SWEEP_S, Due, IdleClusters, Turns, TurnTimes, check_answers, needs_sweep
 from shiplap.settings import ClusterSettings
 
 
@@ -77,6 +77,6 @@ def handle(event: Mapping[str, Any], context: InvocationContext, install: Functi
             settings=install.served,
             dead_letters=install.dead_letters,
             meter=install.meter,
-            turns=Turns(clock, deadline, probe, executor=install.executor),
+            turns=Turns(clock, deadline, probe, executor=install.executor, times=install.warm.of(TurnTimes)),
             hand_on=hand_on,
         )
