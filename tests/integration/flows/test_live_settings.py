@@ -243,6 +243,29 @@ class TestDrift:
         assert stage.read(keep=False).unsettled_pools == ()
         assert stage.disrupt().proposed == 1
 
+    def test_of_two_edits_each_is_looked_at_when_it_has_stood_for_a_minute(self, stage: LiveStage) -> None:
+        """The second edit neither hides the moment of the first nor settles with it."""
+        stage.read()
+        stage.clock.advance(3600)
+        for name in ("flex", "fallback"):
+            stage.edit(name, template={"metadata": {"labels": {"team": name}}})
+            stage.read()
+            stage.clock.advance(25)
+        now = stage.clock.now()
+        reminders = []
+        for _ in range(3):
+            stage.timers.reminders.clear()
+            settings = stage.read(keep=False)
+            stage.disrupt()
+            reminders.append([item.delay_s for item in stage.timers.reminders if item.step == "disruption"])
+            assert (settings.settles_at - now, settings.unsettled_pools) in (
+                (10, ("fallback", "flex")),
+                (35, ("fallback",)),
+                (-now, ()),
+            )
+            stage.clock.set(settings.settles_at or stage.clock.now())
+        assert reminders == [[11], [26], []]
+
     def test_a_drifted_claim_has_the_condition_until_the_edit_is_taken_back(self, stage: LiveStage) -> None:
         stage.add_pods(2)
         stage.play_on()

@@ -156,6 +156,36 @@ def test_a_successor_lists_once_the_last_list_is_an_hour_old(age_s: float, lists
     assert kept.lists() == lists
 
 
+@pytest.mark.parametrize(("age_s", "lists"), [(RELIST_S - 1, 1), (RELIST_S, 2)])
+def test_a_keeper_lists_again_after_an_hour_though_no_change_was_missed(age_s: float, lists: int) -> None:
+    """A deletion that no watch has told of would stay for as long as keepers go on from each other."""
+    kept = Kept()
+    keeper = kept.keeper()
+    keeper.round(1.0)
+    kept.faults.on("before", "cluster.watch", lambda: kept.server.delete("pods", "p1", grace_s=0))
+    kept.clock.advance(age_s / 2)
+    keeper.round(1.0)
+    kept.clock.advance(age_s / 2)
+    keeper.round(1.0)
+    keeper.round(1.0)
+    assert kept.lists() == lists
+    assert keeper.established.is_set()
+    assert kept.standing().listed_at == (kept.clock.now() if lists == 2 else kept.clock.now() - age_s)
+
+
+def test_keepers_that_go_on_from_each_other_list_an_hour_after_the_last_list() -> None:
+    """Each takes over what the one before has read, and when that was; none begins the hour anew."""
+    kept = Kept()
+    kept.keeper().round(1.0)
+    for _ in range(4):
+        kept.clock.advance(RELIST_S / 5)
+        kept.keeper().round(1.0)
+    assert kept.lists() == 1
+    kept.clock.advance(RELIST_S / 5)
+    kept.keeper().round(1.0)
+    assert kept.lists() == 2
+
+
 def test_a_snapshot_that_cannot_be_read_is_made_anew() -> None:
     kept = Kept()
     kept.store.save(BLUE, b"something else", 1.0)

@@ -165,6 +165,20 @@ def test_nodes_that_tell_nothing_hide_none_that_do() -> None:
     )
 
 
+def test_a_pod_is_noted_beside_siblings_that_run_on_its_nodes_and_only_it_pauses() -> None:
+    """Each of three nodes took one of its two pods and not the other: no node is in vain, and the pod still waits."""
+    claims = [claim(name, "p", f"q{name}", ago_s=600 + 100 * place) for place, name in enumerate("xyz")]
+    siblings = [pod(f"q{name}", node=f"node-{name}", phase="Running") for name in "xyz"]
+    seen = view(pod("p"), pod("r"), *siblings, nodes=tuple(map(node, "xyz")))
+    assert judge_nodes(claims, seen, NOW).futile == ()
+    noted = refused(claims, seen, {}, NOW)
+    assert {uid: item.claims for uid, item in noted.items()} == {"uid-p": ("z", "y", "x")}
+    held = hold_back(seen, claims, noted, {}, NOW + 1)
+    assert [item.pod.name for item in held.unschedulable] == ["p"]
+    assert "3 nodes were launched for it, and it runs on none of them (z, y, x)" in held.unschedulable[0].message
+    assert {item.metadata.name for item in held.view.unbound} == {"r"}, "a pod like it goes on: younger nodes took some"
+
+
 def test_nodes_launched_in_the_same_moment_are_named_in_their_order() -> None:
     claims = [claim(name, "p") for name in "bca"]
     assert refused(claims, view(pod("p")), {}, NOW)["uid-p"].claims == ("a", "b", "c")

@@ -69,6 +69,31 @@ OF_B: dict[str, tuple[str, Any, str]] = {
 }
 
 
+NAMES = {
+    "node_roles": ("", {**WITHOUT_ROLE, "role": "x"}),
+    "instance_profiles": ("", {**WITHOUT_ROLE, "instanceProfile": "x"}),
+    "image_parameters": ("amiSelectorTerms", [{"ssmParameter": "x"}]),
+    "image_owners": ("amiSelectorTerms", [{"name": "b-*", "owner": "x"}]),
+    "volume_keys": ("blockDeviceMappings", volume(kmsKeyID="x")),
+    "volume_snapshots": ("blockDeviceMappings", volume(snapshotID="x")),
+    "subnets": ("subnetSelectorTerms", [{"id": "x"}]),
+    "security_groups": ("securityGroupSelectorTerms", [{"id": "x"}]),
+    "capacity_reservations": ("capacityReservationSelectorTerms", [{"id": "x"}]),
+    "placement_groups": ("placementGroupSelector", {"id": "x"}),
+}
+
+
+@pytest.mark.parametrize("listed", NAMES)
+def test_a_name_is_allowed_by_its_own_list_alone(listed: str) -> None:
+    """A role, a profile, a key and a parameter may have one name. All other lists have it, too."""
+    field, value = NAMES[listed]
+    data = changed(EC2_NODE_CLASS, f"spec.{field}" if field else "spec", value)
+    everywhere = AllowedResources(**{name: (*getattr(OWN, name), "x") for name in NAMES})
+    assert problems(data, everywhere) == ([], [])
+    elsewhere = msgspec.structs.replace(everywhere, **{listed: getattr(OWN, listed)})
+    assert len(problems(data, elsewhere)[0]) == 1
+
+
 @pytest.mark.parametrize(("field", "value", "at"), OF_B.values(), ids=OF_B)
 def test_what_is_of_cluster_b_is_refused_in_cluster_a(field: str, value: Any, at: str) -> None:
     data = changed(EC2_NODE_CLASS, f"spec.{field}" if field else "spec", value)
