@@ -151,6 +151,18 @@ def test_a_cluster_that_loses_a_node_with_its_pods_has_stranded_somebody() -> No
     assert disruption_laws.problem(done, saves_nothing, done).startswith("saves nothing")
 
 
+def test_a_decision_that_overlooks_a_node_is_noticed_and_one_that_is_whole_is_not() -> None:
+    cluster = with_options(SEED, 1, ["existing_nodes", "second_pool"])
+    law = _law("after a consolidation there is nothing more to do at that moment")
+    before = law.change(Decided(cluster.snapshot), cluster.rng(law.name))
+    assert before is not None
+    whole = disruption_laws.decision(before, {})
+    assert len(whole.commands) > 1
+    part = replace(whole, commands=whole.commands[:-1])
+    assert disruption_laws.overlooked(before, {}, part, whole).startswith("not only")
+    assert disruption_laws.overlooked(before, {}, whole, part) == ""
+
+
 def test_a_limit_that_is_larger_than_it_has_to_be_is_no_smallest_change() -> None:
     snapshot = with_options(SEED, 1, []).snapshot
     pool = snapshot.manifests.node_pools[0]

@@ -161,6 +161,42 @@ def test_dear_nodes_that_cannot_be_cheaper_keep_no_budget_from_cheap_ones(hopele
 # Fallback tiers
 
 
+@pytest.mark.parametrize("pools_of_b", ["default", "second"])
+def test_a_node_that_would_take_the_room_of_others_hides_none_behind_it(pools_of_b: str) -> None:
+    """Pods may only move to `kept`, which has room for those of `a` and `c`, or for the one of `b`."""
+    names = {"a": "1", "b": "2900m", "c": "1"}
+    nodes = [small(name, pool=pools_of_b if name == "b" else "default") for name in names]
+    verdict = disrupted(
+        small("kept", annotations=STAYS, labels={"here": "x"}),
+        *nodes,
+        pods=[
+            pod("r", "kept", cpu="900m"),
+            *(pod(f"p-{name}", name, cpu=cpu, selector={"here": "x"}) for name, cpu in names.items()),
+        ],
+        pools=[pool(name, ON_DEMAND) for name in ("default", "second")],
+        types=BOTH[:1],
+    )
+    assert verdict.removed == {"a", "c"}
+    assert verdict.blocked("b") == "removing it now saves less than what is done instead"
+
+
+@pytest.mark.parametrize("pool_of_a", ["default", "second"])
+def test_a_budget_that_a_node_cannot_use_is_left_to_those_behind_it(pool_of_a: str) -> None:
+    """Two nodes may go: of the first ones in the order, `b` has a pod that fits nowhere else."""
+    names = {"a": "500m", "b": "3500m", "c": "500m", "d": "500m"}
+    pool_of = dict.fromkeys(names, "default") | {"a": pool_of_a}
+    allowed = {"default": "2" if pool_of_a == "default" else "1", "second": "1"}
+    verdict = disrupted(
+        small("kept", annotations=STAYS),
+        *(small(name, pool=pool_of[name]) for name in names),
+        pods=[pod("r", "kept"), *(pod(f"p-{name}", name, cpu=cpu) for name, cpu in names.items())],
+        pools=[pool(name, ON_DEMAND, budgets=[{"nodes": allowed[name]}]) for name in allowed],
+        types=BOTH[:1],
+    )
+    assert verdict.removed == {"a", "c"}
+    assert "no allowed disruptions" in verdict.blocked("d")
+
+
 def test_nodes_that_cannot_climb_leave_a_turn_to_those_behind_them() -> None:
     """Within half an hour each of nine nodes is tried, eight in a decision."""
     names = [f"a{number}" for number in range(8)]

@@ -351,17 +351,13 @@ class Consolidator:
             return ConsolidationResult((), hopeless)
         ordered, dearest = self._by_worth(candidates), _by_price(candidates)
         refused: dict[str, str] = {}
-        best = self._best_prefix(
-            _within(ordered, allowed), _within(dearest, allowed), _alone(ordered, allowed), refused
-        )
+        best = self._best_attempt(ordered, dearest, allowed, refused)
         for _ in range(_FURTHER_ROUNDS):
             if best:
                 break
             ordered = [item for item in ordered if item.name not in refused and self._may_gain_alone(item)]
             dearest = [item for item in dearest if item in ordered]
-            best = self._best_prefix(
-                _within(ordered, allowed), _within(dearest, allowed), _alone(ordered, allowed), refused
-            )
+            best = self._best_attempt(ordered, dearest, allowed, refused)
         if any(len(proposal.nodes) > MOST_NODES for proposal in best):
             going = {node for proposal in best for node in proposal.nodes}
             best = [proposal for proposal in best if len(proposal.nodes) <= MOST_NODES]
@@ -395,28 +391,29 @@ class Consolidator:
         worth = {item.name: round((item.price - room.get(item.name, 0.0)) / item.cost, 9) for item in candidates}
         return sorted(candidates, key=lambda item: (-worth[item.name], item.name))
 
-    def _best_prefix(
+    def _best_attempt(
         self,
-        ordered: Sequence[Candidate],
-        dearest: Sequence[Candidate],
-        alone: Sequence[Candidate],
+        candidates: Sequence[Candidate],
+        by_price: Sequence[Candidate],
+        allowed: Mapping[str, int],
         refused: dict[str, str],
     ) -> list[DisruptionProposal]:
-        """The proposals of the prefix that gains most, of any size, or of one node `alone`.
+        """The proposals of the prefix that gains most, of any size, or of one node alone, with further nodes.
 
-        As many of the `dearest` ones are tried, too: where moves cost nearly what nodes do, they gain a little more.
+        As many of the dearest ones are tried, too: where moves cost nearly what nodes do, they gain a little more.
         `refused` takes up nodes that cannot go.
         """
-        attempts = _attempts(ordered, alone)
+        ordered, dearest = _within(candidates, allowed), _within(by_price, allowed)
+        attempts = _attempts(ordered, _alone(candidates, allowed))
         refinements = _REFINEMENTS if len(ordered) > SINGLES else 0
         searched = sum(len(some) <= _MOST_SEARCHED for some in attempts)
         effort_s = self._settings.improve_s * _SELECTION_SHARE / searched if searched else 0.0
         best, in_vain = _Attempt(), 0
         tried = {0}
-        for candidates in attempts:
-            before, best = best, self._better(best, candidates, refused, effort_s)
-            tried.add(len(candidates))
-            in_vain = in_vain + 1 if best is before and len(best.proposals) and len(candidates) > SINGLES else 0
+        for together in attempts:
+            before, best = best, self._better(best, together, refused, effort_s)
+            tried.add(len(together))
+            in_vain = in_vain + 1 if best is before and len(best.proposals) and len(together) > SINGLES else 0
             if in_vain == _IN_VAIN:
                 break
         for _ in range(refinements):
@@ -426,7 +423,37 @@ class Consolidator:
                 best = self._better(best, ordered[:size], refused, effort_s)
         if set(dearest[: best.size]) != set(ordered[: best.size]):
             best = self._better(best, dearest[: best.size], refused, effort_s)
-        return best.proposals
+        return self._extended(best, candidates, allowed, refused, effort_s).proposals
+
+    def _extended(
+        self,
+        best: _Attempt,
+        ordered: Sequence[Candidate],
+        allowed: Mapping[str, int],
+        refused: dict[str, str],
+        effort_s: float,
+    ) -> _Attempt:
+        """The best attempt with further nodes, in order, each of which has to gain something beside those before it.
+
+        A prefix ends at the first node that does harm, and a node that cannot go leaves room in a budget. Nodes behind
+        either may still go, and would at the next decision. Of a few candidates, further pairs are tried, too.
+        `refused` takes up nodes that cannot go.
+        """
+        tried = in_vain = 0
+        most_in_vain = SINGLES if len(_within(ordered, allowed)) <= SINGLES else _IN_VAIN
+        for more in _further(ordered) if best.proposals else ():
+            going = {node for proposal in best.proposals for node in proposal.nodes}
+            together = [item for item in ordered if item.name in going or item in more]
+            if len(together) < len(going) + len(more) or len(_within(together, allowed)) < len(together):
+                continue
+            if not round(self._most_gain_of(together), 8) > _rounded_gain(best):
+                continue
+            before, best = best, self._better(best, together, refused, effort_s)
+            tried += 1
+            in_vain = in_vain + 1 if best is before else 0
+            if tried == SINGLES or in_vain == most_in_vain:
+                break
+        return best
 
     def _better(
         self, best: _Attempt, candidates: Sequence[Candidate], refused: dict[str, str], effort_s: float
@@ -753,6 +780,12 @@ def _between(best: int, tried: Collection[int]) -> list[int]:
 def _alone(ordered: Sequence[Candidate], allowed: Mapping[str, int]) -> list[Candidate]:
     """The first candidates that the budgets would let go alone: where few may go, a bad first one hides no good one."""
     return [item for item in ordered if allowed.get(item.pool.metadata.name, 0) > 0][:SINGLES]
+
+
+def _further(ordered: Sequence[Candidate]) -> Iterable[Sequence[Candidate]]:
+    """What is tried beside the best attempt: each candidate, and of a few candidates every two."""
+    pairs = itertools.combinations(ordered, 2) if len(ordered) <= SINGLES else ()
+    return itertools.chain(((candidate,) for candidate in ordered), pairs)
 
 
 def _attempts(ordered: Sequence[Candidate], alone: Sequence[Candidate]) -> list[Sequence[Candidate]]:
