@@ -200,6 +200,7 @@ def disrupted(
             tuple(daemon_sets),
             persistent_volume_claims=tuple(volume_claims),
             persistent_volumes=tuple(volumes),
+            pod_disruption_budgets=tuple(budgets),
         ),
         claims=(*(item.claim for item in nodes if item.claim is not None), *coming),
         manifests=Manifests(

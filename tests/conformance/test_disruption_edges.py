@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from shiplap.disruption.commands import Method, Reason
 from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
 from shiplap.kubernetes.objects import Pod
+from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
 from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
@@ -129,6 +131,58 @@ def test_a_deadline_opens_the_way_for_drift_and_for_nothing_that_saves_money(
         budgets=[pdb("db", 0, app="db")],
     )
     assert (verdict.removed == {"a"}) is goes
+
+
+@pytest.mark.parametrize("with_volumes", [False, True])
+@pytest.mark.parametrize(
+    ("status", "grace", "goes"),
+    [
+        ({"disruptionsAllowed": 1, "observedGeneration": 1}, None, False),
+        ({"disruptionsAllowed": 1, "observedGeneration": 1}, "5m", True),
+        ({"disruptionsAllowed": 1, "observedGeneration": 2}, None, True),
+    ],
+    ids=["older than its spec", "older, with a deadline", "of its spec"],
+)
+def test_pods_whose_spec_of_a_budget_forbids_what_its_status_allows_move_with_their_node(
+    status: dict[str, int], grace: str | None, *, goes: bool, with_volumes: bool
+) -> None:
+    """A node that goes leaves no pod of its own without a place, whatever a budget says of later evictions."""
+    budget = msgspec.convert(
+        {
+            "metadata": {"name": "db", "namespace": "default", "generation": 2},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}, "maxUnavailable": 0},
+            "status": status,
+        },
+        PodDisruptionBudget,
+    )
+    spec = claim_volumes("data") if with_volumes else {}
+    verdict = disrupted(
+        large("a", labels={"gone": "x"}),
+        pods=[pod("g", "a", metadata={"labels": {"app": "db"}}, spec=spec)],
+        pools=[pool("default", ON_DEMAND, rule("gone", "DoesNotExist"), grace=grace)],
+        types=BOTH,
+        budgets=[budget],
+        volume_claims=[pvc("data", volume="disk")],
+        volumes=[pv("disk")],
+    )
+    moved = [item.name for command in verdict.commands for claim in command.replacements for item in claim.pods]
+    assert (verdict.removed, moved) == (({"a"}, ["g"]) if goes else (set(), []))
+    assert goes or "status is older than its spec" in verdict.blocked("a")
+
+
+@pytest.mark.parametrize("with_volumes", [False, True])
+def test_consolidation_removes_no_node_whose_guarded_pod_has_no_other_place(*, with_volumes: bool) -> None:
+    spec = claim_volumes("data") if with_volumes else {}
+    verdict = disrupted(
+        small("a"),
+        pods=[pod("g", "a", cpu="3", metadata={"labels": {"app": "db"}}, spec=spec)],
+        pools=[pool("default", ON_DEMAND)],
+        types=BOTH[:1],
+        budgets=[pdb("db", 1, app="db")],
+        volume_claims=[pvc("data", volume="disk")],
+        volumes=[pv("disk")],
+    )
+    assert verdict.removed == set()
 
 
 def test_the_longest_duration_of_all_pods_counts() -> None:

@@ -12,7 +12,6 @@ from shiplap.kubernetes.pod_disruption_budgets import (
     EvictionRefusal,
     PodDisruptionBudget,
     counts_of,
-    disruptions_allowed,
     eviction_refusal,
     never_evicted,
     pods_by_budget,
@@ -49,20 +48,20 @@ PODS = [pod(f"p{place}") for place in range(5)]
     ],
 )
 def test_without_a_controller_the_spec_is_reckoned(spec: dict[str, Any], number: int) -> None:
-    assert disruptions_allowed(budget(**spec), PODS) == number
+    assert counts_of(budget(**spec), PODS).disruptions_allowed == number
 
 
 def test_pods_that_are_not_ready_use_the_budget_up() -> None:
-    assert disruptions_allowed(budget(maxUnavailable=1), [*PODS[:4], pod("sick", ready=False)]) == 0
+    assert counts_of(budget(maxUnavailable=1), [*PODS[:4], pod("sick", ready=False)]).disruptions_allowed == 0
 
 
 def test_the_controllers_word_counts() -> None:
-    assert disruptions_allowed(budget({"disruptionsAllowed": 7}, maxUnavailable=0), PODS) == 7
+    assert counts_of(budget({"disruptionsAllowed": 7}, maxUnavailable=0), PODS).disruptions_allowed == 7
 
 
 def test_an_amount_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(ValueError, match="'half'"):
-        disruptions_allowed(budget(minAvailable="half"), PODS)
+        counts_of(budget(minAvailable="half"), PODS)
 
 
 def test_a_budget_covers_pods_of_its_namespace() -> None:
@@ -84,6 +83,9 @@ def test_a_budget_covers_pods_of_its_namespace() -> None:
         ([budget(maxUnavailable=0, unhealthyPodEvictionPolicy="AlwaysAllow")], True, True),
         ([budget(maxUnavailable=0, unhealthyPodEvictionPolicy="AlwaysAllow")], False, False),
         ([budget(maxUnavailable=0)], False, True),
+        ([budget({"disruptionsAllowed": 1, "observedGeneration": 1}, maxUnavailable=0)], True, True),
+        ([budget({"currentHealthy": 2, "desiredHealthy": 1}, maxUnavailable=0)], False, False),
+        ([budget({"currentHealthy": 2, "desiredHealthy": 1}, maxUnavailable=0)], True, True),
     ],
 )
 def test_which_pods_are_never_evicted(budgets: list[PodDisruptionBudget], ready: bool, never: bool) -> None:
@@ -173,4 +175,4 @@ def test_a_pod_that_is_ending_is_not_healthy() -> None:
     ending = msgspec.structs.replace(
         PODS[0], metadata=msgspec.structs.replace(PODS[0].metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
-    assert disruptions_allowed(budget(minAvailable=3), [ending, *PODS[1:]]) == 1
+    assert counts_of(budget(minAvailable=3), [ending, *PODS[1:]]).disruptions_allowed == 1

@@ -106,11 +106,6 @@ def computed_counts(budget: PodDisruptionBudget, number: int, healthy: int) -> P
     return PodDisruptionBudgetStatus(allowed, healthy, least, budget.metadata.generation)
 
 
-def disruptions_allowed(budget: PodDisruptionBudget, covered: Sequence[Pod]) -> int:
-    """How many healthy pods may go now. Raises ValueError as `counts_of`."""
-    return counts_of(budget, covered).disruptions_allowed
-
-
 class EvictionRefusal(StrEnum):
     """Why the eviction API refuses to evict a pod now, in the order in which it looks."""
 
@@ -167,16 +162,23 @@ def goes_uncounted(budget: PodDisruptionBudget, counts: PodDisruptionBudgetStatu
 def never_evicted(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> bool:
     """Whether budgets forbid to evict a pod for good: one that never allows any, or more than one at all.
 
+    The spec decides: a status that allows more is older.
+
     Raises ValueError for a selector with an unknown operator.
     """
-    if goes_without_budget(pod):
-        return False
     covering = [budget for budget in budgets if budget.selects(pod)]
-    if len(covering) != 1:
-        return len(covering) > 1
-    (budget,) = covering
-    if not is_ready(pod) and goes_uncounted(budget, budget.status or PodDisruptionBudgetStatus()):
-        return False
+    counts = {budget.key: _exhausted(budget) for budget in covering}
+    refusal = eviction_refusal(pod, covering, counts, unhealthy=is_unhealthy(pod))
+    return refusal is EvictionRefusal.SEVERAL or (refusal is not None and all(map(_allows_none, covering)))
+
+
+def _exhausted(budget: PodDisruptionBudget) -> PodDisruptionBudgetStatus:
+    """The status of a budget once its controller has seen that it allows nothing."""
+    status = budget.status or PodDisruptionBudgetStatus()
+    return msgspec.structs.replace(status, disruptions_allowed=0, observed_generation=budget.metadata.generation)
+
+
+def _allows_none(budget: PodDisruptionBudget) -> bool:
     return budget.spec.max_unavailable in (0, "0", "0%") or budget.spec.min_available == "100%"
 
 

@@ -242,7 +242,11 @@ class Removals:
         return limits
 
     def _compiled_anew(self, removed: frozenset[str], moved: Iterable[Pod]) -> CompiledSnapshot:
-        """The snapshot compiled with the nodes marked as being deleted, without the pods that do not move."""
+        """The snapshot compiled with the nodes marked as being deleted, without the pods that do not move.
+
+        No PodDisruptionBudget keeps a moved pod from needing room: nodes are removed only where budgets let pods go, or
+        a deadline ends them.
+        """
         view = self._snapshot.view
         at = rfc3339(self._snapshot.now)
         planned = {id(pod) for pod in moved}
@@ -255,6 +259,7 @@ class Removals:
                     view,
                     nodes=tuple(_deleted(node, at) if node.metadata.name in away else node for node in view.nodes),
                     pods=tuple(pod for pod in view.pods if id(pod) not in skipped),
+                    pod_disruption_budgets=(),
                 ),
             )
         )
