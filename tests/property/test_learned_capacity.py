@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shiplap.instances.capacity.learned_capacity import (
-    DAY_S,
     merged_capacity,
     shortfall,
     smallest_allocatable,
     smallest_capacity,
     with_observation,
 )
+from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
@@ -84,9 +84,15 @@ def test_within_sixty_days_no_node_has_less_than_is_relied_on_twice(
 @PROFILE
 @given(st.sampled_from(NAMES), st.floats(0.3, 0.999))
 def test_once_seen_a_type_is_never_promised_too_much_again(name: str, share: float) -> None:
+    """A far report holds for all but a pilot at once, and for everything as soon as a second node agrees."""
     before = yields(name, node_class(), answered=resolved())
     truth = report(name, share, 1.0, "n1", before.kubelet_hash)
-    after = yields(name, node_class(), answered=resolved(), learned=(with_observation(None, truth),))
+    learned = with_observation(None, truth)
+    after = yields(name, node_class(), answered=resolved(), learned=(learned,))
+    assert after.verified or share < 0.875
+    assert after.careful_allocatable["memory"] <= truth.allocatable["memory"]
+    learned = with_observation(learned, report(name, share, 2.0, "n2", before.kubelet_hash))
+    after = yields(name, node_class(), answered=resolved(), learned=(learned,))
     assert after.verified
     assert (
         shortfall(

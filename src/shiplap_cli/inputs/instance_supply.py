@@ -131,6 +131,7 @@ def catalogs_of(
                 unavailable=cluster_inputs.installed.resting(supply.catalog)
                 if cluster_inputs.installed is not None
                 else (),
+                cluster=cluster_inputs.cluster.name if cluster_inputs.installed is not None else "",
             )
         except InvalidInput as error:  # as in a cluster: the pools of the other EC2NodeClasses go on
             catalogs.append(NodeClassCatalog(name, not_ready=error.what))

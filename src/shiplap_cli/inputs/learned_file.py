@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.learned_capacity import DAY_S
+from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation
 from shiplap.kubernetes.quantity import LARGEST
 

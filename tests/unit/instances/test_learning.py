@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from shiplap.instances.capacity.learned_capacity import (
-    DAY_S,
     RECENT,
     LearnedCapacityIndex,
     is_observed,
@@ -18,7 +17,8 @@ from shiplap.instances.capacity.learned_capacity import (
     smallest_capacity,
     with_observation,
 )
-from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum
+from shiplap.instances.capacity.reported_amounts import DAY_S
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum, ReportedAmounts
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 
@@ -27,7 +27,8 @@ def test_the_first_observation() -> None:
     learned = with_observation(None, first)
     assert (learned.ami, learned.instance_type, learned.kubelet_hash) == ("ami-amd", "m5.large", "h")
     assert (learned.recent, learned.count, learned.version) == ((first,), 1, 1)
-    assert learned.minimum_capacity == {"cpu": (Minimum(2000, 0),), "memory": (Minimum(7700 * MIB, 0),)}
+    capacity, allocatable = {"cpu": 2000, "memory": 7700 * MIB}, {"cpu": 2000, "memory": 7026 * MIB}
+    assert learned.reported == (ReportedAmounts("demo", capacity, allocatable, 1000.0, ("n1",)),)
 
 
 def test_the_smallest_of_the_recent_counts_per_resource() -> None:
@@ -66,7 +67,7 @@ def test_it_rises_once_the_smallest_is_older_than_sixty_days() -> None:
 def test_seen_again_it_holds_for_sixty_days_more() -> None:
     learned = with_observation(None, seen("m5.large", 7000 * MIB, node="first", at=0))
     learned = with_observation(learned, seen("m5.large", 7000 * MIB, node="again", at=40 * DAY_S))
-    assert learned.minimum_capacity["memory"] == (Minimum(7000 * MIB, 40),)
+    assert [(report.seen_at, report.nodes) for report in learned.reported] == [(40 * DAY_S, ("again", "first"))]
     learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="large", at=100 * DAY_S))
     assert smallest_capacity(learned)["memory"] == 7000 * MIB
 
@@ -107,7 +108,7 @@ def test_of_many_amounts_of_one_day_the_smallest_stays() -> None:
         amount = (7000 + index * 7 % 20) * MIB
         learned = with_observation(learned, seen("m5.large", amount, node=f"n{index}", at=index))
     assert learned is not None
-    assert learned.minimum_capacity["memory"] == (Minimum(7000 * MIB, 0),)
+    assert smallest_capacity(learned)["memory"] == 7000 * MIB
 
 
 @pytest.mark.parametrize("field", ["capacity", "allocatable", "predicted"])
@@ -231,12 +232,12 @@ def test_the_smallest_share_of_the_family_counts() -> None:
 
 
 def test_other_families_are_better_than_nothing() -> None:
-    assert inferred("m5.24xlarge", witness("r5.large", 0.5)) == 192 * GIB
+    assert inferred("m5.24xlarge", witness("r5.large", 0.875)) == 336 * GIB
 
 
 def test_larger_witnesses_never_raise_a_small_type_above_the_formula() -> None:
     assert inferred("m5.large", witness("m5.24xlarge", 0.98), formula=7 * GIB) == 7 * GIB
-    assert inferred("m5.large", witness("m5.24xlarge", 0.50), formula=7 * GIB) == 4 * GIB
+    assert inferred("m5.large", witness("m5.24xlarge", 0.84375), formula=7 * GIB) == 27 * GIB // 4
 
 
 def test_one_witness_that_is_no_larger_is_enough_to_rise_above_the_formula() -> None:
@@ -265,7 +266,7 @@ def test_extended_resources_are_learned_as_others_are() -> None:
     learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="b", at=2, **{gpu: 0}))
     learned = with_observation(learned, seen("m5.large", 7700 * MIB, node="c", at=3, **{gpu: 3}))
     assert smallest_capacity(learned)[gpu] == 3
-    assert learned.minimum_capacity[gpu] == (Minimum(3, 0),)
+    assert sorted(report.capacity.get(gpu, 0) for report in learned.reported) == [0, 3, 4]
     assert shortfall({gpu: 4}, {gpu: 3}) == {gpu: 1}
     assert shortfall({gpu: 4}, {gpu: 0}) == shortfall({gpu: 4}, {}) == {}
 
@@ -281,13 +282,13 @@ def test_the_worst_overhead_is_what_exceeds_the_fixed_part() -> None:
 def test_what_cannot_be_placed_teaches_nothing() -> None:
     empty = LearnedCapacity("ami-amd", "m5.large", "h")
     knowledge = LearnedCapacityIndex([empty, known(seen("x99.large", GIB))], NOMINAL)
-    assert knowledge.exact("ami-amd", "m5.large", "h") is None
+    assert not knowledge.has_reports("ami-amd", "m5.large", "h")
     assert knowledge.inferred_memory("ami-amd", "m5.large", 8 * GIB, 0) is None
 
 
 def test_what_cannot_be_placed_hides_nothing_behind_it() -> None:
     knowledge = LearnedCapacityIndex([known(seen("x99.large", GIB)), witness("m5.large", 0.9)], NOMINAL)
-    assert knowledge.exact("ami-amd", "m5.large", "h") is not None
+    assert knowledge.has_reports("ami-amd", "m5.large", "h")
 
 
 def test_while_the_ami_is_not_known_the_smallest_import_of_any_counts() -> None:

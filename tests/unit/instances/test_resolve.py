@@ -133,12 +133,17 @@ def test_devices_that_are_not_allocatable_are_kept_back() -> None:
         capacity=report.capacity | {"nvidia.com/gpu": 4},
         allocatable=report.allocatable | {"nvidia.com/gpu": 3},
     )
-    assert yields("g5.12xlarge", answered=resolved(), learned=(known(broken),)).allocatable["nvidia.com/gpu"] == 3
+    one = yields("g5.12xlarge", answered=resolved(), learned=(known(broken),))
+    assert (one.verified, one.careful_allocatable["nvidia.com/gpu"]) == (False, 3), "one node may be broken"
+    two = yields(
+        "g5.12xlarge", answered=resolved(), learned=(known(broken, msgspec.structs.replace(broken, node="n2")),)
+    )
+    assert (two.verified, two.allocatable["nvidia.com/gpu"]) == (True, 3)
 
 
 def test_pods_are_never_more_than_kubelet_is_told() -> None:
     before = yields("m5.large", answered=resolved())
-    for pods, expected in ((110, 29), (20, 20)):
+    for pods, expected in ((110, 29), (25, 25)):
         after = yields("m5.large", answered=resolved(), learned=(learned_of(before, 7600 * MIB, pods=pods),))
         assert after.allocatable["pods"] == expected
 

@@ -74,6 +74,8 @@ def instance_types(
     resolved: ResolvedNodeClass | None,
     learned: Sequence[LearnedCapacity],
     unavailable: Collection[tuple[str, str, str]],
+    cluster: str = "",
+    now: float = 0.0,
 ) -> tuple[InstanceType, ...]:
     """Every type of the catalogue that has an AMI under this EC2NodeClass, sorted by name.
 
@@ -85,6 +87,8 @@ def instance_types(
             in all zones, with an unknown AMI.
         learned: learned capacity of these AMIs, in any order.
         unavailable: (type, zone, capacity type) that EC2 refused lately.
+        cluster: the one that plans, because what its own nodes report counts first; empty when planning from files.
+        now: epoch seconds, because reports in doubt are forgotten; 0 when planning from files.
 
     Raises:
         InvalidInput: the EC2NodeClass names no known AMI family, or its kubelet settings cannot be read or evaluated
@@ -102,9 +106,8 @@ def instance_types(
     )
     types = _unmeasured_types(inputs)
     nominal = {kind.instance_type: nominal_memory(kind) for kind in catalog.types}
-    estimator = CapacityEstimator(
-        node_class, family_of(node_class), inputs.setting, LearnedCapacityIndex(learned, nominal)
-    )
+    knowledge = LearnedCapacityIndex(learned, nominal, cluster=cluster, now=now)
+    estimator = CapacityEstimator(node_class, family_of(node_class), inputs.setting, knowledge)
     return tuple(_measured(unmeasured, estimator) for unmeasured in types)
 
 
@@ -177,6 +180,7 @@ def _measured(unmeasured: _UnmeasuredType, estimator: CapacityEstimator) -> Inst
         kubelet_hash=unmeasured.kubelet_hash,
         overhead_fraction=figures.overhead_fraction,
         kubelet_values=unmeasured.values,
+        voices=figures.voices,
     )
 
 
@@ -244,6 +248,9 @@ class _TypeResolver:
 _MOST = 16
 """Questions that are remembered: an EC2NodeClass of a cluster asks one, until something changes."""
 
+_STEP_S = 600
+"""Types are computed once for so many seconds: a report in doubt counts for an hour at least."""
+
 _KNOWN: deque[tuple[tuple[object, ...], tuple[InstanceType, ...]]] = deque(maxlen=_MOST)
 
 
@@ -255,15 +262,30 @@ def remembered_types(
     resolved: ResolvedNodeClass | None,
     learned: Sequence[LearnedCapacity],
     unavailable: Collection[tuple[str, str, str]],
+    cluster: str = "",
+    now: float = 0.0,
 ) -> tuple[InstanceType, ...]:
-    """As `instance_types`; for equal arguments the same tuple. Raises InvalidInput."""
-    asked = (catalog, node_class, setting, resolved, tuple(learned), frozenset(unavailable))
+    """As `instance_types`; for equal arguments the same tuple. Time passes in steps of ten minutes.
+
+    Raises InvalidInput.
+    """
+    now -= now % _STEP_S
+    asked = (catalog, node_class, setting, resolved, tuple(learned), frozenset(unavailable), cluster, now)
     for place, (known, types) in enumerate(_KNOWN):
         if known == asked:
             if place:
                 del _KNOWN[place]
                 _KNOWN.appendleft((known, types))
             return types
-    made = instance_types(catalog, node_class, setting, resolved=resolved, learned=learned, unavailable=unavailable)
+    made = instance_types(
+        catalog,
+        node_class,
+        setting,
+        resolved=resolved,
+        learned=learned,
+        unavailable=unavailable,
+        cluster=cluster,
+        now=now,
+    )
     _KNOWN.appendleft((asked, made))
     return made

@@ -520,6 +520,8 @@ def _catalogs(
                 learned=learned,
                 unavailable=unavailable
                 | unavailable_in_group(item.resolved.group, inputs.state.unavailable, supply.catalog),
+                cluster=settings.name,
+                now=inputs.at,
             )
         except InvalidInput as error:
             meter.count("NodeClassNotReady")

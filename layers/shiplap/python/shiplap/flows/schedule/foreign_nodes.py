@@ -14,6 +14,7 @@ from shiplap.errors import AwsError
 from shiplap.flows.context import FlowContext
 from shiplap.flows.learn import has_reported, instance_of
 from shiplap.flows.optional.optional_calls import FOREIGN_NODES
+from shiplap.instances.capacity.reported_amounts import reports_of, stored_name
 from shiplap.instances.catalog.type_catalog import InstanceType, Observation
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node
@@ -45,6 +46,7 @@ def learn_from_foreign_nodes(
     """
     unverified = _unverified(catalogs)
     candidates = _promising(nodes, unverified)
+    candidates = _without_known(cluster, candidates, unverified, context)
     if not candidates:
         return False
     try:
@@ -77,6 +79,19 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
             number[name] += 1
             chosen.append(node)
     return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
+
+
+def _without_known(
+    cluster: str, candidates: Mapping[str, Node], unverified: Mapping[str, Sequence[InstanceType]], context: FlowContext
+) -> dict[str, Node]:
+    """Without nodes that have reported before: a report in doubt, seen again each minute, would never be forgotten."""
+    if not candidates:
+        return {}
+    types = {node.metadata.labels[labels.INSTANCE_TYPE] for node in candidates.values()}
+    learned = context.capacity.learned(sorted({item.ami for name in types for item in unverified[name]}))
+    reports = (report for entry in learned for report in reports_of(entry) if report.cluster == cluster)
+    known = {name for report in reports for name in report.nodes}
+    return {instance: node for instance, node in candidates.items() if stored_name(node.metadata.name) not in known}
 
 
 def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:

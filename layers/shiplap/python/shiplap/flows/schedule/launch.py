@@ -25,7 +25,8 @@ from shiplap.flows.planning.decision_inputs import NodeClassSupply
 from shiplap.flows.planning.offering_market import OfferingMarket
 from shiplap.flows.planning.planned_launches import FleetOptions, alike, fleet_options, has_min_values
 from shiplap.flows.pod_events import publish_for_pods
-from shiplap.instances.capacity.learned_capacity import is_observed
+from shiplap.instances.capacity.reported_amounts import reports_of
+from shiplap.instances.capacity.trusted_amounts import voices
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.instances.offerings.remedies import remedy, with_remedy
@@ -234,15 +235,19 @@ def _with_leases(claim: NodeClaim, types: dict[str, InstanceType], context: Flow
 
 
 def _leased(claim: NodeClaim, wanted: Sequence[InstanceType], context: FlowContext) -> set[str]:
-    """The names of those whose lease the claim now holds and which are still unknown."""
+    """The names of those whose lease the claim now holds and of which nothing has been learned since the plan."""
     holder = pilot_holder(claim)
     now = context.clock.now()
     held = [t for t in wanted if context.capacity.acquire_pilot(t.ami, t.name, t.kubelet_hash, holder, now)]
     learned = context.capacity.learned(sorted({t.ami for t in held}))
-    known = {(entry.ami, entry.instance_type, entry.kubelet_hash) for entry in learned if is_observed(entry)}
+    heard = {
+        (entry.ami, entry.instance_type, entry.kubelet_hash): voices(reports_of(entry), claim.cluster)
+        for entry in learned
+    }
     unknown = set()
     for instance_type in held:
-        if (instance_type.ami, instance_type.name, instance_type.kubelet_hash) in known:
+        key = (instance_type.ami, instance_type.name, instance_type.kubelet_hash)
+        if heard.get(key, 0) != instance_type.voices:
             context.capacity.release_pilot(instance_type.ami, instance_type.name, instance_type.kubelet_hash, holder)
         else:
             unknown.add(instance_type.name)

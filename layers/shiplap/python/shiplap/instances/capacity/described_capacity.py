@@ -91,6 +91,15 @@ def nominal_memory(kind: Ec2InstanceType) -> int:
     return kind.memory_info.size_in_mi_b * MIB
 
 
+def least_memory(nominal: int, worst_overhead_ratio: float = 0.0) -> int:
+    """A lower bound of the memory of a type of which EC2 states `nominal`, bytes.
+
+    At least 12.5 % of it, or twice the worst ratio seen on the AMI, and 128 MiB are taken off. In the field 1.7 to
+    5.3 % are missing on large types, and some 100 to 220 MiB on the smallest.
+    """
+    return max(nominal - ceil(nominal * max(0.125, 2 * worst_overhead_ratio)) - FIXED_OVERHEAD, 0)
+
+
 def estimated_memory(kind: Ec2InstanceType, overhead_percent: float) -> int:
     """Memory the guest sees by the formula, bytes, whole MiB.
 
@@ -174,16 +183,12 @@ def careful_capacity(
 ) -> dict[str, int]:
     """A lower bound of `estimate` that nodes are not expected to undercut.
 
-    Memory: at least 12.5 % of what EC2 states, or twice the worst ratio seen on the AMI, and 128 MiB are taken off;
-    in the field 1.7 to 5.3 % are missing on large types, and some 100 to 220 MiB on the smallest. Ephemeral storage:
-    file systems keep a few per cent of a volume. Branch interfaces: see `careful_branches`. CPUs, devices and
-    pods are exact: EC2 states them and we set them.
+    Memory: see `least_memory`. Ephemeral storage: file systems keep a few per cent of a volume. Branch interfaces: see
+    `careful_branches`. CPUs, devices and pods are exact: EC2 states them and we set them.
     """
-    nominal = nominal_memory(kind)
-    taken = ceil(nominal * max(0.125, 2 * worst_overhead_ratio)) + FIXED_OVERHEAD
     bound = {
         **estimate,
-        MEMORY: min(estimate[MEMORY], max(nominal - taken, 0)),
+        MEMORY: min(estimate[MEMORY], least_memory(nominal_memory(kind), worst_overhead_ratio)),
         EPHEMERAL_STORAGE: floor(estimate[EPHEMERAL_STORAGE] * 0.95),
     }
     if BRANCH_INTERFACES in estimate:

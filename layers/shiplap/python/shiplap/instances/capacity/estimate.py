@@ -23,10 +23,15 @@ from shiplap.instances.capacity.described_capacity import (
     nominal_memory,
 )
 from shiplap.instances.capacity.kubelet_settings import KubeletSettings, Threshold
-from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex
+from shiplap.instances.capacity.learned_capacity import LearnedCapacityIndex, allowed_memory
+from shiplap.instances.capacity.trusted_amounts import (
+    NOTHING_TRUSTED,
+    AllowedAmounts,
+    AllowedRange,
+    TrustedAmounts,
+)
 from shiplap.instances.catalog.ami_families import AmiFamily
 from shiplap.instances.catalog.ec2_catalog import Ec2InstanceType
-from shiplap.instances.catalog.type_catalog import huge_pages
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from shiplap.manifests.custom_resources import EC2NodeClass, NetworkInterface
 
@@ -197,6 +202,7 @@ class CapacityEstimate(msgspec.Struct, frozen=True):
     verified: bool
     sources: dict[str, str]
     overhead_fraction: dict[str, float]
+    voices: int = 0
 
 
 class CapacityEstimator:
@@ -220,10 +226,30 @@ class CapacityEstimator:
         """The figures of a type that boots `ami`, is told to take `pods` pods and has these kubelet settings."""
         percent = self._setting.overhead_percent(kind.instance_type)
         formula = described_capacity(kind, self._family, self._spec, pods=pods, overhead_percent=percent)
+        trusted = NOTHING_TRUSTED
+        if self._knowledge.has_reports(ami, kind.instance_type, kubelet_hash):
+            allowed = allowed_amounts(kind, formula, self._overhead(kind, formula, kubelet))
+            trusted = self._knowledge.trusted(ami, kind.instance_type, kubelet_hash, allowed)
+        found = self._estimated(kind, ami, kubelet_hash, formula, trusted, kubelet)
+        if found.verified:
+            return found
+        bound = _below_doubted(found, trusted)
+        heard = self._knowledge.voices(ami, kind.instance_type, kubelet_hash)
+        return msgspec.structs.replace(found, careful=bound, voices=heard)
+
+    def _estimated(
+        self,
+        kind: Ec2InstanceType,
+        ami: str,
+        kubelet_hash: str,
+        formula: dict[str, int],
+        trusted: TrustedAmounts,
+        kubelet: KubeletSettings,
+    ) -> CapacityEstimate:
+        """By what nodes have reported, if the cluster can rely on it, else by siblings and the formula."""
         sources = {resource: "formula" if resource in _FORMULA else "catalog" for resource in formula}
-        learned = self._knowledge.exact(ami, kind.instance_type, kubelet_hash)
-        if learned is not None:
-            return self._learned(kind, formula, sources, learned, kubelet)
+        if MEMORY in trusted.capacity:
+            return self._learned(kind, formula, sources, trusted, kubelet)
         nominal = nominal_memory(kind)
         inferred = self._knowledge.inferred_memory(ami, kind.instance_type, nominal, formula[MEMORY])
         if inferred is not None:
@@ -249,32 +275,81 @@ class CapacityEstimator:
         kind: Ec2InstanceType,
         formula: dict[str, int],
         sources: dict[str, str],
-        learned: tuple[dict[str, int], dict[str, int]],
+        trusted: TrustedAmounts,
         kubelet: KubeletSettings,
     ) -> CapacityEstimate:
         """Reported figures replace computed ones; what kubelet keeps back is the difference it reported.
 
         The number of pods is not learned: kubelet was told it. A node of a pool whose NodeOverlay says more must not
-        raise it above the addresses there are.
+        raise it above the addresses there are. The type stays unverified while a resource is in doubt.
         """
-        reported, allocatable = learned
-        amounts = formula | reported
+        amounts = formula | trusted.capacity
         amounts[PODS] = min(amounts[PODS], formula[PODS])
         kept = self._overhead(kind, amounts, kubelet)
-        for resource in sorted(reported.keys() & allocatable.keys() - {PODS}):
-            difference = reported[resource] - allocatable[resource]
-            if resource == MEMORY:  # huge pages are taken out of memory beside what kubelet keeps
-                difference -= huge_pages(reported)
+        for resource in sorted(trusted.capacity.keys() & trusted.allocatable.keys() - {PODS}):
+            difference = trusted.capacity[resource] - trusted.allocatable[resource]
             if difference or resource in kept:
                 kept[resource] = difference
-        known = sources | dict.fromkeys(reported, "learned")
         return CapacityEstimate(
-            amounts, kept, {}, verified=True, sources=known, overhead_fraction=overhead_fraction(kubelet)
+            amounts,
+            kept,
+            {},
+            verified=not trusted.in_doubt,
+            sources=sources | dict.fromkeys(trusted.capacity, "learned"),
+            overhead_fraction=overhead_fraction(kubelet),
         )
 
     def _overhead(self, kind: Ec2InstanceType, amounts: dict[str, int], kubelet: KubeletSettings) -> dict[str, int]:
         counted = eni_limited_pods(kind) if self._family.eni_limited_overhead else amounts[PODS]
         return overhead(amounts, kind.v_cpu_info.default_v_cpus, counted, kubelet)
+
+
+_PODS_LESS = 2
+"""Pods that a node may have less than computed, beside an eighth of them."""
+
+
+def allowed_amounts(kind: Ec2InstanceType, formula: Mapping[str, int], kept: Mapping[str, int]) -> AllowedAmounts:
+    """What EC2's description of a type allows a node to report.
+
+    Memory: see `allowed_memory`. Of pods and of the volume an eighth may be missing, nothing of CPUs and devices. The
+    kubelet may keep twice what is computed, and of CPUs a sixteenth more.
+
+    Args:
+        kind: as EC2 describes it.
+        formula: the capacity by formula, canonical units.
+        kept: what kubelet keeps of it by formula.
+    """
+    capacity = {resource: AllowedRange(amount, amount) for resource, amount in formula.items()}
+    nominal = nominal_memory(kind)
+    capacity[MEMORY] = AllowedRange(min(allowed_memory(nominal).least, formula[MEMORY]), max(nominal, formula[MEMORY]))
+    capacity[EPHEMERAL_STORAGE] = _less_an_eighth(formula[EPHEMERAL_STORAGE])
+    capacity[PODS] = AllowedRange(max(_less_an_eighth(formula[PODS]).least - _PODS_LESS, 0), formula[PODS])
+    if BRANCH_INTERFACES in formula:
+        capacity[BRANCH_INTERFACES] = AllowedRange(1, formula[BRANCH_INTERFACES])
+    allocatable = {
+        resource: AllowedRange(range_.least - 2 * kept.get(resource, 0), range_.most)
+        for resource, range_ in capacity.items()
+    }
+    cpu = allocatable[CPU]
+    allocatable[CPU] = AllowedRange(cpu.least - cpu.most // 16, cpu.most)
+    return AllowedAmounts(capacity, allocatable)
+
+
+def _less_an_eighth(amount: int) -> AllowedRange:
+    return AllowedRange(amount - amount // 8, amount)
+
+
+def _below_doubted(found: CapacityEstimate, trusted: TrustedAmounts) -> dict[str, int]:
+    """The careful bound, so that a plan that does not explore relies on no more than a doubted report has."""
+    bound = dict(found.careful)
+    for resource, amount in found.capacity.items():
+        doubted = trusted.doubted_capacity.get(resource, amount)
+        if resource in trusted.doubted_allocatable:
+            left = trusted.doubted_allocatable[resource] + found.overhead.get(resource, 0)
+            doubted = min(doubted, left)
+        if doubted < bound.get(resource, amount):
+            bound[resource] = doubted
+    return bound
 
 
 def _lower(

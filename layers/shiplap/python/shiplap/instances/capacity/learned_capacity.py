@@ -5,29 +5,42 @@ Everything is pure: the stores call `merged_capacity` inside a conditional write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from shiplap.instances.capacity.described_capacity import FIXED_OVERHEAD
-from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum, Observation
-from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from shiplap.instances.capacity.described_capacity import FIXED_OVERHEAD, least_memory
+from shiplap.instances.capacity.reported_amounts import (
+    ALWAYS_REPORTED,
+    DAY_S,
+    MAX_AGE_DAYS,
+    reports_of,
+    slightly_less,
+    united,
+    within_bounds,
+)
+from shiplap.instances.capacity.trusted_amounts import (
+    AllowedAmounts,
+    AllowedRange,
+    TrustedAmounts,
+    trusted_amounts,
+    trusted_memory,
+    voices,
+)
+from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation, ReportedAmounts
+from shiplap.kubernetes.quantity import MEMORY
 
 RECENT = 10
-"""Observations kept of one (AMI, type, kubelet settings)."""
+"""Observations of one (AMI, type, kubelet settings) that are kept to be shown."""
 
-DAY_S = 24 * 3600
-MAX_AGE_DAYS = 60
-"""Amounts older than this, seen from the newest observation, no longer count."""
-
-_ALWAYS_REPORTED = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_WORST_DOUBTED_RATIO = 0.25
+"""The share of missing memory up to which a report in doubt makes the careful bounds of other types lower."""
 
 
 def with_observation(known: LearnedCapacity | None, observation: Observation) -> LearnedCapacity:
     """`known` with one more observation; the order in which observations arrive does not matter.
 
-    A node reporting again replaces what it reported before, so that repeated messages count once. The smallest amounts
-    stay: a figure rises only when its smallest amount is older than `MAX_AGE_DAYS`.
+    A node reporting again replaces what it reported before, so that repeated messages count once.
     """
     key = (observation.ami, observation.instance_type, observation.kubelet_hash)
     return merged_capacity(known, LearnedCapacity(*key, recent=(observation,)))
@@ -37,28 +50,19 @@ def merged_capacity(known: LearnedCapacity | None, other: LearnedCapacity) -> Le
     """`known` with everything that `other` holds of the same key; `known` itself when nothing of it is new."""
     if known is None:
         known = LearnedCapacity(other.ami, other.instance_type, other.kubelet_hash)
-    seen = (*known.recent, *other.recent)
     of_nodes: dict[tuple[str, str], Observation] = {}
-    for each in seen:
+    for each in map(within_bounds, (*known.recent, *other.recent)):
         node = (each.cluster, each.node)
         of_nodes[node] = max(of_nodes.get(node, each), each, key=_age_key)
     ordered = sorted(of_nodes.values(), key=_age_key)
     oldest_s = ordered[-1].observed_at - MAX_AGE_DAYS * DAY_S if ordered else 0.0
-    newest_day = max([0, *map(_day, ordered), *_days(known), *_days(other)])
     merged = msgspec.structs.replace(
         known,
         recent=tuple(each for each in ordered if each.observed_at >= oldest_s)[-RECENT:],
-        minimum_capacity=_minima(
-            (known.minimum_capacity, other.minimum_capacity),
-            [(_day(each), each.capacity) for each in seen],
-            newest_day,
-        ),
-        minimum_allocatable=_minima(
-            (known.minimum_allocatable, other.minimum_allocatable),
-            [(_day(each), each.allocatable) for each in seen],
-            newest_day,
-        ),
+        minimum_capacity={},
+        minimum_allocatable={},
         imported=_merged_imports(known.imported, other.imported),
+        reported=united((*reports_of(known), *reports_of(other))),
     )
     if merged == known:
         return known
@@ -77,39 +81,6 @@ def _merged_imports(known: ImportedCapacity | None, other: ImportedCapacity | No
     )
 
 
-def _minima(
-    known: Iterable[Mapping[str, Sequence[Minimum]]], seen: Iterable[tuple[int, Mapping[str, int]]], newest_day: int
-) -> dict[str, tuple[Minimum, ...]]:
-    """Per resource the amounts below all later ones, of the last `MAX_AGE_DAYS`; zeroes do not count."""
-    amounts: dict[str, set[Minimum]] = {}
-    for minima in known:
-        for resource, some in minima.items():
-            amounts.setdefault(resource, set()).update(some)
-    for day, reported in seen:
-        for resource, amount in reported.items():
-            if amount > 0:
-                amounts.setdefault(resource, set()).add(Minimum(amount, day))
-    result = {}
-    for resource in sorted(amounts):
-        lowest: list[Minimum] = []
-        for each in sorted(amounts[resource], key=lambda item: (-item.day, item.amount)):
-            if each.day >= newest_day - MAX_AGE_DAYS and (not lowest or each.amount < lowest[-1].amount):
-                lowest.append(each)
-        if lowest:
-            result[resource] = tuple(reversed(lowest))
-    return result
-
-
-def _days(learned: LearnedCapacity) -> Iterable[int]:
-    for minima in (learned.minimum_capacity, learned.minimum_allocatable):
-        for some in minima.values():
-            yield from (each.day for each in some)
-
-
-def _day(observation: Observation) -> int:
-    return int(observation.observed_at // DAY_S)
-
-
 def shortfall(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
     """By how much a node falls short of what the plan relied on, per resource; empty when it does not.
 
@@ -118,66 +89,98 @@ def shortfall(relied_on: Mapping[str, int], allocatable: Mapping[str, int]) -> d
     short = {}
     for resource in sorted(relied_on):
         there = allocatable.get(resource, 0)
-        if there < relied_on[resource] and (there or resource in _ALWAYS_REPORTED):
+        if there < relied_on[resource] and (there or resource in ALWAYS_REPORTED):
             short[resource] = relied_on[resource] - there
     return short
 
 
 def is_observed(learned: LearnedCapacity) -> bool:
     """Whether a node of this install has reported; other entries only hold what was imported."""
-    return bool(learned.recent or learned.minimum_capacity)
+    return bool(reports_of(learned))
 
 
 def smallest_capacity(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest capacity of the last 60 days, per resource."""
-    return _smallest([*(each.capacity for each in learned.recent), _first(learned.minimum_capacity)])
+    """The smallest capacity of the last 60 days that any node has reported, per resource."""
+    return _smallest(each.capacity for each in reports_of(learned))
 
 
 def smallest_allocatable(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest allocatable of the last 60 days, per resource."""
-    return _smallest([*(each.allocatable for each in learned.recent), _first(learned.minimum_allocatable)])
+    """The smallest allocatable of the last 60 days that any node has reported, per resource."""
+    return _smallest(each.allocatable for each in reports_of(learned))
 
 
-def _first(minima: Mapping[str, Sequence[Minimum]]) -> dict[str, int]:
-    return {resource: some[0].amount for resource, some in minima.items() if some}
+def allowed_memory(nominal: int) -> AllowedRange:
+    """The memory that a node may report of a type of which EC2 states `nominal`, bytes.
+
+    Less than the careful bound is not expected of any AMI. Less than that by a sixteenth is far.
+    """
+    return AllowedRange(slightly_less(least_memory(nominal)), nominal)
 
 
 class LearnedCapacityIndex:
-    """All learned capacity, indexed by (AMI, instance type, kubelet settings).
+    """All learned capacity as one cluster sees it, indexed by (AMI, instance type, kubelet settings).
 
-    An empty AMI means that the AMI is not known (planning from files); then reports on any AMI count, and the smallest
-    figure wins.
+    An empty AMI means that the AMI is not known (planning from files); then reports on any AMI count.
     """
 
-    def __init__(self, learned: Iterable[LearnedCapacity], nominal_memory: Mapping[str, int]) -> None:
-        """`nominal_memory`: bytes EC2 states for each type; learned capacity of other types is ignored."""
-        self._exact: dict[tuple[str, str, str], list[LearnedCapacity]] = {}
+    def __init__(
+        self,
+        learned: Iterable[LearnedCapacity],
+        nominal_memory: Mapping[str, int],
+        *,
+        cluster: str = "",
+        now: float = 0.0,
+    ) -> None:
+        """`nominal_memory`: bytes EC2 states for each type; learned capacity of other types is ignored.
+
+        `cluster` and `now`: as in `trusted_amounts`.
+        """
+        self._cluster, self._now = cluster, now
+        self._reports: dict[tuple[str, str, str], list[ReportedAmounts]] = {}
         self._memory: dict[str, list[_MemorySample]] = {}
         self._worst: dict[str, float] = {}
         self._imported: dict[tuple[str, str, str], list[ImportedCapacity]] = {}
         for entry in learned:
             nominal = nominal_memory.get(entry.instance_type)
-            memory = smallest_capacity(entry).get(MEMORY)
-            if not nominal:
-                continue
-            if not memory:
-                if entry.imported is not None:
-                    for ami in {entry.ami, ""}:
-                        key = (ami, entry.instance_type, entry.kubelet_hash)
-                        self._imported.setdefault(key, []).append(entry.imported)
-                continue
-            seen = _MemorySample(entry.instance_type, entry.instance_type.partition(".")[0], nominal, memory)
-            for ami in {entry.ami, ""}:
-                self._exact.setdefault((ami, entry.instance_type, entry.kubelet_hash), []).append(entry)
-                self._memory.setdefault(ami, []).append(seen)
-                self._worst[ami] = max(self._worst.get(ami, 0.0), seen.overhead_ratio)
+            if nominal:
+                self._add(entry, nominal)
 
-    def exact(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:
-        """Smallest capacity and allocatable of exactly this combination, or None when no node has reported."""
-        entries = self._exact.get((ami, instance_type, kubelet_hash))
-        if not entries:
-            return None
-        return _smallest(map(smallest_capacity, entries)), _smallest(map(smallest_allocatable, entries))
+    def _add(self, entry: LearnedCapacity, nominal: int) -> None:
+        reports = reports_of(entry)
+        memory = trusted_memory(reports, self._cluster, allowed_memory(nominal), self._now)
+        for ami in {entry.ami, ""}:
+            key = (ami, entry.instance_type, entry.kubelet_hash)
+            self._reports.setdefault(key, []).extend(reports)
+            if entry.imported is not None:
+                self._imported.setdefault(key, []).append(entry.imported)
+            self._add_sample(ami, entry.instance_type, nominal, memory)
+
+    def _add_sample(self, ami: str, instance_type: str, nominal: int, memory: TrustedAmounts) -> None:
+        """What an entry says about other types on the AMI; reports that are far say nothing but how careful to be."""
+        found = memory.capacity.get(MEMORY)
+        if found is not None and allowed_memory(nominal).holds(found):
+            seen = _MemorySample(instance_type, instance_type.partition(".")[0], nominal, found)
+            self._memory.setdefault(ami, []).append(seen)
+            ratio = seen.overhead_ratio
+        else:
+            far = (*memory.capacity.values(), *memory.doubted_capacity.values())
+            least = min(far, default=nominal)
+            ratio = min(max(nominal - least - FIXED_OVERHEAD, 0) / nominal, _WORST_DOUBTED_RATIO)
+        self._worst[ami] = max(self._worst.get(ami, 0.0), ratio)
+
+    def has_reports(self, ami: str, instance_type: str, kubelet_hash: str) -> bool:
+        """Whether a node of exactly this combination has reported, in whatever cluster."""
+        return bool(self._reports.get((ami, instance_type, kubelet_hash)))
+
+    def trusted(self, ami: str, instance_type: str, kubelet_hash: str, allowed: AllowedAmounts) -> TrustedAmounts:
+        """What the cluster relies on of exactly this combination; nothing in it when no node has reported."""
+        return trusted_amounts(
+            self._reports.get((ami, instance_type, kubelet_hash), ()), self._cluster, allowed, self._now
+        )
+
+    def voices(self, ami: str, instance_type: str, kubelet_hash: str) -> int:
+        """How many have reported exactly this combination, see `voices`."""
+        return voices(self._reports.get((ami, instance_type, kubelet_hash), ()), self._cluster)
 
     def imported(self, ami: str, instance_type: str, kubelet_hash: str) -> tuple[dict[str, int], dict[str, int]] | None:
         """Smallest capacity and allocatable that other installs reported of exactly this combination, or None."""

@@ -59,7 +59,8 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     bound of `capacity` that is not expected to be undercut. `sources` names, per resource, where the number came from:
     `override`, `learned`, `imported`, `sibling`, `formula` or `catalog`. `overhead_fraction` is the part of an overhead
     that grows with the capacity (eviction thresholds in per cent). `kubelet_values` holds the values of expressions in
-    the kubelet settings: (map, name, quantity).
+    the kubelet settings: (map, name, quantity). `voices` is how many nodes of the cluster and how many other clusters
+    had reported when an unverified estimate was made: more may know better.
     """
 
     name: str
@@ -74,6 +75,7 @@ class InstanceType(msgspec.Struct, frozen=True, omit_defaults=True):
     kubelet_hash: str = ""
     overhead_fraction: dict[str, float] = {}
     kubelet_values: tuple[tuple[str, str, str], ...] = ()
+    voices: int = 0
 
     @property
     def allocatable(self) -> dict[str, int]:
@@ -125,6 +127,20 @@ class Minimum(msgspec.Struct, frozen=True):
     day: int
 
 
+class ReportedAmounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The same amounts, canonical units, as nodes of one cluster have reported them.
+
+    Zeroes are left out. `seen_at` is when a node reported so last, epoch seconds. `nodes` names the nodes that did, up
+    to eight of them, sorted; it is empty in what an older release has summed up, which names no cluster either.
+    """
+
+    cluster: str
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    seen_at: float
+    nodes: tuple[str, ...] = ()
+
+
 class ImportedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """The smallest amounts that nodes of another install reported, canonical units, and how many nodes; 0 if unknown.
 
@@ -140,11 +156,15 @@ class ImportedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
 class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything learned about one (AMI, instance type, kubelet settings).
 
-    `recent` holds the newest observations, oldest first. `minimum_capacity` and `minimum_allocatable` hold, per
-    resource, the smallest amount of the last 60 days, and behind it each amount that is the smallest once the one
-    before it is too old: days and amounts both ascend. Entries written before these fields existed lack them.
-    The amount used per resource is the smallest in all of them. `imported` is what other installs have learned; it is
-    no observation, and older releases, which do not know the field, write entries without it.
+    Decisions rely on `reported`. Which of it counts for which cluster is decided by `capacity/trusted_amounts.py`.
+
+    recent: the newest observations of all clusters, oldest first, to show to people.
+    count: nodes that have reported.
+    version: counts the writes of the entry.
+    minimum_capacity, minimum_allocatable: what an older release has kept in the place of `reported`: the smallest
+        amounts and their days. They are read, and written as `reported`.
+    imported: what other installs have learned. It is no observation.
+    reported: all that nodes have reported in the last 60 days, by cluster.
     """
 
     ami: str
@@ -156,3 +176,4 @@ class LearnedCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     minimum_capacity: dict[str, tuple[Minimum, ...]] = {}
     minimum_allocatable: dict[str, tuple[Minimum, ...]] = {}
     imported: ImportedCapacity | None = None
+    reported: tuple[ReportedAmounts, ...] = ()

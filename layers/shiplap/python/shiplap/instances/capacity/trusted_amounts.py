@@ -1,0 +1,251 @@
+"""Which reports of nodes count for which cluster: pure, of reports, EC2's description and the time.
+
+A node can be broken, or lie. A report is *far* if it lies outside what EC2's description of the type allows. Three
+rules hold for each resource, capacity and allocatable apart:
+
+1. In its own cluster, more than half of the nodes decide. Within the range that is allowed, the smallest report counts,
+   because machines differ. A far amount counts only if a second node confirms it.
+2. For another cluster, a cluster has one vote, however many nodes it has. A far amount counts only if a second cluster
+   confirms it. An amount far below what a cluster has seen itself counts there only if two other clusters report it.
+3. A far amount is forgotten after a time that grows with the nodes that confirm it. So launches that it stops are tried
+   again, though no node can report meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from shiplap.instances.capacity.reported_amounts import ALWAYS_REPORTED, DAY_S, near
+from shiplap.instances.catalog.type_catalog import ReportedAmounts, huge_pages
+from shiplap.kubernetes.quantity import MEMORY
+
+FAR_COUNTS_S = (3600, DAY_S, 7 * DAY_S, 60 * DAY_S)
+"""Seconds for which a far amount counts after it was last reported: by one node, by two, by three, by four and more.
+
+A type that really has less costs a launch after each of the first three times: four within nine days. A broken node
+costs its own cluster an hour.
+"""
+
+_CONFIRMING = 2
+"""Nodes of the cluster itself, or clusters, that make a far amount count."""
+
+
+class AllowedRange(NamedTuple):
+    """The amounts of a resource that EC2's description of a type allows, canonical units, both ends included."""
+
+    least: int
+    most: int
+
+    def holds(self, amount: int) -> bool:
+        return self.least <= amount <= self.most
+
+
+class AllowedAmounts(msgspec.Struct, frozen=True):
+    """What a node of a type can have. Resources that EC2 does not describe are absent: nothing is far of them."""
+
+    capacity: dict[str, AllowedRange]
+    allocatable: dict[str, AllowedRange]
+
+
+class TrustedAmounts(msgspec.Struct, frozen=True):
+    """What one cluster relies on, canonical units.
+
+    `capacity` and `allocatable` are settled: the resources that are absent have not been reported, or are in doubt.
+    `doubted_capacity` and `doubted_allocatable` are far below what is allowed, reported by the cluster's own nodes, and
+    not confirmed yet: only a pilot may rely on more. Of memory, allocatable includes huge pages.
+    """
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    doubted_capacity: dict[str, int]
+    doubted_allocatable: dict[str, int]
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a node of the cluster has reported far less, and no second node has confirmed it."""
+        return bool(self.doubted_capacity or self.doubted_allocatable)
+
+
+NOTHING_TRUSTED = TrustedAmounts({}, {}, {}, {})
+"""No node has reported."""
+
+
+class _Vote(NamedTuple):
+    """What one node has reported of a resource; `voter` is its cluster and its name."""
+
+    amount: int
+    voter: tuple[str, str]
+    seen_at: float
+
+
+class _Figure(NamedTuple):
+    """What voters agree on, and how many support it; no amount while they do not, with the far ones below the range."""
+
+    amount: int | None
+    supporters: int = 0
+    doubted: int | None = None
+
+
+class _Amounts(NamedTuple):
+    """By resource: what is settled, and what is in doubt."""
+
+    settled: dict[str, int]
+    doubted: dict[str, int]
+
+
+_Amounted = tuple[ReportedAmounts, Mapping[str, int]]
+"""A report, and its capacity or its allocatable."""
+
+_OfClusters = dict[str, list[_Amounted]]
+
+
+def trusted_amounts(
+    reports: Iterable[ReportedAmounts], cluster: str, allowed: AllowedAmounts, now: float
+) -> TrustedAmounts:
+    """What a cluster relies on.
+
+    Args:
+        reports: of one AMI, instance type and kubelet settings.
+        cluster: the one that plans; empty when planning from files: then every report counts as its own.
+        allowed: by EC2's description.
+        now: epoch seconds; 0 when planning from files: then far amounts are not forgotten.
+    """
+    capacity: _OfClusters = {}
+    allocatable: _OfClusters = {}
+    for report in reports:
+        name = report.cluster if cluster else ""
+        capacity.setdefault(name, []).append((report, report.capacity))
+        allocatable.setdefault(name, []).append((report, _with_huge_pages(report)))
+    of_capacity = _settled(capacity, cluster, allowed.capacity, now)
+    of_allocatable = _settled(allocatable, cluster, allowed.allocatable, now)
+    return TrustedAmounts(of_capacity.settled, of_allocatable.settled, of_capacity.doubted, of_allocatable.doubted)
+
+
+def voices(reports: Iterable[ReportedAmounts], cluster: str) -> int:
+    """How many nodes of the cluster and how many other clusters have reported: what can change what it relies on."""
+    reports = tuple(reports)
+    own = sum(max(len(each.nodes), 1) for each in reports if each.cluster == cluster)
+    return own + len({each.cluster for each in reports} - {cluster})
+
+
+def trusted_memory(
+    reports: Iterable[ReportedAmounts], cluster: str, allowed: AllowedRange, now: float
+) -> TrustedAmounts:
+    """As `trusted_amounts`, of the capacity of memory alone."""
+    memory = (
+        msgspec.structs.replace(
+            each, capacity={MEMORY: each.capacity[MEMORY]} if MEMORY in each.capacity else {}, allocatable={}
+        )
+        for each in reports
+    )
+    return trusted_amounts(memory, cluster, AllowedAmounts({MEMORY: allowed}, {}), now)
+
+
+def _settled(of_clusters: _OfClusters, cluster: str, allowed: Mapping[str, AllowedRange], now: float) -> _Amounts:
+    """The settled amounts and those in doubt."""
+    found = _Amounts({}, {})
+    resources = {name for reports in of_clusters.values() for _, amounts in reports for name in amounts}
+    for resource in sorted(resources):
+        range_ = allowed.get(resource)
+        figures = {name: _of_cluster(_votes(reports, resource), range_, now) for name, reports in of_clusters.items()}
+        own = figures.pop(cluster, _Figure(None))
+        amount = _with_peers(resource, own, _of_peers(figures.values(), range_))
+        if amount is not None:
+            found.settled[resource] = amount
+        if own.doubted is not None:
+            found.doubted[resource] = own.doubted
+    return found
+
+
+def _votes(reports: Iterable[_Amounted], resource: str) -> list[_Vote]:
+    """One vote for each node, sorted by amount.
+
+    A node that reports again may have more of a device, whose plugin was not complete; of all else the smaller counts.
+    """
+    votes: dict[tuple[str, str], _Vote] = {}
+    for number, (report, amounts) in enumerate(reports):
+        if resource not in amounts:
+            continue
+        for node in report.nodes or (f"/{number}",):  # no node has a slash in its name
+            vote = _Vote(amounts[resource], (report.cluster, node), report.seen_at)
+            known = votes.get(vote.voter, vote)
+            votes[vote.voter] = min(known, vote) if resource in ALWAYS_REPORTED else max(known, vote)
+    return sorted(votes.values())
+
+
+def _of_cluster(votes: list[_Vote], allowed: AllowedRange | None, now: float) -> _Figure:
+    """What the nodes of one cluster agree on."""
+    forgotten = _forgotten(votes, allowed, now)
+    amounts = [vote.amount for vote in votes if vote.amount not in forgotten]
+    if not amounts:
+        return _Figure(None)
+    middle = _median(amounts, allowed)
+    if allowed is None:
+        return _smallest([amount for amount in amounts if near(amount, middle)])
+    if allowed.holds(middle):
+        return _smallest([amount for amount in amounts if allowed.holds(amount)])
+    supporters = [amount for amount in amounts if near(amount, middle) and not allowed.holds(amount)]
+    if len(supporters) >= _CONFIRMING:
+        return _smallest(supporters)
+    return _Figure(None, doubted=next((amount for amount in amounts if amount < allowed.least), None))
+
+
+def _of_peers(figures: Iterable[_Figure], allowed: AllowedRange | None) -> _Figure:
+    """What other clusters agree on, one vote each."""
+    amounts = sorted(figure.amount for figure in figures if figure.amount is not None)
+    if not amounts:
+        return _Figure(None)
+    middle = _median(amounts, allowed)
+    supporters = [amount for amount in amounts if near(amount, middle)]
+    if (allowed is not None and allowed.holds(middle)) or len(supporters) >= _CONFIRMING:
+        return _smallest(supporters)
+    return _Figure(None)
+
+
+def _with_peers(resource: str, own: _Figure, peers: _Figure) -> int | None:
+    """Own reports come first: of devices they decide alone, of all else a confirmed or near report may be lower."""
+    if own.amount is None or peers.amount is None:
+        return own.amount if own.amount is not None else peers.amount
+    is_confirmed = near(own.amount, peers.amount) or peers.supporters >= _CONFIRMING
+    return min(own.amount, peers.amount) if resource in ALWAYS_REPORTED and is_confirmed else own.amount
+
+
+def _smallest(supporters: list[int]) -> _Figure:
+    return _Figure(min(supporters), len(supporters))
+
+
+def _median(amounts: list[int], allowed: AllowedRange | None) -> int:
+    """The median of sorted amounts; of two in the middle the one that is allowed, else the larger."""
+    low, high = amounts[(len(amounts) - 1) // 2], amounts[len(amounts) // 2]
+    return low if allowed is not None and allowed.holds(low) and not allowed.holds(high) else high
+
+
+def _forgotten(votes: list[_Vote], allowed: AllowedRange | None, now: float) -> set[int]:
+    """The far amounts that count no more: for how long depends on how many nodes have reported about as much."""
+    if allowed is None:
+        return set()
+    nodes: Counter[int] = Counter()
+    seen_at: dict[int, float] = {}
+    for vote in votes:
+        if not allowed.holds(vote.amount):
+            nodes[vote.amount] += 1
+            seen_at[vote.amount] = max(vote.seen_at, seen_at.get(vote.amount, 0.0))
+    forgotten = set()
+    for amount in nodes:
+        alike = [each for each in nodes if near(each, amount)]
+        counts_s = FAR_COUNTS_S[min(sum(nodes[each] for each in alike), len(FAR_COUNTS_S)) - 1]
+        if now > max(seen_at[each] for each in alike) + counts_s:
+            forgotten.add(amount)
+    return forgotten
+
+
+def _with_huge_pages(report: ReportedAmounts) -> Mapping[str, int]:
+    """Allocatable with the huge pages that were taken out of memory, so that they do not look like missing memory."""
+    pages = huge_pages(report.capacity)
+    if not pages or MEMORY not in report.allocatable:
+        return report.allocatable
+    return {**report.allocatable, MEMORY: report.allocatable[MEMORY] + pages}
