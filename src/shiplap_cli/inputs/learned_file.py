@@ -45,6 +45,11 @@ def parse_learned(path: Path, document: bytes) -> tuple[LearnedCapacity, ...]:
             for resource, minima in getattr(entry, field).items():
                 for number, minimum in enumerate(minima):
                     _check_minimum(path, f"entries[{place}].{field}.{resource}[{number}]", minimum)
+        for number, report in enumerate(entry.reported):
+            where = f"entries[{place}].reported[{number}]"
+            check_amounts(path, f"{where}.capacity", report.capacity)
+            check_amounts(path, f"{where}.allocatable", report.allocatable)
+            _check_moment(path, f"{where}.seen_at", report.seen_at)
         if entry.imported is not None:
             check_amounts(path, f"entries[{place}].imported.capacity", entry.imported.capacity)
             check_amounts(path, f"entries[{place}].imported.allocatable", entry.imported.allocatable)
@@ -55,9 +60,12 @@ def _check(path: Path, where: str, seen: Observation) -> None:
     """Raises InvalidInput for amounts and times that no node reports."""
     for field in ("capacity", "allocatable", "predicted"):
         check_amounts(path, f"{where}.{field}", getattr(seen, field))
-    if not 0 <= seen.observed_at < _YEAR_10000:
-        reason = f"expected seconds since 1970, is {seen.observed_at}"
-        raise InvalidInput(str(path), reason, field=f"{where}.observed_at")
+    _check_moment(path, f"{where}.observed_at", seen.observed_at)
+
+
+def _check_moment(path: Path, where: str, moment: float) -> None:
+    if not 0 <= moment < _YEAR_10000:
+        raise InvalidInput(str(path), f"expected seconds since 1970, is {moment}", field=where)
 
 
 def check_amounts(path: Path, where: str, amounts: Mapping[str, int]) -> None:

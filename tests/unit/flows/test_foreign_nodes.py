@@ -157,6 +157,28 @@ def test_what_was_learned_is_stored_and_counted(ami: str, learned: bool) -> None
     assert stage.meter.counts == ({"TypesLearnedFromOthers": 1.0} if learned else {})
 
 
+def test_a_node_that_has_reported_is_not_seen_again_each_minute() -> None:
+    """While its report is in doubt, its type is unverified; seen again, the report would never be forgotten."""
+    stage = Stage()
+    runs(stage, "i-n", "ami-1")
+    runs(stage, "i-other", "ami-1")
+    catalogs = [NodeClassCatalog("a", (kind(),))]
+    broken = node(capacity={"memory": "1034Mi"}, allocatable={"memory": "10Mi"})
+    assert learn_from_foreign_nodes("demo", [broken], catalogs, stage.context)
+    stage.clock.advance(60)
+    assert not learn_from_foreign_nodes("demo", [broken], catalogs, stage.context)
+    assert [entry.reported[0].seen_at for entry in stage.capacity.all()] == [stage.clock.now() - 60]
+    assert learn_from_foreign_nodes("demo", [broken, node("other")], catalogs, stage.context), "another one teaches"
+
+
+def test_nodes_of_another_cluster_that_have_reported_hide_none_of_the_same_name() -> None:
+    stage = Stage()
+    runs(stage, "i-n", "ami-1")
+    catalogs = [NodeClassCatalog("a", (kind(),))]
+    for cluster in ("demo", "other"):
+        assert learn_from_foreign_nodes(cluster, [node()], catalogs, stage.context)
+
+
 def test_without_a_node_that_may_teach_ec2_is_not_asked() -> None:
     stage = Stage()
     catalogs = [NodeClassCatalog("a", (replace(kind(), verified=True),))]

@@ -69,6 +69,8 @@ def yields(
     answered: ResolvedNodeClass | None = None,
     learned: tuple[LearnedCapacity, ...] = (),
     beside: tuple[str, ...] = (),
+    cluster: str = "",
+    now: float = 0.0,
 ) -> InstanceType:
     """One type as resolved, with others `beside` it in the catalogue (siblings are only known from there)."""
     found = instance_types(
@@ -78,6 +80,8 @@ def yields(
         resolved=answered,
         learned=learned,
         unavailable=(),
+        cluster=cluster,
+        now=now,
     )
     return next(kind for kind in found if kind.name == name)
 

@@ -82,6 +82,23 @@ def test_an_entry_without_minima_takes_them_from_its_observations() -> None:
     assert smallest_capacity(learned)["memory"] == 7700 * MIB
 
 
+def test_an_entry_of_an_older_release_is_read_and_written_in_the_new_form() -> None:
+    """It sums up the smallest amounts of all clusters; those that it names a node for are counted once."""
+    named = seen("m5.large", 10 * MIB, allocatable=10 * MIB, node="broken", at=3 * DAY_S)
+    minima = {"memory": (Minimum(7600 * MIB, 2), Minimum(10 * MIB, 3))}
+    older = msgspec.structs.replace(known(named), minimum_capacity=minima, minimum_allocatable=minima)
+    amounts = {"memory": 7600 * MIB}
+    assert is_observed(older)
+    written = with_observation(older, seen("m5.large", 7700 * MIB, node="next", at=4 * DAY_S))
+    assert (written.minimum_capacity, written.minimum_allocatable) == ({}, {})
+    assert {(report.cluster, report.nodes) for report in written.reported} == {
+        ("", ()),
+        ("demo", ("broken",)),
+        ("demo", ("next",)),
+    }
+    assert ReportedAmounts("", amounts, amounts, 2 * DAY_S) in written.reported
+
+
 def test_merging_an_entry_brings_its_smallest_amounts() -> None:
     theirs = with_observation(None, seen("m5.large", 7000 * MIB, node="small", at=0))
     for index in range(RECENT):

@@ -17,6 +17,7 @@ from shiplap.instances.capacity.capacity_setting import CapacitySetting, VpcCni
 from shiplap.instances.capacity.described_capacity import (
     BRANCH_INTERFACES,
     MIB,
+    careful_branches,
     careful_capacity,
     default_card_interfaces,
     described_capacity,
@@ -311,8 +312,8 @@ _PODS_LESS = 2
 def allowed_amounts(kind: Ec2InstanceType, formula: Mapping[str, int], kept: Mapping[str, int]) -> AllowedAmounts:
     """What EC2's description of a type allows a node to report.
 
-    Memory: see `allowed_memory`. Of pods and of the volume an eighth may be missing, nothing of CPUs and devices. The
-    kubelet may keep twice what is computed, and of CPUs a sixteenth more.
+    Memory: see `allowed_memory`; branch interfaces: see `careful_branches`. Of pods and of the volume an eighth may be
+    missing, nothing of CPUs and devices. The kubelet may keep twice what is computed, and of CPUs a sixteenth more.
 
     Args:
         kind: as EC2 describes it.
@@ -325,7 +326,7 @@ def allowed_amounts(kind: Ec2InstanceType, formula: Mapping[str, int], kept: Map
     capacity[EPHEMERAL_STORAGE] = _less_an_eighth(formula[EPHEMERAL_STORAGE])
     capacity[PODS] = AllowedRange(max(_less_an_eighth(formula[PODS]).least - _PODS_LESS, 0), formula[PODS])
     if BRANCH_INTERFACES in formula:
-        capacity[BRANCH_INTERFACES] = AllowedRange(1, formula[BRANCH_INTERFACES])
+        capacity[BRANCH_INTERFACES] = AllowedRange(careful_branches(kind), formula[BRANCH_INTERFACES])
     allocatable = {
         resource: AllowedRange(range_.least - 2 * kept.get(resource, 0), range_.most)
         for resource, range_ in capacity.items()

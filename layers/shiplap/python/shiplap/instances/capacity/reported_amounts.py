@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from shiplap.instances.catalog.type_catalog import LearnedCapacity, Minimum, Observation, ReportedAmounts
+from shiplap.instances.catalog.type_catalog import LearnedCapacity, Observation, ReportedAmounts
 from shiplap.kubernetes.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 DAY_S = 24 * 3600
@@ -74,7 +74,7 @@ def reports_of(entry: LearnedCapacity) -> tuple[ReportedAmounts, ...]:
         )
         for each in map(within_bounds, entry.recent)
     ]
-    return united((*entry.reported, *seen, *_of_minima(entry.minimum_capacity, entry.minimum_allocatable)))
+    return united((*entry.reported, *seen, *_of_minima(entry, seen)))
 
 
 def united(reports: Iterable[ReportedAmounts]) -> tuple[ReportedAmounts, ...]:
@@ -90,15 +90,23 @@ def united(reports: Iterable[ReportedAmounts]) -> tuple[ReportedAmounts, ...]:
     return tuple(sorted(_bounded(lately), key=_key))
 
 
-def _of_minima(
-    capacity: Mapping[str, tuple[Minimum, ...]], allocatable: Mapping[str, tuple[Minimum, ...]]
-) -> list[ReportedAmounts]:
-    """The smallest amounts that an older release has kept, a report for each day; it names no cluster."""
+def _of_minima(entry: LearnedCapacity, seen: Iterable[ReportedAmounts]) -> list[ReportedAmounts]:
+    """The smallest amounts that an older release has kept, a report for each day; it names no cluster.
+
+    Amounts that nodes are named for are left out: their report must not seem to be that of a second node.
+    """
+    named = {
+        (place, *amount)
+        for report in seen
+        for place, amounts in enumerate((report.capacity, report.allocatable))
+        for amount in amounts.items()
+    }
     of_days: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
-    for place, minima in enumerate((capacity, allocatable)):
+    for place, minima in enumerate((entry.minimum_capacity, entry.minimum_allocatable)):
         for resource, lowest in minima.items():
             for minimum in lowest:
-                of_days.setdefault(minimum.day, ({}, {}))[place][resource] = minimum.amount
+                if (place, resource, minimum.amount) not in named:
+                    of_days.setdefault(minimum.day, ({}, {}))[place][resource] = minimum.amount
     return [ReportedAmounts("", *amounts, float(day * DAY_S)) for day, amounts in of_days.items()]
 
 

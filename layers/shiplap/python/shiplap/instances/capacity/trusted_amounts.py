@@ -21,7 +21,7 @@ import msgspec
 
 from shiplap.instances.capacity.reported_amounts import ALWAYS_REPORTED, DAY_S, near
 from shiplap.instances.catalog.type_catalog import ReportedAmounts, huge_pages
-from shiplap.kubernetes.quantity import MEMORY
+from shiplap.kubernetes.quantity import HUGE_PAGES, MEMORY
 
 FAR_COUNTS_S = (3600, DAY_S, 7 * DAY_S, 60 * DAY_S)
 """Seconds for which a far amount counts after it was last reported: by one node, by two, by three, by four and more.
@@ -150,41 +150,51 @@ def _settled(of_clusters: _OfClusters, cluster: str, allowed: Mapping[str, Allow
     found = _Amounts({}, {})
     resources = {name for reports in of_clusters.values() for _, amounts in reports for name in amounts}
     for resource in sorted(resources):
-        range_ = allowed.get(resource)
-        figures = {name: _of_cluster(_votes(reports, resource), range_, now) for name, reports in of_clusters.items()}
+        range_ = _range_of(resource, allowed)
+        figures = {
+            name: _of_cluster(resource, _votes(reports, resource), range_, now) for name, reports in of_clusters.items()
+        }
         own = figures.pop(cluster, _Figure(None))
         amount = _with_peers(resource, own, _of_peers(figures.values(), range_))
-        if amount is not None:
+        if amount:
             found.settled[resource] = amount
         if own.doubted is not None:
             found.doubted[resource] = own.doubted
     return found
 
 
+def _range_of(resource: str, allowed: Mapping[str, AllowedRange]) -> AllowedRange | None:
+    """Huge pages are taken out of memory: one node must not show that there is next to none."""
+    if resource.startswith(HUGE_PAGES) and MEMORY in allowed:
+        return AllowedRange(0, allowed[MEMORY].most // 2)
+    return allowed.get(resource)
+
+
 def _votes(reports: Iterable[_Amounted], resource: str) -> list[_Vote]:
     """One vote for each node, sorted by amount.
 
     A node that reports again may have more of a device, whose plugin was not complete; of all else the smaller counts.
+    A node that does not name a device may be waiting for its plugin. One that does not name huge pages has none.
     """
     votes: dict[tuple[str, str], _Vote] = {}
     for number, (report, amounts) in enumerate(reports):
-        if resource not in amounts:
+        if resource not in amounts and not resource.startswith(HUGE_PAGES):
             continue
         for node in report.nodes or (f"/{number}",):  # no node has a slash in its name
-            vote = _Vote(amounts[resource], (report.cluster, node), report.seen_at)
+            vote = _Vote(amounts.get(resource, 0), (report.cluster, node), report.seen_at)
             known = votes.get(vote.voter, vote)
             votes[vote.voter] = min(known, vote) if resource in ALWAYS_REPORTED else max(known, vote)
     return sorted(votes.values())
 
 
-def _of_cluster(votes: list[_Vote], allowed: AllowedRange | None, now: float) -> _Figure:
+def _of_cluster(resource: str, votes: list[_Vote], allowed: AllowedRange | None, now: float) -> _Figure:
     """What the nodes of one cluster agree on."""
     forgotten = _forgotten(votes, allowed, now)
     amounts = [vote.amount for vote in votes if vote.amount not in forgotten]
     if not amounts:
         return _Figure(None)
     middle = _median(amounts, allowed)
-    if allowed is None:
+    if allowed is None or (allowed.holds(middle) and resource.startswith(HUGE_PAGES)):
         return _smallest([amount for amount in amounts if near(amount, middle)])
     if allowed.holds(middle):
         return _smallest([amount for amount in amounts if allowed.holds(amount)])
