@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from shiplap.cluster.list_pages import list_pages
+from shiplap.cluster.list_pages import list_pages, read_page
 from shiplap.cluster.transport import Transport, error_of
 from shiplap.errors import ClusterDenied, ClusterError, ResourceVersionGone
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.reading import Reader
-from shiplap_cli.inputs.cluster_listing import UNFINISHED, page_reader
+from shiplap_cli.inputs.cluster_listing import UNFINISHED
 
 _PAGE = 500
 _WINDOW_S = 300.0
@@ -114,7 +114,9 @@ def follow_kind(kind: str, transport: Transport, put: Callable[[ClusterEvent], A
 def _list(kind: str, transport: Transport) -> tuple[Any, str]:
     path, selector = _KINDS[kind]
     query = {"fieldSelector": selector} if selector else {}
-    pages = list(list_pages(transport, page_reader(_READERS[kind], path), path, query, most_objects=_PAGE))
+    pages = list(
+        list_pages(transport, lambda body: read_page(_READERS[kind], body, path), path, query, most_objects=_PAGE)
+    )
     return tuple(found for page in pages for found in page.items), pages[-1].version
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from shiplap.cluster.list_pages import list_pages
+from shiplap.cluster.list_pages import list_pages, read_page
 from shiplap.cluster.transport import Transport
 from shiplap.errors import (
     ClusterDenied,
@@ -31,7 +31,7 @@ from shiplap.errors import (
 )
 from shiplap.kubernetes.objects import DaemonSet, Event, Node, Pod
 from shiplap.kubernetes.pod_disruption_budgets import PodDisruptionBudget
-from shiplap.kubernetes.reading import Page, Reader, Unreadable
+from shiplap.kubernetes.reading import Reader, Unreadable
 from shiplap.kubernetes.related_objects import (
     CSINode,
     Namespace,
@@ -321,7 +321,9 @@ class _Lister:
         query = {"resourceVersion": "0"}
         if kind.selector:
             query["fieldSelector"] = kind.selector
-        pages = list(list_pages(self._transport, page_reader(reader, path), path, query, most_objects=_PAGE))
+        pages = list(
+            list_pages(self._transport, lambda body: read_page(reader, body, path), path, query, most_objects=_PAGE)
+        )
         self._unreadable.update(each for page in pages for each in page.unreadable)
         return tuple(item for page in pages for item in page.items)
 
@@ -333,18 +335,6 @@ class _Lister:
                 "the right to list pods is missing, see docs/rbac.yaml for all that is read",
                 status=403,
             )
-
-
-def page_reader(reader: Reader[Any], path: str) -> Callable[[bytes], Page[Any]]:
-    """Reads a page of the list of this path; raises ClusterError for what no API server sends."""
-
-    def read(body: bytes) -> Page[Any]:
-        try:
-            return reader.page(body)
-        except msgspec.DecodeError as error:
-            raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
-
-    return read
 
 
 @cache

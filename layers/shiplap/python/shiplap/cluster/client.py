@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from shiplap.cluster.list_pages import list_pages
+from shiplap.cluster.list_pages import list_pages, read_page
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.garbage_collection import garbage_collection_paused
@@ -547,10 +547,7 @@ def _segment(name: str) -> str:
 
 
 def _page(reader: Reader[Item], body: bytes, what: str) -> Page[Item]:
-    try:
-        page = reader.page(body)
-    except msgspec.DecodeError as error:
-        raise ClusterError(f"{what}: the answer is not what an API server sends: {error}") from error
+    page = read_page(reader, body, what)
     if page.unreadable:
         _LOG.warning("%d objects set aside: %s", len(page.unreadable), _texts(page.unreadable))
     return page

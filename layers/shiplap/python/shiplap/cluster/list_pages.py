@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
+import msgspec
+
 from shiplap.cluster.transport import Transport
 from shiplap.errors import AnswerTooLarge, ClusterError
-from shiplap.kubernetes.reading import Page
+from shiplap.kubernetes.reading import Page, Reader
 
 Item = TypeVar("Item")
 
@@ -21,6 +23,14 @@ _MOST_PAGES = 20_000
 _SHRINKS_BY = 8
 _GROWS_BELOW = 8
 """A page that holds less than this part of what may be read is followed by one of twice its size."""
+
+
+def read_page(reader: Reader[Item], body: bytes, path: str) -> Page[Item]:
+    """A page of the list of this path. Raises ClusterError for what no API server sends."""
+    try:
+        return reader.page(body)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"{path}: the answer is not what an API server sends: {error}") from error
 
 
 def list_pages(
