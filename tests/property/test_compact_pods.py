@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from shiplap.errors import InvalidInput
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.compact_pods import (
-    DELETION_COST,
     FORMAT,
     PodTable,
     SnapshotHeader,
@@ -86,7 +85,9 @@ def any_pods(draw: st.DrawFn) -> Pod:
                     sampled_from([name, name.rpartition("-")[2], "web"]),
                 )
             ),
-            "annotations": draw(st.dictionaries(sampled_from([labels.DO_NOT_DISRUPT, DELETION_COST, "note"]), noted)),
+            "annotations": draw(
+                st.dictionaries(sampled_from([labels.DO_NOT_DISRUPT, labels.DELETION_COST, "note"]), noted)
+            ),
             "creationTimestamp": draw(st.one_of(st.none(), TIMES)),
             "deletionTimestamp": draw(TIMES),
             "finalizers": draw(sampled_from([[], ["f"]])),

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.lenient_json import without_nulls
 from shiplap.kubernetes.objects import ContainerStatus, Event, NodeSelectorTerm, ObjectMeta, PodSpec, PodStatus
 from shiplap.kubernetes.quantity import parse_quantity, parse_resources
-from shiplap.kubernetes.reading import without_nulls
 from shiplap.kubernetes.requirements import requirement
 from shiplap.kubernetes.timestamps import epoch
 from shiplap.manifests.files.documents import Document

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from shiplap.errors import AwsError, InvalidInput
-from shiplap.kubernetes.reading import without_nulls
+from shiplap.kubernetes.lenient_json import without_nulls
 from shiplap.manifests.files.documents import Document
 from shiplap_cli.installs.find_install import aws_client
 

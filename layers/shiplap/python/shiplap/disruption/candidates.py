@@ -30,8 +30,6 @@ from shiplap.scheduling.model.planned_pods import do_not_disrupt, is_recreated
 from shiplap.scheduling.model.protected_pods import PdbLimits, first_protection
 from shiplap.scheduling.model.snapshot import ClusterView
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-
 
 class Candidate(msgspec.Struct, frozen=True, eq=False):
     """A node that may be disrupted.
@@ -189,7 +187,7 @@ def disruption_cost(moving: Iterable[Pod]) -> float:
 def eviction_cost(pod: Pod) -> float:
     """Karpenter's: 1, more for pods whose deletion cost or priority is high, within [-10, 10]."""
     try:
-        deletion_cost = int(pod.metadata.annotations.get(_DELETION_COST, "0"))
+        deletion_cost = int(pod.metadata.annotations.get(labels.DELETION_COST, "0"))
     except ValueError:
         deletion_cost = 0
     return min(max(1.0 + deletion_cost / 2**27 + pod.spec.priority / 2**25, -10.0), 10.0)

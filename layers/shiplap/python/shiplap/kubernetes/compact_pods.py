@@ -36,10 +36,6 @@ from shiplap.kubernetes.objects import (
 )
 from shiplap.kubernetes.pod_requests import RESIZE_PENDING
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""How much a pod's controller would rather keep it."""
-
-_ANNOTATIONS = (labels.DO_NOT_DISRUPT, DELETION_COST)
 _NO_STATUS: tuple[ContainerStatus, ...] = ()
 
 
@@ -51,7 +47,7 @@ def lean_pod(pod: Pod) -> Pod:
     holds other amounts than the container requests. The start time counts only where it ends a protection.
     """
     meta = pod.metadata
-    annotations = {key: meta.annotations[key] for key in _ANNOTATIONS if key in meta.annotations}
+    annotations = {key: meta.annotations[key] for key in labels.ANNOTATIONS_OF_PODS if key in meta.annotations}
     return Pod(
         ObjectMeta(
             name=meta.name,

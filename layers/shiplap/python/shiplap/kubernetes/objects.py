@@ -4,12 +4,15 @@ Only the fields a decision looks at are declared: msgspec skips the rest while i
 10,000 pods smaller than its JSON. Structs are frozen and decoded straight from the API server's bytes; quantities stay
 text until they are needed (see `quantity`). Timestamps stay RFC 3339 text in UTC, which sorts as time; those that the
 API server writes as null when unset (in pod templates and events) are None there.
+
+An API server bounds an object at 1.5 MiB, and hardly any list in it. Here each list and map has a most length, which is
+part of its type: what is longer makes its object unreadable as it is decoded, and `reading` sets it aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -19,6 +22,30 @@ Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """An integer as an API server may send it: 64 bits. What is larger makes its object unreadable."""
 
 Quantity = str | Whole | float
+
+MOST_LABELS = 1_000
+"""Labels of one object: node-feature-discovery writes some 200 of a node, and no workload writes as many."""
+
+MOST_ENTRIES = 100
+"""Entries of a list of constraints, of a map of resources, of owners or conditions: ten times what controllers write.
+A decision looks at each for every NodePool and kind of node.
+"""
+
+MOST_PARTS = 500
+"""Containers, their ports and statuses, tolerations: a kubelet runs 110 pods, so 500 parts in one pod are far more.
+"""
+
+MOST_NAMES = 1_000
+"""Volumes and namespaces of one pod: they are looked up by name once."""
+
+Item = TypeVar("Item")
+
+Labels = Annotated[dict[str, str], msgspec.Meta(max_length=MOST_LABELS)]
+FewLabels = Annotated[dict[str, str], msgspec.Meta(max_length=MOST_ENTRIES)]
+Amounts = Annotated[dict[str, Quantity], msgspec.Meta(max_length=MOST_ENTRIES)]
+Few = Annotated[tuple[Item, ...], msgspec.Meta(max_length=MOST_ENTRIES)]
+Parts = Annotated[tuple[Item, ...], msgspec.Meta(max_length=MOST_PARTS)]
+Names = Annotated[tuple[Item, ...], msgspec.Meta(max_length=MOST_NAMES)]
 
 
 class ApiObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -38,12 +65,12 @@ class ObjectMeta(ApiObject, frozen=True):
     uid: str = ""
     resource_version: str = ""
     generation: Whole = 0
-    labels: dict[str, str] = {}
+    labels: Labels = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = ""
     deletion_timestamp: str = ""
-    finalizers: tuple[str, ...] = ()
-    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: Few[str] = ()
+    owner_references: Few[OwnerReference] = ()
 
 
 RawObject = Mapping[str, Any]
@@ -64,8 +91,8 @@ class LabelSelectorRequirement(ApiObject, frozen=True):
 
 
 class LabelSelector(ApiObject, frozen=True):
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    match_labels: FewLabels = {}
+    match_expressions: Few[LabelSelectorRequirement] = ()
 
 
 class NodeSelectorRequirement(ApiObject, frozen=True):
@@ -75,12 +102,12 @@ class NodeSelectorRequirement(ApiObject, frozen=True):
 
 
 class NodeSelectorTerm(ApiObject, frozen=True):
-    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
-    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+    match_expressions: Few[NodeSelectorRequirement] = ()
+    match_fields: Few[NodeSelectorRequirement] = ()
 
 
 class NodeSelector(ApiObject, frozen=True):
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+    node_selector_terms: Few[NodeSelectorTerm] = ()
 
 
 class PreferredSchedulingTerm(ApiObject, frozen=True):
@@ -90,7 +117,7 @@ class PreferredSchedulingTerm(ApiObject, frozen=True):
 
 class NodeAffinity(ApiObject, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+    preferred: Few[PreferredSchedulingTerm] = msgspec.field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
@@ -98,10 +125,10 @@ class NodeAffinity(ApiObject, frozen=True):
 class PodAffinityTerm(ApiObject, frozen=True):
     topology_key: str
     label_selector: LabelSelector | None = None
-    namespaces: tuple[str, ...] = ()
+    namespaces: Names[str] = ()
     namespace_selector: LabelSelector | None = None
-    match_label_keys: tuple[str, ...] = ()
-    mismatch_label_keys: tuple[str, ...] = ()
+    match_label_keys: Few[str] = ()
+    mismatch_label_keys: Few[str] = ()
 
 
 class WeightedPodAffinityTerm(ApiObject, frozen=True):
@@ -112,10 +139,8 @@ class WeightedPodAffinityTerm(ApiObject, frozen=True):
 class PodAffinity(ApiObject, frozen=True):
     """Serves as podAffinity and as podAntiAffinity: their shapes are the same."""
 
-    required: tuple[PodAffinityTerm, ...] = msgspec.field(
-        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+    required: Few[PodAffinityTerm] = msgspec.field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: Few[WeightedPodAffinityTerm] = msgspec.field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
@@ -147,12 +172,12 @@ class TopologySpreadConstraint(ApiObject, frozen=True):
     min_domains: Whole | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
-    match_label_keys: tuple[str, ...] = ()
+    match_label_keys: Few[str] = ()
 
 
 class ResourceRequirements(ApiObject, frozen=True):
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
+    requests: Amounts = {}
+    limits: Amounts = {}
 
 
 class ContainerPort(ApiObject, frozen=True):
@@ -167,7 +192,7 @@ class Container(ApiObject, frozen=True):
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
-    ports: tuple[ContainerPort, ...] = ()
+    ports: Parts[ContainerPort] = ()
     restart_policy: str = ""
 
 
@@ -191,22 +216,22 @@ class PodSchedulingGate(ApiObject, frozen=True):
 
 class PodSpec(ApiObject, frozen=True):
     node_name: str = ""
-    node_selector: dict[str, str] = {}
+    node_selector: FewLabels = {}
     affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    overhead: dict[str, Quantity] = {}
+    tolerations: Parts[Toleration] = ()
+    topology_spread_constraints: Few[TopologySpreadConstraint] = ()
+    containers: Parts[Container] = ()
+    init_containers: Parts[Container] = ()
+    overhead: Amounts = {}
     resources: ResourceRequirements | None = None
-    volumes: tuple[Volume, ...] = ()
+    volumes: Names[Volume] = ()
     priority: Whole = 0
     priority_class_name: str = ""
     scheduler_name: str = ""
     host_network: bool = False
     runtime_class_name: str = ""
-    resource_claims: tuple[dict[str, Any], ...] = ()
-    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: Few[dict[str, Any]] = ()
+    scheduling_gates: Few[PodSchedulingGate] = ()
     termination_grace_period_seconds: Whole | None = None
 
 
@@ -220,7 +245,7 @@ class PodCondition(ApiObject, frozen=True):
 
 class ContainerStatus(ApiObject, frozen=True):
     name: str = ""
-    allocated_resources: dict[str, Quantity] = {}
+    allocated_resources: Amounts = {}
     resources: ResourceRequirements | None = None
 
 
@@ -232,11 +257,11 @@ class PodStatus(ApiObject, frozen=True):
     phase: str = ""
     nominated_node_name: str = ""
     start_time: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    conditions: Few[PodCondition] = ()
+    container_statuses: Parts[ContainerStatus] = ()
+    init_container_statuses: Parts[ContainerStatus] = ()
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, Quantity] = {}
+    allocated_resources: Amounts = {}
 
 
 class Pod(ApiObject, frozen=True):
@@ -252,7 +277,7 @@ class Pod(ApiObject, frozen=True):
 
 class NodeSpec(ApiObject, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")
-    taints: tuple[Taint, ...] = ()
+    taints: Few[Taint] = ()
     unschedulable: bool = False
 
 
@@ -265,9 +290,9 @@ class NodeCondition(ApiObject, frozen=True):
 
 
 class NodeStatus(ApiObject, frozen=True):
-    capacity: dict[str, Quantity] = {}
-    allocatable: dict[str, Quantity] = {}
-    conditions: tuple[NodeCondition, ...] = ()
+    capacity: Amounts = {}
+    allocatable: Amounts = {}
+    conditions: Few[NodeCondition] = ()
 
 
 class Node(ApiObject, frozen=True):
@@ -304,7 +329,7 @@ class DaemonContainer(Container, frozen=True):
 
 
 class DaemonPodSpec(PodSpec, frozen=True):
-    containers: tuple[DaemonContainer, ...] = ()
+    containers: Parts[DaemonContainer] = ()
 
 
 class DaemonTemplateSpec(PodTemplateSpec, frozen=True):

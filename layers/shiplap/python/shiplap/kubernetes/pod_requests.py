@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from shiplap.kubernetes.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from shiplap.kubernetes.objects import (
+    MOST_ENTRIES,
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 from shiplap.kubernetes.quantity import PODS, add_resources, parse_amount, parse_resources
 
 RESIZE_PENDING = "PodResizePending"
@@ -28,7 +36,8 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     larger amounts, which older versions count, is never less.
 
     Raises:
-        ValueError: a quantity is malformed; the message names the resource.
+        ValueError: a quantity is malformed, and the message names the resource; or there are more than `MOST_ENTRIES`
+            resources.
     """
     spec = pod.spec
     total = _running(spec, pod.status)
@@ -55,7 +64,13 @@ def _running(spec: PodSpec, status: PodStatus) -> dict[str, int]:
                 total[resource] = total.get(resource, 0) + amount
         else:
             total = wanted
+        _check_number(total)
     return total
+
+
+def _check_number(resources: Mapping[str, int]) -> None:
+    if len(resources) > MOST_ENTRIES:
+        raise ValueError(f"asks for more than {MOST_ENTRIES} resources")
 
 
 def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, int]) -> dict[str, int]:
@@ -64,10 +79,14 @@ def _with_init_sequence(spec: PodSpec, status: PodStatus, running: Mapping[str, 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        step = add_resources(sidecars, _held(container, known, status))
-        peak = _larger((peak, step))
-        if container.restart_policy == "Always":
-            sidecars = step
+        stays = container.restart_policy == "Always"
+        for resource, amount in _held(container, known, status).items():
+            step = sidecars.get(resource, 0) + amount
+            if step > peak.get(resource, -1):
+                peak[resource] = step
+            if stays:
+                sidecars[resource] = step
+        _check_number(peak)
     return _larger((add_resources(running, sidecars), peak))
 
 

@@ -1,10 +1,13 @@
 """Reads what an API server sends, and sets aside single objects that cannot be read instead of failing with all.
 
 An API server validates the objects it stores, so an unreadable one is rare: a webhook, an aggregated API server or a
-proxy made it. The other objects must not suffer from it. A null counts as absent, as it does for the API server.
+proxy made it, or it is far larger than any controller writes it (the types in `objects` say how large a list may be,
+`MOST_KEPT_BYTES` how large all of them). The other objects must not suffer from it. A null counts as absent, as it does
+for the API server.
 
-Nodes, and pods that have a node, are never left out: a node would seem to be gone or empty, and would be ended. In
-their place stands an object with the readable fields, which takes no pods and must not be disrupted.
+Nodes, pods that have a node, and DaemonSets are never left out: a node would seem to be gone or empty, and would be
+ended, or a new one would be too small. In their place stands an object with the readable fields: a node that takes no
+pods, a pod that must not be disrupted, a DaemonSet that comes to every node.
 """
 
 from __future__ import annotations
@@ -14,27 +17,57 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from shiplap.kubernetes import labels
+from shiplap.kubernetes.lenient_json import Fields, without_nulls
 from shiplap.kubernetes.objects import (
+    Amounts,
+    Container,
+    CustomObject,
+    DaemonContainer,
+    DaemonPodSpec,
+    DaemonSet,
+    DaemonSetSpec,
+    DaemonTemplateSpec,
     Event,
+    Few,
+    FewLabels,
+    Labels,
     Node,
     NodeCondition,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
     OwnerReference,
+    Parts,
     Pod,
     PodSpec,
     PodStatus,
+    ResourceRequirements,
     Taint,
+    Toleration,
 )
-from shiplap.kubernetes.quantity import parse_amount
+from shiplap.kubernetes.quantity import CPU, parse_amount
 from shiplap.kubernetes.timestamps import epoch
 
 T = TypeVar("T")
 
 _LONGEST_REASON = 200
+_LONGEST_NAME = 253
+_LONGEST_TIME = 64
+
+MOST_KEPT_BYTES = 2**16
+"""The most that the fields of one object that are read may hold, encoded. Pods of real clusters hold 1 to 5 KiB. A
+thousand of this size hold half of what `schedule` may: in memory they are four to eight times as large.
+"""
+
+_MOST_AT_ONCE = 2**22
+"""A page of more bytes is read object by object: all that its large objects hold must not be in memory together."""
+
+_UNKNOWN_REQUESTS = (Container(resources=ResourceRequirements({CPU: "unknown"})),)
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Unreadable(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
@@ -110,28 +143,50 @@ class Reader(Generic[T]):
         Raises:
             msgspec.DecodeError: it is none.
         """
+        if len(body) > _MOST_AT_ONCE:
+            return self._one_by_one(body)
         try:
             page = self._page.decode(body)
         except (msgspec.ValidationError, UnicodeError, RecursionError):
             return self._one_by_one(body)
         items = page.items or ()
-        if not self._all_readable(items):
+        if not self._all_readable(items) or (len(body) > MOST_KEPT_BYTES and any(map(self._holds_too_much, items))):
             return self._one_by_one(body)
+        self._drop_unread(items)
         return Page(items, page.metadata.resource_version, page.metadata.token)
+
+    def one(self, body: bytes | msgspec.Raw) -> ReadObject[T]:
+        """One object."""
+        size = len(memoryview(body))
+        try:
+            item = self._object.decode(body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            if size > MOST_KEPT_BYTES:
+                return self._set_aside(body, str(error))
+            return self._without_nulls(body, str(error))
+        return self._judged(body, item, is_large=size > MOST_KEPT_BYTES)
 
     def _all_readable(self, items: Sequence[T]) -> bool:
         if self._kind is Pod:
             return _times_are_readable(cast("Sequence[Pod]", items))
         return not any(map(self._problem, items))
 
-    def one(self, body: bytes | msgspec.Raw) -> ReadObject[T]:
-        """One object."""
-        try:
-            item = self._object.decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return self._without_nulls(body, str(error))
+    def _drop_unread(self, items: Sequence[T]) -> None:
+        if self._kind is Pod:
+            _drop_unread_annotations(cast("Sequence[Pod]", items))
+
+    def _holds_too_much(self, item: T) -> bool:
+        if self._kind in _ANY_SIZE:
+            return False
+        self._drop_unread((item,))
+        return len(_encode(item)) > MOST_KEPT_BYTES
+
+    def _judged(self, body: bytes | msgspec.Raw, item: T, *, is_large: bool) -> ReadObject[T]:
         reason = self._problem(item)
-        return self._set_aside(_content(body), reason) if reason else ReadObject(item)
+        if not reason and is_large and self._holds_too_much(item):
+            reason = f"the fields that decisions read hold more than {MOST_KEPT_BYTES} bytes"
+        self._drop_unread((item,))
+        return self._set_aside(body, reason) if reason else ReadObject(item)
 
     def _one_by_one(self, body: bytes) -> Page[T]:
         try:
@@ -151,27 +206,22 @@ class Reader(Generic[T]):
         try:
             item = msgspec.convert(content, self._kind)
         except msgspec.ValidationError as error:
-            return self._set_aside(content, str(error) if content else reason)
-        wrong = self._problem(item)
-        return self._set_aside(content, wrong) if wrong else ReadObject(item)
+            return self._set_aside(body, str(error) if content else reason)
+        return self._judged(body, item, is_large=False)
 
-    def _set_aside(self, content: Mapping[str, Any], reason: str) -> ReadObject[T]:
-        metadata = _mapping(content, "metadata")
-        spec = _mapping(content, "spec")
-        waits = self._kind is Pod and not spec.get("nodeName")
+    def _set_aside(self, body: bytes | msgspec.Raw, reason: str) -> ReadObject[T]:
+        outline = _Outline(body)
+        waits = self._kind is Pod and not outline.spec.is_set("nodeName")
         about = Unreadable(
             kind=self._name,
-            namespace=_text(metadata, "namespace"),
-            name=_text(metadata, "name"),
-            uid=_text(metadata, "uid"),
+            namespace=outline.metadata.text("namespace")[:_LONGEST_NAME],
+            name=outline.metadata.text("name")[:_LONGEST_NAME],
+            uid=outline.metadata.text("uid")[:_LONGEST_NAME],
             reason=reason[:_LONGEST_REASON],
             waits=waits,
         )
-        stand_in: Any = None
-        if self._kind is Node and about.name:
-            stand_in = _stand_in_node(metadata, spec, _mapping(content, "status"))
-        elif self._kind is Pod and about.name and not waits:
-            stand_in = _stand_in_pod(metadata, spec, _mapping(content, "status"))
+        make: Any = _STAND_INS.get(self._kind)
+        stand_in = make(outline) if make is not None and about.name and not waits else None
         return ReadObject(stand_in, about)
 
 
@@ -184,78 +234,102 @@ def _content(body: bytes | msgspec.Raw) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def without_nulls(value: Any, *, in_lists: bool = False) -> Any:
-    """The value without null fields, which count as absent; AWS's SDKs print them in some languages, too.
+class _Outline:
+    """The parts of an object that identify it and stand in for it, still encoded."""
 
-    `in_lists` drops null entries of lists as well. An API object loses such an entry, so that the rest of it can be
-    read. A manifest keeps it, so that it is refused.
-    """
-    if isinstance(value, dict):
-        return {key: without_nulls(entry, in_lists=in_lists) for key, entry in value.items() if entry is not None}
-    if isinstance(value, list):
-        return [without_nulls(entry, in_lists=in_lists) for entry in value if entry is not None or not in_lists]
-    return value
+    def __init__(self, body: bytes | msgspec.Raw) -> None:
+        fields = Fields.of(body)
+        self.metadata, self.spec, self.status = map(fields.inner, ("metadata", "spec", "status"))
 
 
-def _mapping(content: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    value = content.get(field)
-    return value if isinstance(value, dict) else {}
-
-
-def _text(content: Mapping[str, Any], field: str) -> str:
-    value = content.get(field)
-    return value if isinstance(value, str) else ""
-
-
-def _converted(content: Mapping[str, Any], field: str, kind: Any, otherwise: Any) -> Any:
-    try:
-        return msgspec.convert(content.get(field, otherwise), kind)
-    except msgspec.ValidationError:
-        return otherwise
-
-
-def _stand_in_metadata(metadata: Mapping[str, Any]) -> ObjectMeta:
-    annotations = _converted(metadata, "annotations", dict[str, str], {})
-    deleted = _text(metadata, "deletionTimestamp")
+def _stand_in_metadata(metadata: Fields) -> ObjectMeta:
+    deleted = metadata.text("deletionTimestamp")
     return ObjectMeta(
-        name=_text(metadata, "name"),
-        namespace=_text(metadata, "namespace"),
-        uid=_text(metadata, "uid"),
-        resource_version=_text(metadata, "resourceVersion"),
-        labels=_converted(metadata, "labels", dict[str, str], {}),
-        annotations={**annotations, labels.DO_NOT_DISRUPT: "true"},
+        name=metadata.text("name"),
+        namespace=metadata.text("namespace"),
+        uid=metadata.text("uid"),
+        resource_version=metadata.text("resourceVersion"),
+        labels=metadata.read("labels", Labels, {}),
+        annotations={**metadata.read("annotations", dict[str, str], {}), labels.DO_NOT_DISRUPT: "true"},
         deletion_timestamp="" if _is_malformed_time(deleted) else deleted,
-        owner_references=_converted(metadata, "ownerReferences", tuple[OwnerReference, ...], ()),
+        owner_references=metadata.read("ownerReferences", Few[OwnerReference], ()),
     )
 
 
-def _stand_in_node(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Node:
-    conditions = _converted(status, "conditions", tuple[NodeCondition, ...], ())
+def _stand_in_node(outline: _Outline) -> Node:
+    spec = outline.spec
+    conditions: tuple[NodeCondition, ...] = outline.status.read("conditions", Few[NodeCondition], ())
     return Node(
-        _stand_in_metadata(metadata),
-        NodeSpec(
-            provider_id=_text(spec, "providerID"),
-            taints=_converted(spec, "taints", tuple[Taint, ...], ()),
-            unschedulable=True,
-        ),
+        _stand_in_metadata(outline.metadata),
+        NodeSpec(provider_id=spec.text("providerID"), taints=spec.read("taints", Few[Taint], ()), unschedulable=True),
         NodeStatus(conditions=tuple(each for each in conditions if not _is_malformed_time(each.last_transition_time))),
     )
 
 
-def _stand_in_pod(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> Pod:
-    node = spec["nodeName"]
-    return Pod(
-        _stand_in_metadata(metadata),
-        PodSpec(node_name=node if isinstance(node, str) else ""),
-        PodStatus(phase=_text(status, "phase")),
+def _stand_in_pod(outline: _Outline) -> Pod:
+    """A pod that takes what it requests of its node."""
+    spec = outline.spec
+    pod = Pod(
+        _stand_in_metadata(outline.metadata),
+        PodSpec(
+            node_name=spec.text("nodeName"),
+            containers=_containers(spec, "containers"),
+            init_containers=_containers(spec, "initContainers"),
+            overhead=spec.read("overhead", Amounts, {}),
+            resources=spec.read("resources", ResourceRequirements, None),
+            host_network=spec.read("hostNetwork", bool, False),
+        ),
+        PodStatus(phase=outline.status.text("phase")),
     )
+    _drop_unread_annotations((pod,))
+    return pod
 
 
-@lru_cache(maxsize=65536)
+def _containers(spec: Fields, name: str) -> tuple[Container, ...]:
+    """The containers in a field. If they cannot be read, neither can their requests: nothing of the node is free."""
+    return spec.read(name, Parts[Container], _UNKNOWN_REQUESTS) if spec.is_set(name) else ()
+
+
+def _stand_in_daemon_set(outline: _Outline) -> DaemonSet:
+    """A set whose pods come to every node that its node selector allows, and take what they request."""
+    template = outline.spec.inner("template").inner("spec")
+    containers: tuple[DaemonContainer, ...] = template.read("containers", Parts[DaemonContainer], ())
+    spec = DaemonPodSpec(
+        containers=containers,
+        init_containers=_containers(template, "initContainers"),
+        node_selector=template.read("nodeSelector", FewLabels, {}),
+        tolerations=(Toleration(operator="Exists"),),
+        overhead=template.read("overhead", Amounts, {}),
+        resources=template.read("resources", ResourceRequirements, None),
+    )
+    return DaemonSet(_stand_in_metadata(outline.metadata), DaemonSetSpec(DaemonTemplateSpec(spec=spec)))
+
+
+_STAND_INS: Mapping[Any, Callable[[_Outline], Any]] = {
+    Node: _stand_in_node,
+    Pod: _stand_in_pod,
+    DaemonSet: _stand_in_daemon_set,
+}
+
+
+def _drop_unread_annotations(pods: Iterable[Pod]) -> None:
+    """Keep those that decisions read: an API server takes 256 KiB of annotations of each pod."""
+    for pod in pods:
+        written = pod.metadata.annotations
+        if written:
+            kept = {key: written[key] for key in labels.ANNOTATIONS_OF_PODS if key in written}
+            force_setattr(pod.metadata, "annotations", kept)
+
+
 def _is_malformed_time(text: str | None) -> bool:
     """Whether a timestamp is there and cannot be read."""
     if not text:
         return False
+    return len(text) > _LONGEST_TIME or _cannot_be_read(text)
+
+
+@lru_cache(maxsize=65536)
+def _cannot_be_read(text: str) -> bool:
     try:
         epoch(text)
     except (ValueError, OverflowError):
@@ -315,3 +389,6 @@ def _problem_of_event(event: Event) -> str:
 
 
 _PROBLEMS: Mapping[Any, Any] = {Pod: _problem_of_pod, Node: _problem_of_node, Event: _problem_of_event}
+
+_ANY_SIZE = (dict[str, Any], CustomObject)
+"""Manifests and their metadata are their operators'; `manifests` bounds what they ask for."""

@@ -138,8 +138,11 @@ def contradiction(entries: Collection[Requirement]) -> str | None:
     An empty intersection reads DoesNotExist, which a node without the label would satisfy although a value is asked
     for.
     """
+    by_key: dict[str, list[Requirement]] = {}
+    for entry in entries:
+        by_key.setdefault(entry.key, []).append(entry)
     for key, merged in Requirements(entries).items():
-        mine = [entry for entry in entries if entry.key == key]
+        mine = by_key[key]
         if merged.operator == "DoesNotExist" and not all(entry.allows_undefined for entry in mine):
             return " and ".join(str(entry) for entry in mine)
     return None

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from shiplap.kubernetes.lenient_json import without_nulls
 from shiplap.kubernetes.quantity import parse_quantity
-from shiplap.kubernetes.reading import without_nulls
 from shiplap.manifests.custom_resources import (
     BlockDevice,
     EC2NodeClass,

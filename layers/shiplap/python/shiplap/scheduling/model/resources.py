@@ -26,9 +26,14 @@ class Axis:
     def __init__(self, names: Iterable[str]) -> None:
         leading = (CPU, MEMORY, PODS)
         self.names: tuple[str, ...] = (*leading, *sorted(set(names).difference(leading)))
+        self._columns = frozenset(self.names)
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def holds(self, names: Iterable[str]) -> bool:
+        """Whether each of these resources has a column."""
+        return self._columns.issuperset(names)
 
     def vector(self, amounts: Mapping[str, int], missing: int = 0) -> Ints:
         """Canonical amounts in column order; resources outside the axis are left out."""

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Node, Pod
 from shiplap.kubernetes.related_objects import has_claims
-from shiplap.manifests.custom_resources import NodePool
-from shiplap.manifests.shiplap_annotations import price_rules
 from shiplap.scheduling.model import planned_pods as pods
 from shiplap.scheduling.model import pod_classes as classes
 from shiplap.scheduling.model.claim_nodes import leaving, pair
@@ -22,12 +20,13 @@ from shiplap.scheduling.model.pod_volumes import ATTACHED, PodVolumes, UnusableV
 from shiplap.scheduling.model.resources import Axis
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.model.topology_constraints import DefaultSpread, Terms, keeps_away
+from shiplap.scheduling.packing.planned_resources import axis_of
 from shiplap.scheduling.supply.charges import limits_of_pools
 from shiplap.scheduling.supply.claim_groups import ClaimGroups
 from shiplap.scheduling.supply.daemon_terms import DaemonTerms, daemon_terms
 from shiplap.scheduling.supply.daemons import Daemon, daemons_of
 from shiplap.scheduling.supply.existing_nodes import ExistingNode, ExistingNodes, list_existing_nodes
-from shiplap.scheduling.supply.limits import NODES, PoolLimits, price_limits
+from shiplap.scheduling.supply.limits import PoolLimits
 from shiplap.scheduling.supply.node_loads import NodeLoad, loads_by_node
 from shiplap.scheduling.supply.pool_catalogs import catalogues_of
 from shiplap.scheduling.supply.reservations import units_left
@@ -113,7 +112,7 @@ def compile_snapshot(snapshot: Snapshot, resources: Collection[str] = ()) -> Com
         virtual = classes.group((pod for buffer in buffers for pod in buffer.pods), terms=terms)
         for pod_class in virtual:
             pod_class.index += len(pod_classes)
-    axis = _axis([*pod_classes, *virtual], daemons, pools, resources)
+    axis = axis_of([*pod_classes, *virtual], daemons, pools, resources, snapshot)
     catalogues = catalogues_of(snapshot, pools, axis)
     tables = {name: catalogue.table for name, catalogue in catalogues.items()}
     if storage is not None:
@@ -286,20 +285,6 @@ def _request_attachments(pod_classes: Iterable[PodClass], storage: PodVolumes) -
         counted = {ATTACHED + driver: number for driver, number in pod_class.volumes.private if driver in limited}
         if counted:
             pod_class.requests = {**pod_class.requests, **counted}
-
-
-def _axis(
-    pod_classes: Iterable[PodClass], daemons: Iterable[Daemon], pools: Iterable[NodePool], resources: Collection[str]
-) -> Axis:
-    names = set(resources)
-    for pod_class in pod_classes:
-        names.update(pod_class.requests)
-    for daemon in daemons:
-        names.update(daemon.requests)
-    for pool in pools:
-        names.update(pool.spec.limits)
-        names.update(price_limits(price_rules(pool)))
-    return Axis(names - {NODES})
 
 
 def pods_by_node(sorted_pods: pods.SortedPods) -> dict[str, list[Pod]]:

@@ -149,6 +149,9 @@ def _types_that_run(
     daemon: Daemon, requirements: Requirements, given: frozenset[str], table: TypeTable, allow_undefined: frozenset[str]
 ) -> Bools:
     runs = np.zeros(len(table.types), np.bool_)
+    possible = _types_with(daemon.requests, table)
+    if not possible.any():
+        return runs
     for term in daemon.terms:
         # No new node has a name that a manifest can know.
         if not all(term[key].allows_undefined for key in _NAMES if key in term):
@@ -156,7 +159,20 @@ def _types_that_run(
         rest = Requirements(entry for key, entry in term.items() if key not in _NAMES)
         if requirements.compatible(rest, allow_undefined):
             runs |= table.offered(requirements.and_(rest.values()), given).suits
-    return runs
+    return runs & possible
+
+
+def _types_with(requests: Mapping[str, int], table: TypeTable) -> Bools:
+    """The types [types] that have some of each resource. Where one is missing a pod waits for ever, and takes nothing.
+
+    Karpenter launches nothing of such a type: one DaemonSet that asks for a resource of its own stops all launches.
+    """
+    wanted = [name for name, amount in requests.items() if amount > 0]
+    if not table.axis.holds(wanted):
+        return np.zeros(len(table.types), np.bool_)
+    asked = table.axis.vector(dict.fromkeys(wanted, 1)) > 0
+    has: Bools = (table.capacity[:, asked] > 0).all(axis=1)
+    return has
 
 
 def _born(pod: Pod) -> tuple[str, str]:
