@@ -437,3 +437,39 @@ def test_a_taint_that_only_repels_closes_no_zone(number: int) -> None:
     here = pool("here", rule(ZONE, "In", Z3))
     repelling = pool("repelling", taints=[{"key": "soft", "effect": "PreferNoSchedule"}])
     assert counts(given(*apps(number, spread()), pools=[here, repelling])) == [number // 3] * 3
+
+
+def counted_by_all(number: int, **fields: Any) -> list[Pod]:
+    """Pods of the app without a spread of their own."""
+    return pods(number, "counted", metadata={"labels": APP}, **fields)
+
+
+def highest_above_lowest(outcome: Outcome, key: str) -> int:
+    """How far the fullest domain with a spread pod is above the emptiest one, hostnames without pods aside."""
+    found: dict[str, list[str]] = {}
+    for claim in outcome.claims:
+        found.setdefault(claim.launch.zone if key == ZONE else claim.name, []).extend(held.name for held in claim.pods)
+    highest = max(len(names) for names in found.values() if any(name.startswith("web") for name in names))
+    return highest - (0 if key == HOST else min(map(len, found.values())))
+
+
+@pytest.mark.parametrize("cpu", ["50m", "1900m"])
+@pytest.mark.parametrize("prefers", [(), [[rule(KIND, "In", "spot")]]])
+@pytest.mark.parametrize(("number", "key", "skew"), [(3, ZONE, 1), (60, ZONE, 2), (4, HOST, 2), (60, HOST, 2)])
+def test_pods_that_are_only_counted_leave_the_spread_pods_bindable(
+    number: int, key: str, skew: int, prefers: Any, cpu: str
+) -> None:
+    """If all of them bind first, each spread pod can still be bound where it is planned."""
+    counted = counted_by_all(4, cpu=cpu, prefers=prefers)
+    outcome = given(*apps(number, spread(key, skew=skew), cpu="100m"), *counted, types=SMALL)
+    assert outcome.scheduled
+    assert highest_above_lowest(outcome, key) <= skew
+
+
+def test_a_spread_that_does_not_count_its_own_pods_reckons_with_those_that_it_counts() -> None:
+    """With two domains of the three that it wants, the lowest count is 0: there must be no two pods in the zone."""
+    follower = pod("follower", cpu="1", spec={"topologySpreadConstraints": [spread(minDomains=4)]})
+    counted = counted_by_all(2, cpu="500m")
+    outcome = given(follower, *counted, types=[fake_type("large", cpu="8", memory="16Gi", pods="20")])
+    shared = outcome.claim_of("follower")
+    assert sum(held.name.startswith("counted") for held in shared.pods) <= 1

@@ -122,7 +122,25 @@ def size_classes_of(
     starting = frozenset(series)
     counted = Counter(term for pod_class, _ in waiting for term in pod_class.selected & starting)
     mixed = {term for term, alike in series.items() if counted[term] != alike}
-    return [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)]
+    return _with_all_counted(
+        [size_class for size_class in understood if size_class.selected.isdisjoint(mixed)], waiting
+    )
+
+
+def _with_all_counted(size_classes: list[SizeClass], waiting: Waiting) -> list[SizeClass]:
+    """Those whose spreads count no pods that are placed later without a spread of their own."""
+    if not any(size_class.attempt.pod_class.constraints.spreads for size_class in size_classes):
+        return size_classes
+    here = {index for size_class in size_classes for index in size_class.indexes.tolist()}
+    later: set[int] = set()
+    for index, (pod_class, _) in enumerate(waiting):
+        if index not in here and not pod_class.constraints.spreads:
+            later |= pod_class.selected
+    return [
+        size_class
+        for size_class in size_classes
+        if later.isdisjoint(spread.term for spread in size_class.attempt.pod_class.constraints.spreads)
+    ]
 
 
 def _alike_but_for_size(waiting: Waiting) -> list[list[int]]:

@@ -3,6 +3,9 @@
 A pod that requires its own kind may start a series only while no such pod is anywhere. Other pods that its terms count
 therefore go first: whichever of them binds first, the series finds it where it is. While a series has no pod yet, its
 classes are drawn to the domain that most of them can reach.
+
+Pods that spreads count and that no spread binds go before those that a spread binds: these can reckon with the counts,
+whichever of them binds first.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ def followers_last(
 ) -> list[Entry]:
     """The same entries, those that required affinity follows before their followers, as far as there is no circle.
 
+    So are those that no required spread binds before those whose spread counts them.
+
     Args:
         waiting: classes with pods, in placing order.
         drawn: the terms of which it is known what attracts their series.
@@ -58,7 +63,8 @@ def followers_last(
     """
     followed = {term for pod_class, _ in waiting for term in pod_class.constraints.affinity}
     counted = _classes_counted(waiting, followed)
-    if all(
+    unbound = _counted_and_unbound(waiting)
+    if not unbound and all(
         counted[term] == [index]
         for index, (pod_class, _) in enumerate(waiting)
         for term in pod_class.constraints.affinity
@@ -70,7 +76,25 @@ def followers_last(
         if term in company:
             rank = {index: _rank(waiting[index][0], term, pull) for index in company[term]}
             company[term].sort(key=lambda index, of=rank: (starting[index], of[index], index))  # type: ignore[misc]
-    return [waiting[index] for index in _ordered(waiting, company, by_priority=by_priority)]
+    before = [
+        [unbound[spread.term] for spread in pod_class.constraints.spreads if spread.term in unbound]
+        + [company[term] for term in pod_class.constraints.affinity]
+        for pod_class, _ in waiting
+    ]
+    return [waiting[index] for index in _ordered(waiting, before, by_priority=by_priority)]
+
+
+def _counted_and_unbound(waiting: Sequence[Entry]) -> dict[int, list[int]]:
+    """The indexes of the classes without a required spread, by the terms of spreads that count them.
+
+    Classes with spreads may count each other, so that none of them could go first.
+    """
+    spreads = {spread.term for pod_class, _ in waiting for spread in pod_class.constraints.spreads}
+    found: dict[int, list[int]] = {}
+    for index, (pod_class, _) in enumerate(waiting) if spreads else ():
+        for term in pod_class.selected & spreads if not pod_class.constraints.spreads else ():
+            found.setdefault(term, []).append(index)
+    return found
 
 
 def _classes_counted(waiting: Sequence[Entry], terms: set[int]) -> dict[int, list[int]]:
@@ -92,8 +116,11 @@ def _with_starters_last(indexes: Sequence[int], starting: Sequence[bool]) -> lis
     return [index for index in indexes if not starting[index]] + [index for index in indexes if starting[index]]
 
 
-def _ordered(waiting: Sequence[Entry], company: Mapping[int, Sequence[int]], *, by_priority: bool) -> list[int]:
-    """Depth first. Each term is looked at once, so that the work grows with classes and terms, not with their pairs."""
+def _ordered(waiting: Sequence[Entry], before: Sequence[Sequence[list[int]]], *, by_priority: bool) -> list[int]:
+    """Depth first; `before` [classes] are lists of the indexes of the classes that go before each.
+
+    Each list is looked at once, so that the work grows with classes and terms, not with their pairs.
+    """
     done: dict[int, None] = {}
     entered: set[int] = set()
     looked_at: set[int] = set()
@@ -101,11 +128,11 @@ def _ordered(waiting: Sequence[Entry], company: Mapping[int, Sequence[int]], *, 
     def visit(index: int) -> Iterator[int]:
         """Yields the indexes to visit before this one is done."""
         pod_class = waiting[index][0]
-        for term in pod_class.constraints.affinity:
-            if term in looked_at:
+        for others in before[index]:
+            if id(others) in looked_at:
                 continue
-            looked_at.add(term)
-            for other in company[term]:
+            looked_at.add(id(others))
+            for other in others:
                 if other == index:
                     done.setdefault(index)
                 elif not by_priority or waiting[other][0].priority >= pod_class.priority:
