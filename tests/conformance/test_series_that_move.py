@@ -8,7 +8,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from tests.conformance.catalogues import Z1, Z2
-from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, pod, pool, small
+from tests.conformance.disruptions import BOTH, ON_DEMAND, Standing, disrupted, large, pod, pool, small
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
@@ -25,28 +25,61 @@ def two_sizes(key: str, app: str = "db") -> list[Pod]:
 
 
 def in_zones(
-    key: str, *, room: dict[str, str], more: tuple[Pod, ...] = (), series: list[Pod] | None = None
+    key: str,
+    *,
+    room: dict[str, str],
+    more: tuple[Pod, ...] = (),
+    series: list[Pod] | None = None,
+    pool_of_c: str = "default",
 ) -> set[str]:
     """The nodes that go of `a`, which holds a series, `b` in its zone and `c` in another, with so much CPU in use."""
-    others: list[Standing] = [small("b", zone=Z1), small("c", zone=Z2)]
+    others: list[Standing] = [small("b", zone=Z1), small("c", zone=Z2, pool=pool_of_c)]
     kept: dict[str, Any] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
     filling = [pod(f"on-{name}", name, cpu=cpu, **kept) for name, cpu in room.items()]
     moving = two_sizes(key) if series is None else series
     verdict = disrupted(
-        small("a", zone=Z1), *others, pods=[*moving, *filling, *more], pools=[pool("default", ON_DEMAND)], types=BOTH
+        small("a", zone=Z1),
+        *others,
+        pods=[*moving, *filling, *more],
+        pools=[pool("default", ON_DEMAND), pool("second", ON_DEMAND)],
+        types=BOTH,
     )
     return verdict.removed
 
 
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
+@pytest.mark.parametrize("pool_of_c", ["default", "second"])
 @pytest.mark.parametrize(
     ("used_on_c", "gone"),
     [("3200m", set()), ("2800m", set()), ("3500m", {"a"}), ("1", {"a"})],
     ids=["room for the small one", "room for either", "room for none", "room for both"],
 )
-def test_a_series_moves_only_where_every_order_of_binding_places_it(key: str, used_on_c: str, gone: set[str]) -> None:
+def test_a_series_moves_only_where_every_order_of_binding_places_it(
+    key: str, pool_of_c: str, used_on_c: str, gone: set[str]
+) -> None:
     """b has room for both pods: it is all the plan needs. kube-scheduler may begin on c."""
-    assert in_zones(key, room={"b": "1", "c": used_on_c}) == gone
+    assert in_zones(key, room={"b": "1", "c": used_on_c}, pool_of_c=pool_of_c) == gone
+
+
+@pytest.mark.parametrize("key", [ZONE, HOSTNAME])
+@pytest.mark.parametrize(
+    ("used_on_c", "gone"),
+    [("3200m", set()), ("3500m", {"a"})],
+    ids=["room for the small one", "room for none"],
+)
+def test_a_series_gets_a_cheaper_node_only_where_it_cannot_begin_on_one_of_another_pool_and_zone(
+    key: str, used_on_c: str, gone: set[str]
+) -> None:
+    kept: dict[str, Any] = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    verdict = disrupted(
+        large("a", zone=Z1),
+        small("c", zone=Z2, pool="second"),
+        pods=[*two_sizes(key), pod("on-c", "c", cpu=used_on_c, **kept)],
+        pools=[pool("default", ON_DEMAND), pool("second", ON_DEMAND)],
+        types=BOTH,
+    )
+    assert verdict.removed == gone
+    assert [len(command.replacements) for command in verdict.commands] == [1] * len(gone)
 
 
 def test_a_peer_that_stays_leaves_no_choice() -> None:
