@@ -53,7 +53,7 @@ ENTRY = {
     "allocatable": {},
     "nodes": 1,
 }
-OBSERVATIONS = (seen("a"), seen("b"), seen("c", kubelet_hash="k2"), seen("d", "c7i-flex.large"), seen("e", ami="ami-2"))
+OBSERVATIONS = (seen("a"), seen("b"), seen("c", kubelet_hash="k2"), seen("d", "im4gn.large"), seen("e", ami="ami-2"))
 
 
 def learned(*observations: Observation) -> tuple[LearnedCapacity, ...]:
@@ -120,11 +120,38 @@ def test_at_first_nothing_is_known(capacity: Command) -> None:
     assert capacity.json("forget", "ami-1") == {"forgotten": 0}
 
 
+def test_a_report_that_is_far_off_is_set_aside_and_said_to_be(capacity: Command, exported: Callable[..., str]) -> None:
+    """It does not hide what other nodes have; a person can remove the entry."""
+    low = {"cpu": 2000, "memory": 10 * MI, "pods": 29}
+    broken = msgspec.structs.replace(seen("broken"), capacity=low, allocatable=low, cluster="green")
+    capacity("import", "--restore", exported(seen("a"), broken))
+    (row,) = capacity.json("list")
+    assert (row["memory"]["learned"], row["setAside"], row["count"]) == ("7100Mi", 2, 2)
+    (entry,) = capacity.json("show", "ami-1")
+    assert (entry["capacity"]["memory"], entry["allocatable"]["memory"]) == ("7800Mi", "7100Mi")
+    first, second = entry["setAside"]
+    assert first == {
+        "cluster": "green",
+        "nodes": ["broken"],
+        "figure": "capacity",
+        "resource": "memory",
+        "amount": "10Mi",
+        "standing": "forgotten",
+        "until": "2023-11-14T23:13:20Z",
+    }
+    assert second == first | {"figure": "allocatable"}
+    assert "forgotten since 2023-11-14T23:13:20Z" in " ".join(capacity("show", "ami-1").split())
+    again = capacity.where, capacity("export")
+    assert json.loads(again[1])["entries"][0]["reported"][1]["nodes"] == ["broken"]
+    assert capacity.json("forget", "ami-1", "m5.large", "k1") == {"forgotten": 1}
+    assert capacity.json("list") == []
+
+
 def test_list_has_a_row_per_ami_type_and_kubelet_settings(capacity: Command, exported: Callable[..., str]) -> None:
     capacity("import", "--restore", exported(*OBSERVATIONS))
     rows = capacity.json("list")
     assert [(row["ami"], row["instanceType"], row["kubeletHash"], row["count"]) for row in rows] == [
-        ("ami-1", "c7i-flex.large", "k1", 1),
+        ("ami-1", "im4gn.large", "k1", 1),
         ("ami-1", "m5.large", "k1", 2),
         ("ami-1", "m5.large", "k2", 1),
         ("ami-2", "m5.large", "k1", 1),
@@ -429,8 +456,10 @@ def test_an_image_of_two_ids_is_known_under_both() -> None:
 
 def test_two_amis_of_one_image_travel_as_the_smaller() -> None:
     image = ImageIdentity("amazon", "n", "x86_64")
-    small = msgspec.structs.replace(seen("z", ami="ami-2"), capacity={"memory": 5, "cpu": 1}, allocatable={"memory": 4})
+    small = msgspec.structs.replace(
+        seen("z", ami="ami-2"), capacity={"memory": 7000 * MI, "cpu": 2000}, allocatable={"memory": 6500 * MI}
+    )
     file = travelling_file(learned(seen("a"), small), {"ami-1": image, "ami-2": image})
     (entry,) = file.entries
-    assert (entry.capacity["memory"], entry.capacity["cpu"], entry.allocatable["memory"]) == (5, 1, 4)
+    assert (entry.capacity["memory"], entry.allocatable["memory"]) == (7000 * MI, 6500 * MI)
     assert (entry.capacity["pods"], entry.nodes) == (29, 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -19,8 +20,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.instances.capacity import learned_capacity
 from shiplap.instances.capacity.learned_capacity import is_observed
+from shiplap.instances.capacity.trusted_amounts import FarStanding
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
 from shiplap.kubernetes.quantity import MEMORY, format_amount, format_resources
 from shiplap.kubernetes.timestamps import rfc3339
@@ -40,6 +41,7 @@ from shiplap_cli.inputs.travelling_capacity import (
     write_travelling,
 )
 from shiplap_cli.installs.find_install import STACK, find_install
+from shiplap_cli.judged_reports import judged
 from shiplap_cli.options import Options, takes_sources
 from shiplap_cli.output import Format, Output, Printed, emit, fail, note, plain_table, write_json
 from shiplap_lab.fakes.stores import FakeCapacity
@@ -53,8 +55,8 @@ class _Memory(Printed, frozen=True, omit_defaults=True):
     imported: str = ""
 
 
-class LearnedRow(Printed, frozen=True):
-    """An entry in a line."""
+class LearnedRow(Printed, frozen=True, omit_defaults=True):
+    """An entry in a line; `set_aside` counts reports that are far from what EC2 says."""
 
     ami: str
     instance_type: str
@@ -62,6 +64,7 @@ class LearnedRow(Printed, frozen=True):
     memory: _Memory
     count: int
     last_seen: str
+    set_aside: int = 0
 
 
 class _ObservedNode(Printed, frozen=True):
@@ -73,8 +76,20 @@ class _ObservedNode(Printed, frozen=True):
     predicted: dict[str, str]
 
 
-class LearnedEntry(Printed, frozen=True):
-    """`capacity` and `allocatable` are what planning uses: the smallest of the last 60 days."""
+class _SetAside(Printed, frozen=True):
+    """A report that is far from what EC2 says: whose it is, what it is worth in its own cluster, and until when."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    figure: str
+    resource: str
+    amount: str
+    standing: str
+    until: str
+
+
+class LearnedEntry(Printed, frozen=True, omit_defaults=True):
+    """`capacity` and `allocatable` are the smallest of the last 60 days, without the reports that are set aside."""
 
     ami: str
     instance_type: str
@@ -83,33 +98,36 @@ class LearnedEntry(Printed, frozen=True):
     capacity: dict[str, str]
     allocatable: dict[str, str]
     observations: tuple[_ObservedNode, ...]
+    set_aside: tuple[_SetAside, ...] = ()
 
 
-def learned_row(entry: LearnedCapacity) -> LearnedRow:
-    """A line of the list."""
+def learned_row(entry: LearnedCapacity, now: float) -> LearnedRow:
+    """A line of the list, at a moment, epoch seconds."""
     newest = entry.recent[-1] if entry.recent else None
+    seen = judged(entry, now)
     memory = _Memory(
-        _quantity(learned_capacity.smallest_allocatable(entry).get(MEMORY)),
+        _quantity(seen.allocatable.get(MEMORY)),
         _quantity(newest.predicted.get(MEMORY) if newest else None),
         _quantity(entry.imported.allocatable.get(MEMORY) if entry.imported else None),
     )
     last_seen = rfc3339(newest.observed_at) if newest else ""
-    return LearnedRow(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen)
+    return LearnedRow(entry.ami, entry.instance_type, entry.kubelet_hash, memory, entry.count, last_seen, len(seen.far))
 
 
 def _quantity(memory: int | None) -> str:
     return "" if memory is None else format_amount(MEMORY, memory)
 
 
-def learned_entry(entry: LearnedCapacity) -> LearnedEntry:
-    """Everything of an entry."""
+def learned_entry(entry: LearnedCapacity, now: float) -> LearnedEntry:
+    """Everything of an entry, at a moment, epoch seconds."""
+    seen = judged(entry, now)
     return LearnedEntry(
         entry.ami,
         entry.instance_type,
         entry.kubelet_hash,
         entry.count,
-        format_resources(learned_capacity.smallest_capacity(entry)),
-        format_resources(learned_capacity.smallest_allocatable(entry)),
+        format_resources(seen.capacity),
+        format_resources(seen.allocatable),
         tuple(
             _ObservedNode(
                 each.cluster,
@@ -120,6 +138,18 @@ def learned_entry(entry: LearnedCapacity) -> LearnedEntry:
                 format_resources(each.predicted),
             )
             for each in entry.recent
+        ),
+        tuple(
+            _SetAside(
+                each.cluster,
+                each.nodes,
+                "allocatable" if each.of_allocatable else "capacity",
+                each.resource,
+                format_amount(each.resource, each.amount),
+                each.standing,
+                rfc3339(each.until),
+            )
+            for each in seen.far
         ),
     )
 
@@ -143,6 +173,7 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
             "imported",
             "nodes",
             "last seen",
+            "set aside",
         ),
         rows=(
             (
@@ -154,6 +185,7 @@ def list_table(rows: Sequence[LearnedRow]) -> RenderableType:
                 row.memory.imported,
                 str(row.count),
                 row.last_seen,
+                str(row.set_aside or ""),
             )
             for row in rows
         ),
@@ -187,7 +219,34 @@ def entries_table(entries: Sequence[LearnedEntry]) -> RenderableType:
                 ),
             ),
         ]
+        if entry.set_aside:
+            parts.append(_set_aside_table(entry.set_aside))
     return Group(*parts)
+
+
+_MEANINGS = {
+    FarStanding.DOUBTED: "counts for its cluster until {until}; a pilot may rely on more",
+    FarStanding.CONFIRMED: "counts for its cluster until {until}",
+    FarStanding.OUTVOTED: "outvoted by other nodes of its cluster",
+    FarStanding.FORGOTTEN: "forgotten since {until}",
+}
+
+
+def _set_aside_table(reports: Sequence[_SetAside]) -> RenderableType:
+    """Reports that count for no other cluster."""
+    return _table(
+        *("set aside", "nodes", "resource", "amount", "what it is worth"),
+        rows=(
+            (
+                each.cluster or "unknown",
+                ", ".join(each.nodes),
+                f"{each.figure} of {each.resource}",
+                each.amount,
+                _MEANINGS[FarStanding(each.standing)].format(until=each.until),
+            )
+            for each in reports
+        ),
+    )
 
 
 app = typer.Typer(
@@ -242,12 +301,14 @@ class _Forgotten(Printed, frozen=True):
 @app.command("list")
 @takes_sources
 def list_(*, place: CapacityLocation, output: Output = Format.TABLE) -> None:
-    """One line per AMI, instance type and kubelet settings: memory learned, predicted and imported; nodes; when seen.
+    """One line per AMI, instance type and kubelet settings: memory learned, predicted, imported; nodes; when seen.
+
+    The last column counts reports that are set aside; `show` says why.
 
     Example: shiplap capacity list
     """
     with _store(place) as store:
-        rows = [learned_row(entry) for entry in store.all()]
+        rows = [learned_row(entry, time.time()) for entry in store.all()]
     emit(rows, output, lambda: list_table(rows))
 
 
@@ -261,13 +322,13 @@ def show(
     place: CapacityLocation,
     output: Output = Format.TABLE,
 ) -> int:
-    """All resources and observations of an AMI's entries. Exit code 1 when there is none.
+    """All resources, observations and reports set aside of an AMI's entries. Exit code 1 when there is none.
 
     Example: shiplap capacity show ami-0123456789abcdef0 m5.large
     """
     with _store(place) as store:
         entries = [
-            learned_entry(entry)
+            learned_entry(entry, time.time())
             for entry in store.learned([ami])
             if instance_type in ("", entry.instance_type) and kubelet_hash in ("", entry.kubelet_hash)
         ]
@@ -354,7 +415,7 @@ def export(
     elif output is Format.JSON:
         write_json(learned_file.dump_learned(known).decode())
     else:
-        emit({"entries": known}, output, lambda: list_table([learned_row(entry) for entry in known]))
+        emit({"entries": known}, output, lambda: list_table([learned_row(entry, time.time()) for entry in known]))
 
 
 def _portable(known: Sequence[LearnedCapacity]) -> TravellingFile:

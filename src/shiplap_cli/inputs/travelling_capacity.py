@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from shiplap.errors import InvalidInput
-from shiplap.instances.capacity.learned_capacity import is_observed, smallest_allocatable, smallest_capacity
+from shiplap.instances.capacity.learned_capacity import is_observed
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity
 from shiplap_cli.inputs.learned_file import check_amounts
+from shiplap_cli.judged_reports import judged
 
 _BATCH = 100
 FORMAT: Final = "shiplap.dev/learned-capacity/v1"
@@ -51,7 +52,7 @@ class TravellingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def travelling_file(learned: Iterable[LearnedCapacity], images: Mapping[str, ImageIdentity]) -> TravellingFile:
-    """What nodes of this install have reported; what was imported stays here.
+    """What nodes of this install have reported; what was imported, and reports that are set aside, stay here.
 
     Args:
         learned: the entries.
@@ -65,7 +66,8 @@ def travelling_file(learned: Iterable[LearnedCapacity], images: Mapping[str, Ima
             left_out += 1
             continue
         key = (image, entry.instance_type, entry.kubelet_hash)
-        amounts = ImportedCapacity(smallest_capacity(entry), smallest_allocatable(entry), entry.count)
+        seen = judged(entry, 0.0)
+        amounts = ImportedCapacity(seen.capacity, seen.allocatable, entry.count)
         found[key] = amounts if key not in found else _smaller(found[key], amounts)
     entries = [
         TravellingEntry(*key, amounts.capacity, amounts.allocatable, amounts.nodes)
@@ -127,16 +129,17 @@ def arrived(
 
 
 def as_imported(entries: Iterable[LearnedCapacity]) -> tuple[LearnedCapacity, ...]:
-    """Entries of an export with AMI ids, as what another install has learned."""
+    """Entries of an export with AMI ids, as what another install has learned, without reports that are set aside."""
     return tuple(
         LearnedCapacity(
             entry.ami,
             entry.instance_type,
             entry.kubelet_hash,
-            imported=ImportedCapacity(smallest_capacity(entry), smallest_allocatable(entry), entry.count),
+            imported=ImportedCapacity(seen.capacity, seen.allocatable, entry.count),
         )
         for entry in entries
         if is_observed(entry)
+        for seen in (judged(entry, 0.0),)
     )
 
 

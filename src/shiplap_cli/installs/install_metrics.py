@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from shiplap.errors import AwsError, InvalidInput, StoreError
-from shiplap.instances.capacity import learned_capacity
 from shiplap.instances.capacity.described_capacity import estimated_memory, nominal_memory
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.type_catalog import LearnedCapacity
@@ -22,6 +21,7 @@ from shiplap.kubernetes.timestamps import rfc3339
 from shiplap.manifests.nodeclaim import GOING_FOR_GOOD, IN_FLIGHT, ClaimState, NodeClaim
 from shiplap.ports import DecisionState
 from shiplap_cli.installs.find_install import DeployedInstall, aws_client
+from shiplap_cli.judged_reports import judged
 from shiplap_cli.output import Printed
 
 QUEUES = ("Provisioning", "Lifecycle", "Interruption")
@@ -218,9 +218,7 @@ def value_of_learned(
     learned: Sequence[LearnedCapacity], running: Iterable[tuple[NodeClaim, Catalog | None]]
 ) -> LearnedCapacityValue:
     """Memory and dollars of nodes in service by which learned capacity differs from the formula with 7.5 %."""
-    known = {
-        (e.ami, e.instance_type, e.kubelet_hash): learned_capacity.smallest_capacity(e).get(MEMORY, 0) for e in learned
-    }
+    known = {(e.ami, e.instance_type, e.kubelet_hash): judged(e, 0.0).capacity.get(MEMORY, 0) for e in learned}
     won = short = 0
     hourly = 0.0
     kinds: dict[int, dict[str, Any]] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -125,6 +126,65 @@ def trusted_amounts(
     return TrustedAmounts(of_capacity.settled, of_allocatable.settled, of_capacity.doubted, of_allocatable.doubted)
 
 
+class FarStanding(StrEnum):
+    """What a far report is worth in its own cluster; for other clusters it counts for nothing."""
+
+    DOUBTED = "doubted"
+    """One node: a pilot may rely on more."""
+    CONFIRMED = "confirmed"
+    """A second node has reported about as much, and not fewer nodes than all others: plans rely on it."""
+    OUTVOTED = "outvoted"
+    """At least as many nodes have reported what is allowed."""
+    FORGOTTEN = "forgotten"
+    """Its time is over."""
+
+
+class FarReport(msgspec.Struct, frozen=True):
+    """An amount outside what EC2's description allows, canonical units.
+
+    cluster: whose nodes have reported it.
+    of_allocatable: it is an amount of allocatable, else of capacity.
+    nodes: their names, up to eight of each report.
+    until: epoch seconds at which it is forgotten.
+    """
+
+    cluster: str
+    resource: str
+    of_allocatable: bool
+    amount: int
+    nodes: tuple[str, ...]
+    standing: FarStanding
+    until: float
+
+
+def far_reports(reports: Iterable[ReportedAmounts], allowed: AllowedAmounts, now: float) -> tuple[FarReport, ...]:
+    """The reports that are set aside for other clusters, by cluster, resource and amount, to show to people."""
+    of_clusters: dict[str, list[ReportedAmounts]] = {}
+    for report in reports:
+        of_clusters.setdefault(report.cluster, []).append(report)
+    found = []
+    for cluster, own in sorted(of_clusters.items()):
+        for of_allocatable, ranges in ((False, allowed.capacity), (True, allowed.allocatable)):
+            amounted: list[_Amounted] = [
+                (each, _with_huge_pages(each) if of_allocatable else each.capacity) for each in own
+            ]
+            for resource in sorted({name for _, amounts in amounted for name in amounts}):
+                votes, range_ = _votes(amounted, resource), _range_of(resource, ranges)
+                figure = _of_cluster(resource, votes, range_, now)
+                for amount, until in sorted(_counting_until(votes, range_).items()):
+                    nodes = tuple(vote.voter[1] for vote in votes if vote.amount == amount)
+                    standing = FarStanding.FORGOTTEN if now > until else _standing(amount, figure, range_)
+                    found.append(FarReport(cluster, resource, of_allocatable, amount, nodes, standing, until))
+    return tuple(found)
+
+
+def _standing(amount: int, figure: _Figure, allowed: AllowedRange | None) -> FarStanding:
+    if figure.amount is None:
+        return FarStanding.DOUBTED
+    is_far = allowed is not None and not allowed.holds(figure.amount)
+    return FarStanding.CONFIRMED if is_far and near(figure.amount, amount) else FarStanding.OUTVOTED
+
+
 def voices(reports: Iterable[ReportedAmounts], cluster: str) -> int:
     """How many nodes of the cluster and how many other clusters have reported: what can change what it relies on."""
     reports = tuple(reports)
@@ -189,8 +249,8 @@ def _votes(reports: Iterable[_Amounted], resource: str) -> list[_Vote]:
 
 def _of_cluster(resource: str, votes: list[_Vote], allowed: AllowedRange | None, now: float) -> _Figure:
     """What the nodes of one cluster agree on."""
-    forgotten = _forgotten(votes, allowed, now)
-    amounts = [vote.amount for vote in votes if vote.amount not in forgotten]
+    until = _counting_until(votes, allowed)
+    amounts = [vote.amount for vote in votes if now <= until.get(vote.amount, now)]
     if not amounts:
         return _Figure(None)
     middle = _median(amounts, allowed)
@@ -234,23 +294,22 @@ def _median(amounts: list[int], allowed: AllowedRange | None) -> int:
     return low if allowed is not None and allowed.holds(low) and not allowed.holds(high) else high
 
 
-def _forgotten(votes: list[_Vote], allowed: AllowedRange | None, now: float) -> set[int]:
-    """The far amounts that count no more: for how long depends on how many nodes have reported about as much."""
+def _counting_until(votes: list[_Vote], allowed: AllowedRange | None) -> dict[int, float]:
+    """Until when each far amount counts, epoch seconds: the longer, the more nodes have reported about as much."""
     if allowed is None:
-        return set()
+        return {}
     nodes: Counter[int] = Counter()
     seen_at: dict[int, float] = {}
     for vote in votes:
         if not allowed.holds(vote.amount):
             nodes[vote.amount] += 1
             seen_at[vote.amount] = max(vote.seen_at, seen_at.get(vote.amount, 0.0))
-    forgotten = set()
+    until = {}
     for amount in nodes:
         alike = [each for each in nodes if near(each, amount)]
         counts_s = FAR_COUNTS_S[min(sum(nodes[each] for each in alike), len(FAR_COUNTS_S)) - 1]
-        if now > max(seen_at[each] for each in alike) + counts_s:
-            forgotten.add(amount)
-    return forgotten
+        until[amount] = max(seen_at[each] for each in alike) + counts_s
+    return until
 
 
 def _with_huge_pages(report: ReportedAmounts) -> Mapping[str, int]:
