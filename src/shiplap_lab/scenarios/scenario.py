@@ -85,6 +85,7 @@ FaultKind = Literal[
     "snapshot-lost",
     "late-device",
     "uneven",
+    "broken-node",
     "recursion",
     "reprice",
     "rebalance",
@@ -272,6 +273,8 @@ class Fault(_Part, frozen=True):
     late-device: device plugins report their resources `amount` seconds later.
     uneven: with probability `amount` an instance launched meanwhile has a little less than others of its type, of
     everything.
+    broken-node: with probability `amount` the kubelet of an instance launched meanwhile in clusters `target` (glob)
+    reports next to nothing of one resource.
     recursion: Lambda drops a message once it has been handed to its function sixteen times in one chain, as it does
     where recursive loops are not allowed.
     reprice: spot costs `amount` times as much, of offerings `target` (glob of type/zone), from the next hourly

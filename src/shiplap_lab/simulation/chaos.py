@@ -175,6 +175,7 @@ _TARGETS: dict[str, tuple[str, ...]] = {
     "slow": _EFFECTS,
     "no-capacity": _OFFERINGS,
     "quota": ("on-demand", "spot"),
+    "broken-node": ("*", "left"),
     "twice": ("disrupt", "*"),
     "reprice": ("*", "*/eu-west-1a", "c7i.*", "m6i.*"),
 }

@@ -114,6 +114,17 @@ def shortfall(chance: Random) -> Callable[[str, int], int]:
     return left
 
 
+_NEXT_TO_NOTHING = {"memory": 10 * _MIB, "cpu": 1, "ephemeral-storage": _MIB, "pods": 1}
+
+
+def broken(chance: Random, amounts: Mapping[str, int], *, of_capacity: bool) -> dict[str, int]:
+    """What the kubelet of a broken machine reports of one resource; of some machines in allocatable alone."""
+    resource, everywhere = chance.choice(sorted(_NEXT_TO_NOTHING)), chance.random() < 0.5
+    if of_capacity and not everywhere:
+        return dict(amounts)
+    return {**amounts, resource: _NEXT_TO_NOTHING[resource]}
+
+
 def _plain_pods(kind: Json, reserved_enis: int, per_address: int = 1) -> int:
     """Addresses of the default network card, without each interface's own, and two pods of the host network."""
     network = kind["NetworkInfo"]

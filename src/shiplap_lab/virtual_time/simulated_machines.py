@@ -37,6 +37,9 @@ SCHEDULED_PER_S = 300
 _NEIGHBOUR_TAINT = {"key": "neighbour.example.com/claimed", "effect": "NoSchedule"}
 """What a hostile neighbour puts on every new node."""
 
+BROKEN = "lab.example.com/broken"
+"""The annotation by which a judge knows that a Node does not show what its type has."""
+
 _BOOT_S = (25.0, 55.0)
 _READY_S = (2.0, 8.0)
 _POD_END_S = (1.0, 20.0)
@@ -54,6 +57,7 @@ class SimulatedMachines:
         self._faults, self._trace, self._hardware, self._seed = faults, trace, hardware, seed
         self._tainted: set[str] = set()
         self._uneven: set[str] = set()
+        self._broken: set[str] = set()
 
     def join_s(self, machine: Instance) -> float | None:
         """Seconds until the Node registers; faults that are active at the boot count."""
@@ -65,6 +69,9 @@ class SimulatedMachines:
             self._faults.effects["taint"] += 1
         if self._faults.hits("uneven"):
             self._uneven.add(machine.id)
+        if self._faults.hits("broken-node", machine.cluster):
+            self._broken.add(machine.id)
+            self._trace.record("is broken", instance=machine.id)
         late = self._faults.amount_of("late-join")
         return self._chance("boot", machine.id).uniform(*_BOOT_S) + late
 
@@ -84,6 +91,12 @@ class SimulatedMachines:
     def resources(self, machine: Instance) -> tuple[dict[str, int], dict[str, int]]:
         """Capacity and allocatable of a machine, canonical units."""
         found = self._hardware[machine.cluster].resources(machine.node_pool, machine.instance_type, machine.ami)
+        if machine.id in self._broken:
+            capacity, allocatable = (
+                machine_yields.broken(self._chance("broken", machine.id), amounts, of_capacity=place == 0)
+                for place, amounts in enumerate(found)
+            )
+            return capacity, allocatable
         if machine.id not in self._uneven:
             return found
         # The same for all such machines of a type: what one has shown is all that there is to learn.
@@ -100,6 +113,7 @@ class SimulatedMachines:
         return {
             "metadata": {
                 "name": machine.private_dns,
+                "annotations": {BROKEN: "true"} if machine.id in self._broken else {},
                 "labels": {
                     labels.NODE_POOL: label_value_of(machine.node_pool),
                     labels.HOSTNAME: machine.private_dns,
