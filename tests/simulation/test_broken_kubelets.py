@@ -11,7 +11,7 @@ from shiplap_lab.simulation.campaign import run_seed
 BROKEN = Fault("broken-node", 0, 10, "left", 1.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("amount", [0.3, 1.0])
 def test_broken_nodes_of_a_cluster_leave_no_pod_of_either_waiting(seed: int, amount: float) -> None:
     outcome = run_seed(load("two-clusters"), seed, faults=(msgspec.structs.replace(BROKEN, amount=amount),))
