@@ -8,7 +8,6 @@ compiler does not optimise.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -24,11 +23,11 @@ from hypothesis import strategies as st
 
 from shiplap.aws.userdata.render import NODE_CONFIG, user_data
 from shiplap.kubernetes.objects import Taint
+from tests.go_modules import UNREACHABLE
 from tests.unit.userdata.test_user_data import FULL_KUBELET, GOLDEN, PLAIN
 
 SOURCE = Path(__file__).parent / "nodeadm"
 CACHE = Path(__file__).parents[3] / "build" / "nodeadm"
-_UNREACHABLE = re.compile(r"dial tcp|no such host|i/o timeout|connection refused|module lookup disabled|403 Forbidden")
 
 Check = Callable[..., list[str]]
 
@@ -60,7 +59,7 @@ def _built() -> Path:
     if not program.exists():
         build = [go, "build", "-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", "-o", program, "."]
         done = subprocess.run(build, cwd=SOURCE, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode and _UNREACHABLE.search(done.stderr):
+        if done.returncode and UNREACHABLE.search(done.stderr):
             pytest.skip("the Go modules of nodeadm cannot be downloaded")
         assert done.returncode == 0, done.stderr
     return program
