@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-import pytest
+from tests.registries import leave_out, leave_out_if_unreachable
 
 KARPENTER = ("github.com/aws/karpenter-provider-aws@v1.15.2", "h1:RGw64PB2ROUHZIUhBqjO78l3zJ9YctnWeullrr4cxYI=")
 """Karpenter's AWS provider: its examples and CRDs. Only files are read, so the Go that it asks for is not needed."""
@@ -27,13 +26,6 @@ KUBERNETES = "1.37"
 _TIMEOUT_S = 300
 
 
-UNREACHABLE = re.compile(
-    r"dial tcp|no such host|network is unreachable|i/o timeout|TLS handshake timeout|connection re(fused|set)"
-    r"|proxyconnect|module lookup disabled|403 Forbidden|407 Proxy|50[234] "
-)
-"""What Go says when the registry of modules is out of reach."""
-
-
 @cache
 def folder_of(module: tuple[str, str]) -> Path:
     """Where Go has unpacked a module, from its cache or from the registry.
@@ -43,19 +35,10 @@ def folder_of(module: tuple[str, str]) -> Path:
     name, wanted = module
     if shutil.which("go") is None:
         leave_out("there is no Go, which downloads what this test reads")
-    found = _downloaded(name)
-    if UNREACHABLE.search(found.problem):
-        leave_out(f"{name} is in no cache, and its registry is out of reach")
+    leave_out_if_unreachable(_downloaded(name).problem, name)
     folder, its_sum = download(name)
     assert its_sum == wanted, f"{name} is not what it was"
     return folder
-
-
-def leave_out(reason: str) -> NoReturn:
-    """Skip the test that needs what is not there; CI must have it."""
-    if os.environ.get("CI"):
-        pytest.fail(f"CI must have what tests need: {reason}")
-    pytest.skip(reason)
 
 
 def kubernetes_module(name: str) -> tuple[str, str]:

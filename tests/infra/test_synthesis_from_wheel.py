@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.infra.synthesised import INSTALL
+from tests.registries import leave_out_if_unreachable
 from tools.dist import declared
 from tools.locked_packages import closure, locks
 
@@ -51,6 +52,8 @@ class Environment:
         done = subprocess.run(  # noqa: S603 - our own
             command, cwd=self.folder, env=self._variables | variables, capture_output=True, text=True, check=False
         )
+        if done.returncode:
+            leave_out_if_unreachable(done.stderr, "what the wheel needs")
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

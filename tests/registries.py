@@ -1,0 +1,43 @@
+"""Tests that need what a registry of packages has: without a network, and without it in a cache, they are skipped."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pytest
+
+from shiplap.errors import ShiplapError
+
+_UNREACHABLE = re.compile(
+    r"dial tcp|no such host|network is unreachable|i/o timeout|TLS handshake timeout|connection re(fused|set)"
+    r"|proxyconnect|module lookup disabled|403 Forbidden|407 Proxy|50[234] |dns error|network was disabled"
+    r"|error sending request"
+)
+"""What Go and uv say when their registry is out of reach, or when they may not ask it."""
+
+
+def leave_out(reason: str) -> NoReturn:
+    """Skip the test that needs what is not there; CI must have it."""
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must have what tests need: {reason}")
+    pytest.skip(reason)
+
+
+def leave_out_if_unreachable(said: str, what: str) -> None:
+    """Skip the test if a program could not download something, by what the program has said."""
+    if _UNREACHABLE.search(said):
+        leave_out(f"{what} cannot be had: in no cache, and the registry is out of reach")
+
+
+@contextmanager
+def packages_of_a_registry(what: str) -> Iterator[None]:
+    """Around what downloads packages where no cache has them."""
+    try:
+        yield
+    except ShiplapError as error:
+        leave_out_if_unreachable(str(error), what)
+        raise
