@@ -333,6 +333,26 @@ def test_what_is_objected_to_once_a_node_is_closed() -> None:
     assert "no controller" in objection_to_sleep(state(), "default", [pod("p", "a")], pools)
 
 
+def test_another_node_pool_that_sleeps_is_no_reason_to_empty_a_node() -> None:
+    """Each NodePool answers for itself: one that is not armed keeps its nodes, and so does one that is awake again."""
+    pools = [KEEPS, pool("ci", ON_DEMAND)]
+    of_ci = state(scope("ci"), armed=("ci",))
+    assert "may sleep here" in objection_to_sleep(of_ci, "default", [], pools)
+    both = state(scope("ci"), armed=("ci", "default"))
+    assert "NodePool default is awake again" in objection_to_sleep(both, "default", [], pools)
+    assert objection_to_sleep(both, "ci", [], pools) == ""
+    assert objection_to_sleep(both, "default", [], pools, has_begun=True) == "", "pods that slept may have left it"
+
+
+def test_a_pod_that_ends_anyway_keeps_no_node_awake() -> None:
+    ending = owned("p", "a", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
+    awake = SleepState(("default",), (scope("ci", NAMESPACE),), 100)
+    assert "of no namespace that sleeps" in objection_to_sleep(
+        awake, "default", [owned("q", "a")], [KEEPS], has_begun=True
+    )
+    assert objection_to_sleep(awake, "default", [ending], [KEEPS], has_begun=True) == ""
+
+
 def test_a_pod_of_a_daemon_set_ends_no_drain_though_another_pool_would_take_it() -> None:
     owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
 

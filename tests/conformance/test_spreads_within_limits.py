@@ -156,3 +156,14 @@ def test_plans_that_lost_no_domain_say_nothing() -> None:
     ]
     outcome = given(*spread(3, cpu="1"), *pods(1, "free"), types=types)
     assert not any(claim.reasons for claim in outcome.claims)
+
+
+@pytest.mark.parametrize("limit", [20, 24, 28, 40])
+def test_lists_that_limits_shorten_hold_what_each_claim_has(limit: int) -> None:
+    """Claims of one group with different loads: a full one and one with what was left over."""
+    outcome = given(*pods(5, "web", cpu="3500m"), pools=[pool(limits={"cpu": str(limit)})], types=SIZES)
+    sizes = {item.name: item.capacity["cpu"] for item in SIZES}
+    assert outcome.claims
+    for claim in outcome.claims:
+        assert all(sizes[name] >= claim.requests["cpu"] for name in claim.instance_types)
+    assert sum(max(sizes[name] for name in claim.instance_types) for claim in outcome.claims) <= limit * 1000

@@ -81,6 +81,17 @@ def test_host_ports_of_bound_pods_and_daemons_are_taken() -> None:
     assert given(pod(ports=[81]), daemon_sets=[daemon_set(ports=[80])]).scheduled
 
 
+def test_the_ports_of_all_pods_of_a_node_are_taken_and_those_of_no_other_node() -> None:
+    nodes = [node("here"), node("there")]
+    bound = [
+        pod("a", ports=[80], node="here"),
+        pod("b", ports=[443], node="here"),
+        pod("c", ports=[8080], node="there"),
+    ]
+    for port, home in ((80, "there"), (443, "there"), (8080, "here"), (81, "here")):
+        assert given(pod(ports=[port]), *bound, nodes=nodes).home("pod") == home
+
+
 def host_port(address: str, protocol: str = "TCP") -> dict[str, Any]:
     port = {"containerPort": 80, "hostPort": 80, "hostIP": address, "protocol": protocol}
     return {"containers": [{"name": "c", "ports": [port]}]}

@@ -85,6 +85,7 @@ def spot(name: str, zone: str, price: str, ago_s: float) -> dict[str, Any]:
 
 def test_the_newest_spot_price_of_linux_counts_in_each_zone() -> None:
     seen = [spot("m", "b", "0.3", 5), spot("m", "a", "0.2", 60), spot("m", "a", "0.1", 10), spot("c", "a", "0.5", 1)]
+    seen += [spot("m", "b", "0.2", 50), spot("c", "a", "0.6", 2)]  # in no order
     ec2 = Asked(lambda _: [{"SpotPriceHistory": seen[:2]}, {"SpotPriceHistory": seen[2:]}])
     assert spot_prices(ec2, NOW) == {  # type: ignore[arg-type]
         "c": (ZonePrice("a", 0.5),),

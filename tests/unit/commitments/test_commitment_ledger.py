@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,3 +244,10 @@ def test_what_is_taken_is_what_was_quoted_and_is_gone(room: CommitmentRoom, name
         assert quoted.taken <= LISTED[name]
         assert (ledger.room != before) == (quoted.covered > 0 or quoted.taken > 0)
         assert _committed(before) - _committed(ledger.room) <= quoted.taken
+
+
+@pytest.mark.parametrize("rates", [{"rate_ppm": 700_000}, {"rates": {"m7g.large": 1, "m7gd.large": 1, "m7.large": 1}}])
+def test_a_plan_of_a_family_pays_for_no_family_whose_name_begins_alike(rates: dict[str, Any]) -> None:
+    of_m7g = SavingsPlan("sp", MICROS, 2e9, "m7g", **rates)
+    paid = [name for name in ("m7g.large", "m7gd.large", "m7.large") if of_m7g.rate(name, MICROS)]
+    assert paid == ["m7g.large"]

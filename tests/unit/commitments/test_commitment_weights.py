@@ -78,6 +78,16 @@ def test_two_commitments_are_weighed_together() -> None:
     assert found.weights == {"own": LEAST_WEIGHT, "sp": pytest.approx(1 / 0.7, rel=1e-4)}
 
 
+def test_a_plan_whose_rate_is_above_the_list_price_pays_for_nothing() -> None:
+    """List prices have fallen below what the plan takes. The plan of another family is weighed as if alone."""
+    rates = {"m.large": 2 * MICROS, "c.large": MICROS // 2}
+    dear = SavingsPlan("dear", 14 * MICROS, NOW * 2, "m", rates)
+    fair = SavingsPlan("fair", 7 * MICROS, NOW * 2, "c", rates)
+    nodes = [node(STEADY, "m.large", 1.0), node(ANY, "c.large", 1.0)]
+    found = weighed_commitments(Demand(40.0, 80.0), nodes, CommitmentRoom(savings_plans=(dear, fair)))
+    assert found.weights == {"dear": LEAST_WEIGHT, "fair": pytest.approx(2.0, rel=1e-4)}
+
+
 def test_what_pods_cost_at_list_prices_is_that_of_the_cheapest_nodes() -> None:
     values = list_values(Demand(40.0, 40.0), NODES)
     assert values.tolist() == [pytest.approx(0.25, rel=1e-4), pytest.approx(0.075, rel=1e-4)]

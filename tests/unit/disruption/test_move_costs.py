@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from shiplap.disruption.disruption_snapshot import DisruptionSettings
-from shiplap.disruption.move_costs import OVERLAP_S, expected_lives_s
+from shiplap.disruption.candidates import Candidate
+from shiplap.disruption.disruption_snapshot import DisruptionSettings, NodeHistory
+from shiplap.disruption.move_costs import OVERLAP_S, MoveCosts, expected_lives_s
 from shiplap.disruption.standstill import LastDecision, unchanged_until
 from shiplap.errors import InvalidInput
+from shiplap.kubernetes.objects import Node
 from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.manifests.shiplap_annotations import MOVE_COST, node_pool_problem
@@ -108,6 +110,17 @@ def test_a_node_lives_no_longer_than_until_it_expires() -> None:
     assert replaced(settings, 30, expire_after="40h").removed == {"a"}
     assert replaced(settings, 30, expire_after="33h").removed == set()
     assert replaced(settings, 30, expire_after="30h").removed == set()
+
+
+def test_of_several_nodes_the_one_that_lives_shortest_says_how_soon_an_overlap_has_to_pay() -> None:
+    short, long = (
+        Candidate(Node(), node_claim(name=name), pool(name), NodeHistory(name, initialized_at=NOW), (), 1.0, 1.0)
+        for name in ("short", "long")
+    )
+    costs = MoveCosts(DisruptionSettings(), {"short": HOUR_S, "long": 8 * HOUR_S}, NOW)
+    for nodes in ([short, long], [long, short], [short]):
+        assert costs.overlap(nodes, 0.4) == pytest.approx(0.4 * OVERLAP_S / HOUR_S)
+    assert costs.overlap([long], 0.4) == pytest.approx(0.4 * OVERLAP_S / (8 * HOUR_S))
 
 
 def test_a_nodepool_may_have_a_price_of_its_own() -> None:

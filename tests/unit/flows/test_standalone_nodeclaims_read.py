@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from shiplap.flows.schedule import standalone_launches as module
+from shiplap.manifests.validation.standalone_objects import standalone_objects
 from shiplap.settings import ClusterSettings
 from tests.integration.flows.stage import Stage
 
@@ -77,3 +78,21 @@ def test_each_that_nothing_can_be_launched_for_is_deleted_whatever_became_of_tho
         ("futile-2", "uid-futile-2"),
     ]
     assert stage.meter.counts == {"NodeClaimsRefused": 2.0}
+
+
+def test_only_the_status_of_its_own_node_class_makes_a_node_claim_futile() -> None:
+    """A NodePool of the same name and another EC2NodeClass are not ready, either."""
+
+    def unready(kind: str, name: str) -> dict[str, Any]:
+        conditions = [{"type": "Ready", "status": "False", "message": f"{kind} {name} fails"}]
+        return {"kind": kind, "metadata": {"name": name}, "status": {"conditions": conditions}}
+
+    def futile(*objects: dict[str, Any]) -> list[str]:
+        reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        claim = {"metadata": {"name": "mine", "uid": "u"}, "spec": {"nodeClassRef": reference, "requirements": []}}
+        return [item.reason for item in standalone_objects([claim], {"default"}, objects, 2000.0).futile]
+
+    assert futile(unready("NodePool", "default"), unready("EC2NodeClass", "other")) == []
+    assert futile(unready("NodePool", "default"), unready("EC2NodeClass", "default")) == [
+        "EC2NodeClass default is not ready: EC2NodeClass default fails"
+    ]

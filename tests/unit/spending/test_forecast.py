@@ -56,3 +56,10 @@ def test_what_multiplies_is_not_believed() -> None:
 
 def test_nothing_known_is_nothing_forecast() -> None:
     assert forecast_micros([], 100) == forecast_micros([5], 0) == 0
+
+
+@pytest.mark.parametrize("days", [2, 3, 6])
+def test_below_a_week_the_next_day_is_as_the_last_one_and_not_as_the_first(days: int) -> None:
+    hours = [hour + 100 * day for day in range(days) for hour in range(24)]
+    assert forecast_micros(hours, 24) == sum(hours[-24:])
+    assert forecast_micros(hours, 30) == sum(hours[-24:]) + sum(hours[-24:-18])
