@@ -344,12 +344,14 @@ def test_another_node_pool_that_sleeps_is_no_reason_to_empty_a_node() -> None:
     assert objection_to_sleep(both, "default", [], pools, has_begun=True) == "", "pods that slept may have left it"
 
 
-def test_a_pod_that_ends_anyway_keeps_no_node_awake() -> None:
-    ending = owned("p", "a", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_a_pod_that_ends_anyway_keeps_no_node_awake(kind: str) -> None:
+    """That of a StatefulSet is made anew under its name; nothing evicts it either."""
+    owner = {"ownerReferences": [{"kind": kind, "name": "r", "uid": "r", "controller": True}]}
+    ending = pod("p", "a", metadata={**owner, "deletionTimestamp": "2030-01-01T00:00:00Z"})
     awake = SleepState(("default",), (scope("ci", NAMESPACE),), 100)
-    assert "of no namespace that sleeps" in objection_to_sleep(
-        awake, "default", [owned("q", "a")], [KEEPS], has_begun=True
-    )
+    kept = objection_to_sleep(awake, "default", [pod("q", "a", metadata=owner)], [KEEPS], has_begun=True)
+    assert "of no namespace that sleeps" in kept
     assert objection_to_sleep(awake, "default", [ending], [KEEPS], has_begun=True) == ""
 
 

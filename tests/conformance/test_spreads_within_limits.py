@@ -9,7 +9,7 @@ import pytest
 
 from shiplap.kubernetes.objects import Pod
 from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
-from tests.conformance.given import Outcome, given, in_flight, node, pods, pool, rule
+from tests.conformance.given import Outcome, given, in_flight, node, pod, pods, pool, rule
 
 ZONE, KIND, RACK = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "example.com/rack"
 APP = {"app": "web"}
@@ -156,6 +156,15 @@ def test_plans_that_lost_no_domain_say_nothing() -> None:
     ]
     outcome = given(*spread(3, cpu="1"), *pods(1, "free"), types=types)
     assert not any(claim.reasons for claim in outcome.claims)
+
+
+@pytest.mark.parametrize("limit", [48, 50, 63])
+def test_each_list_that_a_limit_shortens_holds_the_load_of_its_own_claim(limit: int) -> None:
+    """One needs CPUs, the other memory, and a port keeps them apart: with all their types they exceed the limit."""
+    waiting = [pod("a", cpu="14", memory="1Gi", ports=[80]), pod("b", cpu="1", memory="100Gi", ports=[80])]
+    outcome = given(*waiting, pools=[pool(limits={"cpu": str(limit)})], types=SIZES)
+    lists = {claim.pods[0].name: claim.instance_types for claim in outcome.claims}
+    assert lists == {"a": ("size-16",), "b": ("size-32",)}
 
 
 @pytest.mark.parametrize("limit", [20, 24, 28, 40])
