@@ -1,5 +1,6 @@
 """What the watch function needs: processor time from an API server's event to the bus, memory by the pods it keeps, and
-both by the number of clusters that one invocation watches.
+both by the number of clusters that one invocation watches; and its most memory in a cluster of 500 pods of 1.4 MiB,
+whatever they consist of. The bar is the function's own memory; the exit code judges it.
 
 Events come as lines of a watch's stream, hints go to EventBridge as a server on loopback plays it. Lambda gives a
 function with 128 MiB a fourteenth of a processor: expect fourteen times the time by wall there, plus the time that what
@@ -14,13 +15,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
+from bars import exit_code
 
 from shiplap.ports import BusEvent
 
@@ -135,6 +139,131 @@ def play(clusters: int) -> None:
         servers[number % clusters].api.create("pods", pod)
 
 
+LARGE_PODS, LARGE_BYTES = 500, 1_400 * 1024
+BAR_MIB = 128
+_PADDING: dict[str, Callable[[int], dict[str, Any]]] = {
+    "annotations": lambda size: {"metadata": {"annotations": {"note": "x" * size}}},
+    "labels": lambda size: {"metadata": {"labels": {f"{place:06d}": "x" for place in range(size // 13)}}},
+    "owners": lambda size: {"metadata": {"ownerReferences": [{"kind": "R", "name": "r", "uid": "u"}] * (size // 36)}},
+    "managedFields": lambda size: {"metadata": {"managedFields": [{"fieldsV1": {"f": "x" * size}}]}},
+    "env": lambda size: {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "x" * size}]}]}},
+    "tolerations": lambda size: {"spec": {"tolerations": [{"operator": "Exists"}] * (size // 22)}},
+    "conditions": lambda size: {"status": {"conditions": [{"type": "X", "status": "True"}] * (size // 28)}},
+    "some of each": lambda size: {
+        "metadata": {"labels": {f"{place:06d}": "x" * 60 for place in range(900)}, "annotations": {"n": "x" * size}},
+        "spec": {"tolerations": [{"operator": "Exists"}] * 400},
+    },
+}
+
+
+@cache
+def _large_pod(what: str, node: str) -> bytes:
+    """One pod, with @ in the place of its number."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "c"}]}}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    for part, fields in _PADDING[what](LARGE_BYTES).items():
+        pod[part] |= fields
+    pod["metadata"] |= {"name": f"{node}p@", "namespace": "shop", "uid": f"u-{node}-@"}
+    pod["spec"] |= {"nodeName": node} if node else {}
+    return msgspec.json.encode(pod)
+
+
+class _LargePods(BaseHTTPRequestHandler):
+    """Pods of 1.4 MiB, half of them on a node; watches say nothing."""
+
+    protocol_version = "HTTP/1.1"
+    what = ""
+
+    def do_GET(self) -> None:
+        split = urlsplit(self.path)
+        query = dict(parse_qsl(split.query))
+        if "watch" in query:
+            self.send_response(200)
+            self.end_headers()
+            time.sleep(60)
+            return
+        number = LARGE_PODS // 2 if split.path == "/api/v1/pods" else 0
+        first = int(query.get("continue", 0))
+        last = min(first + int(query["limit"]), number)
+        node = "n1" if "nodeName!=" in query.get("fieldSelector", "") else ""
+        items = b",".join(self._pod(place, node) for place in range(first, last))
+        token = str(last) if last < number else ""
+        body = b'{"metadata":{"resourceVersion":"7","continue":"%s"},"items":[%s]}' % (token.encode(), items)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except ConnectionError:  # the page was too large
+            self.close_connection = True
+
+    @staticmethod
+    def _pod(place: int, node: str) -> bytes:
+        return _large_pod(_LargePods.what, node).replace(b"@", str(place).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def play_large(what: str) -> None:
+    """Play the API server of a cluster of large pods until killed."""
+    _LargePods.what = what
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _LargePods)
+    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+    server.serve_forever()
+
+
+def large(endpoint: str) -> tuple[float, int]:
+    """The most MiB of a process that watches this cluster of large pods, and how many pods it told of."""
+    sys.path.insert(0, str(ROOT / "functions" / "watch"))
+    import handler  # noqa: F401, PLC0415 - for its memory
+
+    from shiplap.aws.session import client  # noqa: PLC0415
+    from shiplap.cluster.connect import connect  # noqa: PLC0415
+    from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415
+    from shiplap.cluster.snapshot_keeper import PodMemory, SnapshotKeeper  # noqa: PLC0415
+    from shiplap.cluster.watcher import KINDS, KindWatch, Tracker  # noqa: PLC0415
+    from shiplap.flows.watch.watch import most_pods  # noqa: PLC0415
+    from shiplap.settings import ClusterSettings  # noqa: PLC0415
+
+    client("events"), client("s3")
+    settings = ClusterSettings(name="c", region="us-east-1", endpoint=endpoint, token="t")  # noqa: S106
+    api = connect(
+        settings,
+        describe_cluster=_unasked,
+        credentials=_unasked,
+        clock=_Clock(),
+        sleep=time.sleep,
+        page_bytes=page_bytes_of(BAR_MIB),
+    )
+    store: Any = None
+    keeper = SnapshotKeeper("c", api, store, clock=_Clock(), room=PodMemory(most_pods(BAR_MIB)))
+    keeping = Thread(target=keeper._list)
+    keeping.start()
+    tracker = Tracker()
+    for kind in KINDS:
+        tracker.see(next(iter(KindWatch(api, kind).poll(1.0))))
+    keeping.join()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(tracker.take().pods)
+
+
+def judge_large() -> list[str]:
+    """Print the most memory by what pods consist of; those above the bar."""
+    missed = []
+    for what in _PADDING:
+        with subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, str(Path(__file__)), "play-large", what], stdout=subprocess.PIPE, text=True
+        ) as server:
+            assert server.stdout is not None
+            most, told = _run("large", server.stdout.readline().strip()).split()
+            server.kill()
+        print(f"{LARGE_PODS} pods of {LARGE_BYTES / 2**20:.1f} MiB of {what}: {float(most):.0f} MiB, {told} told of")
+        if float(most) > BAR_MIB:
+            missed.append(f"{what}: {float(most):.0f} MiB of {BAR_MIB}")
+    return missed
+
+
 class _Heard:
     """A bus that notes how long after its pod each event came, in milliseconds."""
 
@@ -237,6 +366,12 @@ def main() -> None:
             play(int(clusters))
         case ["together", clusters]:
             together(int(clusters))
+        case ["play-large", what]:
+            play_large(what)
+        case ["large", endpoint]:
+            print(*large(endpoint))
+        case ["large"]:
+            sys.exit(exit_code(judge_large()))
         case _:
             with subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, str(Path(__file__)), "serve"], stdout=subprocess.PIPE, text=True
@@ -254,6 +389,7 @@ def main() -> None:
                 print(f"{pods:7} pods: {kept:5.0f} MiB, {most:5.0f} at most while a snapshot is made")
             for clusters in CLUSTERS:
                 print(_run("together", str(clusters)), end="")
+            sys.exit(exit_code(judge_large()))
 
 
 if __name__ == "__main__":

@@ -170,7 +170,9 @@ def test_a_table_that_changes_is_one_made_anew(steps: list[tuple[str, Pod, bool]
     assert len(table) == len(known)
     found = {pod.metadata.uid: pod for pod in decode_pods(table.document(STANDING))[1]}
     assert found == known
+    assert table.size_bytes == PodTable.of(table.document(STANDING))[0].size_bytes
     if not known:
+        assert table.size_bytes == 0
         assert len(table.document(STANDING)) < 300
 
 

@@ -206,6 +206,17 @@ def test_one_of_another_cluster_is_not_gone_on_from() -> None:
     assert [pod.metadata.name for pod in decode_pods(kept.store.documents["green"][0])[1]] == ["p0", "p1", "p2"]
 
 
+def test_a_few_pods_that_are_large_are_not_kept_either() -> None:
+    kept = Kept(pods=3)
+    labels = {f"label-{place}": "x" * 60 for place in range(900)}
+    kept.server.create("pods", {"metadata": {"name": "large", "labels": labels}, "spec": {"containers": []}})
+    kept.server.bind("large", "n1")
+    keeper = kept.keeper(most_pods=100)
+    keeper.round(1.0)
+    assert keeper.problems == {"SnapshotsTooLarge": 1}
+    assert not kept.standing().complete
+
+
 @pytest.mark.parametrize("limits", [{"most_pods": 2}, {"fewest_pods": 4}])
 def test_too_many_and_too_few_pods_are_not_kept_but_the_keeper_is_told(limits: dict[str, int]) -> None:
     kept = Kept()

@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from shiplap.cluster.list_pages import list_pages
-from shiplap.cluster.transport import Transport
+from shiplap.cluster.list_pages import list_pages, page_bytes_of
+from shiplap.cluster.transport import MOST_ANSWER_BYTES, Transport
 from shiplap.errors import AnswerTooLarge, ClusterError, ResourceVersionGone
 from shiplap.kubernetes.reading import Page
 
@@ -25,6 +25,9 @@ class Lists:
         self._sizes = sizes
         self.asked: list[dict[str, Any]] = []
 
+    def get_one(self, path: str, query: dict[str, Any]) -> bytes:
+        return self.get(path, query)
+
     def get(self, path: str, query: dict[str, Any]) -> bytes:
         self.asked.append(query)
         start = int(query.get("continue", 0))
@@ -34,6 +37,20 @@ class Lists:
         token = str(end) if end < len(self._sizes) else ""
         names = [str(number) for number in range(start, min(end, len(self._sizes)))]
         return msgspec.json.encode((names, token, "x" * sum(self._sizes[start:end])))
+
+
+class LeanLists(Lists):
+    """Of a transport that reads larger objects, if they come alone."""
+
+    most_bytes = 10_000
+
+    def get_one(self, path: str, query: dict[str, Any]) -> bytes:
+        assert query["limit"] == 1
+        self.most_bytes = Lists.most_bytes
+        try:
+            return self.get(path, query)
+        finally:
+            self.most_bytes = LeanLists.most_bytes
 
 
 def read(body: bytes) -> Page[str]:
@@ -99,3 +116,19 @@ def test_a_version_that_is_gone_is_the_callers_to_handle() -> None:
 
     with pytest.raises(ResourceVersionGone):
         listed(Gone([1]))
+
+
+def test_an_object_that_is_larger_than_a_page_comes_alone_and_those_after_it_in_pages() -> None:
+    server = LeanLists([_SMALL] * 3 + [_HUGE] * 2 + [_SMALL] * 200)
+    assert listed(server) == [str(number) for number in range(205)]
+    assert max(query["limit"] for query in server.asked[-3:]) > 1
+
+
+def test_an_object_that_is_too_large_even_alone_ends_the_list() -> None:
+    with pytest.raises(AnswerTooLarge):
+        listed(LeanLists([_SMALL, 2 * Lists.most_bytes]))
+
+
+def test_pages_are_small_where_memory_is() -> None:
+    assert page_bytes_of(128) == 4 * 2**20
+    assert page_bytes_of(1769) == page_bytes_of(10_240) == MOST_ANSWER_BYTES

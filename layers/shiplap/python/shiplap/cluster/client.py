@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from shiplap.cluster.list_pages import list_pages, read_page
+from shiplap.cluster.pending_pods import PendingPodReader
 from shiplap.cluster.transport import MERGE_PATCH, Transport, error_of
 from shiplap.errors import ClusterError, ObjectConflict, ObjectNotFound, ResourceVersionGone
 from shiplap.garbage_collection import garbage_collection_paused
@@ -129,6 +130,7 @@ class _VersionOrError(msgspec.Struct, frozen=True):
 
 
 _READ_PODS = Reader(Pod)
+_READ_PENDING_PODS = PendingPodReader()
 _READ_NODES = Reader(Node)
 _READ_DAEMON_SETS = Reader(DaemonSet)
 _READ_EVENTS = Reader(Event)
@@ -223,9 +225,12 @@ class KubernetesClient:
         return self._list(_READ_PODS, _PODS, pods_on(node)).items
 
     def list_for_watch(self, kind: str) -> tuple[Listed, str]:
-        """Pending pods, all nodes or all manifests of a kind, and the version they stand for."""
+        """Pending pods, all nodes or all manifests of a kind, and the version they stand for.
+
+        Pods have the fields of a `PendingPod` alone.
+        """
         if kind == "pods":
-            pods = self._list(_READ_PODS, _PODS, PENDING_PODS)
+            pods = self._list(_READ_PENDING_PODS, _PODS, PENDING_PODS)
             return pods.items, pods.version
         if kind in MANIFEST_KINDS:
             objects = self._list(_READ_CUSTOM_OBJECTS, _WATCHED[kind][0])
@@ -498,7 +503,7 @@ def _watch_event(kind: str, line: bytes, before: str) -> WatchEvent:
 
 
 _WATCHED_TYPES: dict[str, type[Pod | Node]] = {"pods": Pod, "bound": Pod, "nodes": Node}
-_WATCH_READERS: dict[str, Reader[Any]] = {"pods": _READ_PODS, "bound": _READ_PODS, "nodes": _READ_NODES}
+_WATCH_READERS: dict[str, Reader[Any]] = {"pods": _READ_PENDING_PODS, "bound": _READ_PODS, "nodes": _READ_NODES}
 
 
 def _change_of(kind: str, frame: _WatchLine, before: str) -> WatchEvent:

@@ -12,7 +12,7 @@ import msgspec
 import urllib3
 
 from shiplap.cluster.client import KubernetesClient
-from shiplap.cluster.transport import BACK_OFF_S, KEPT_ALIVE, StaticToken, TokenSource, Transport
+from shiplap.cluster.transport import BACK_OFF_S, KEPT_ALIVE, MOST_ANSWER_BYTES, StaticToken, TokenSource, Transport
 from shiplap.errors import InvalidInput
 from shiplap.ports import Clock
 from shiplap.settings import ClusterSettings
@@ -36,8 +36,9 @@ def connect(
     clock: Clock,
     sleep: Callable[[float], None],
     back_off_s: Sequence[float] = BACK_OFF_S,
+    page_bytes: int = MOST_ANSWER_BYTES,
 ) -> KubernetesClient:
-    """A client for the cluster; nothing is sent to it yet.
+    """A client for the cluster; nothing is sent to it yet. A page of several objects has `page_bytes` at most.
 
     The endpoint comes from the settings or else from `describe_cluster`; a cluster without a token of its own is
     entered with an EKS token of `credentials`.
@@ -49,7 +50,13 @@ def connect(
     if not endpoint.endpoint:
         endpoint = describe_cluster(settings.name)
     transport = endpoint_transport(
-        settings, endpoint, credentials=credentials, clock=clock, sleep=sleep, back_off_s=back_off_s
+        settings,
+        endpoint,
+        credentials=credentials,
+        clock=clock,
+        sleep=sleep,
+        back_off_s=back_off_s,
+        page_bytes=page_bytes,
     )
     return KubernetesClient(transport)
 
@@ -62,6 +69,7 @@ def endpoint_transport(
     clock: Clock,
     sleep: Callable[[float], None],
     back_off_s: Sequence[float] = BACK_OFF_S,
+    page_bytes: int = MOST_ANSWER_BYTES,
 ) -> Transport:
     """The way to the API server at an endpoint; nothing is sent yet. Raises InvalidInput as `connect` does."""
     source = f"settings of cluster {settings.name}"
@@ -71,7 +79,15 @@ def endpoint_transport(
     tls = {"ssl_context": _tls(endpoint.certificate_authority, source)} if scheme == "https" else {}
     pool = urllib3.connection_from_url(endpoint.endpoint, maxsize=8, socket_options=KEPT_ALIVE, **tls)
     token = _token(settings, credentials, clock)
-    return Transport(endpoint.endpoint, token, pool=pool, sleep=sleep, back_off_s=back_off_s)
+    return Transport(
+        endpoint.endpoint,
+        token,
+        pool=pool,
+        sleep=sleep,
+        back_off_s=back_off_s,
+        most_bytes=page_bytes,
+        most_object_bytes=MOST_ANSWER_BYTES,
+    )
 
 
 def _token(settings: ClusterSettings, credentials: Callable[[], Credentials], clock: Clock) -> TokenSource:

@@ -55,6 +55,7 @@ def context_transport(
         back_off_s=_BACK_OFF_S,
         headers=access.headers,
         most_bytes=most_bytes,
+        most_object_bytes=max(most_bytes, MOST_ANSWER_BYTES),
     )
 
 
@@ -168,7 +169,9 @@ class SecretToken:
         self._token = None
 
 
-def secret_client(read: Callable[[], str], source: str, *, sleep: Callable[[float], None]) -> KubernetesClient:
+def secret_client(
+    read: Callable[[], str], source: str, *, sleep: Callable[[float], None], page_bytes: int = MOST_ANSWER_BYTES
+) -> KubernetesClient:
     """A client for the cluster of a secret; `read` gives its text. Raises what `read` and `parse_secret` do."""
 
     def again() -> Access:
@@ -176,4 +179,4 @@ def secret_client(read: Callable[[], str], source: str, *, sleep: Callable[[floa
 
     first = again()
     token = SecretToken(again, first) if first.token else StaticToken("")
-    return KubernetesClient(context_transport(first, token, client=first.client, sleep=sleep))
+    return KubernetesClient(context_transport(first, token, client=first.client, sleep=sleep, most_bytes=page_bytes))

@@ -47,7 +47,7 @@ end their own after 60 (`--request-timeout`).
 
 MOST_ANSWER_BYTES = 16 * 2**20
 """The most that an answer, or a line of a watch, may hold after it is unpacked: 500 pods of 30 KiB, which is twice what
-pods with their `managedFields` have. A function with 128 MiB holds it twice while it decodes.
+pods with their `managedFields` have, or one object of 1.5 MiB each character of which takes six as JSON.
 """
 
 _MOST_ERROR_BYTES = 2**20
@@ -140,7 +140,8 @@ class Transport:
 
     `back_off_s` are the pauses before each repetition of a failed read; writes are never repeated, because the first
     may have happened. `sleep` makes the pauses. `headers` are said with every request, a name as often as it is there.
-    All requests end within the time limit of the thread that sends them. No answer holds more than `most_bytes`.
+    All requests end within the time limit of the thread that sends them. No answer holds more than `most_bytes`, but an
+    object that comes alone may hold `most_object_bytes`, by default as much.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Transport:
         back_off_s: Sequence[float] = BACK_OFF_S,
         headers: Sequence[tuple[str, str]] = (),
         most_bytes: int = MOST_ANSWER_BYTES,
+        most_object_bytes: int | None = None,
     ) -> None:
         bound_answers(pool)
         self._host = endpoint
@@ -163,6 +165,7 @@ class Transport:
         self._back_off_s = tuple(back_off_s)
         self._headers = tuple(headers)
         self.most_bytes = most_bytes
+        self._most_object_bytes = most_bytes if most_object_bytes is None else most_object_bytes
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None) -> bytes:
         """The body of a GET, repeated while the server is unreachable or asks to slow down.
@@ -171,14 +174,21 @@ class Transport:
             AnswerTooLarge: the body has more than `most_bytes`.
             ClusterError: or one of its kinds, by the status.
         """
+        return self._get(path, query, self.most_bytes)
+
+    def get_one(self, path: str, query: Mapping[str, str | int]) -> bytes:
+        """As `get`, for one object, which may have `most_object_bytes`."""
+        return self._get(path, query, self._most_object_bytes)
+
+    def _get(self, path: str, query: Mapping[str, str | int] | None, most_bytes: int) -> bytes:
         for pause in self._back_off_s:
             try:
-                return self._read(self._request("GET", path, query))
+                return self._read(self._request("GET", path, query), most_bytes)
             except (ClusterUnreachable, TooManyRequests):
                 if left_s() <= pause:
                     raise
                 self._sleep(pause)
-        return self._read(self._request("GET", path, query))
+        return self._read(self._request("GET", path, query), most_bytes)
 
     def ask(self, path: str, body: Any) -> bytes:
         """The answer to a POST that changes nothing, such as an access review. Raises ClusterError."""
@@ -210,8 +220,9 @@ class Transport:
         for chunk in response.stream():
             first, *others = chunk.split(b"\n")
             length += len(first)
-            if length > self.most_bytes:
-                raise AnswerTooLarge(f"watch of {path} at {self._host}: a line has more than {self.most_bytes} bytes")
+            if length > self._most_object_bytes:
+                most = self._most_object_bytes
+                raise AnswerTooLarge(f"watch of {path} at {self._host}: a line has more than {most} bytes")
             unfinished.append(first)
             if others:
                 yield from filter(None, (b"".join(unfinished), *others[:-1]))

@@ -299,6 +299,9 @@ class Install:
         return FlowContext(clock=self.clock, meter=cast("Meter", self.meter), optional=self.optional, **ports)
 
     def _cluster(self, cluster: ClusterSettings) -> ClusterApi:
+        from shiplap.cluster.list_pages import page_bytes_of  # noqa: PLC0415 - see the module's docstring
+
+        page_bytes = page_bytes_of(self.memory_mib)
         if cluster.kubeconfig_secret:
             from shiplap.aws.secrets import text_of  # noqa: PLC0415
             from shiplap.cluster.enter import secret_client  # noqa: PLC0415
@@ -307,7 +310,7 @@ class Install:
                 return text_of(cluster.kubeconfig_secret, lambda: client("secretsmanager", cluster.region))
 
             source = f"secret {cluster.kubeconfig_secret}"
-            return secret_client(kubeconfig, source, sleep=time.sleep)
+            return secret_client(kubeconfig, source, sleep=time.sleep, page_bytes=page_bytes)
         from shiplap.cluster.connect import ApiEndpoint, connect  # noqa: PLC0415
 
         def described(_: str) -> ApiEndpoint:
@@ -315,7 +318,14 @@ class Install:
 
             return ApiEndpoint(*api_server(cluster, lambda: client("eks", cluster.region)))
 
-        return connect(cluster, describe_cluster=described, credentials=credentials, clock=self.clock, sleep=time.sleep)
+        return connect(
+            cluster,
+            describe_cluster=described,
+            credentials=credentials,
+            clock=self.clock,
+            sleep=time.sleep,
+            page_bytes=page_bytes,
+        )
 
     def _compute(self, cluster: ClusterSettings) -> object:
         from shiplap.aws.ec2.ec2_compute import Ec2Compute  # noqa: PLC0415

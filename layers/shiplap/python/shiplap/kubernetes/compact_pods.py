@@ -235,9 +235,10 @@ _NOTHING = _encode(None)
 
 
 class _SharedValues:
-    """Encoded values, each kept once while it is used, and their indexes in the table."""
+    """Encoded values, each kept once while it is used, and their indexes in the table; `size_bytes` of all together."""
 
     def __init__(self) -> None:
+        self.size_bytes = 0
         self.values: list[bytes] = []
         self._indexes: dict[bytes, int] = {}
         self._uses: list[int] = []
@@ -257,12 +258,14 @@ class _SharedValues:
             self.values.append(value)
             self._uses.append(1)
         self._indexes[value] = index
+        self.size_bytes += len(value)
         return index
 
     def drop(self, index: int) -> None:
         """The value at the index has one user less."""
         self._uses[index] -= 1
         if not self._uses[index]:
+            self.size_bytes -= len(self.values[index])
             del self._indexes[self.values[index]]
             self.values[index] = _NOTHING
             self._free.append(index)
@@ -273,12 +276,19 @@ class PodTable:
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
+        self._size_of_rows = 0
         self._shared_specs, self._shared_metadata, self._nodes = _SharedValues(), _SharedValues(), _SharedValues()
         self.changes = 0
 
     def __len__(self) -> int:
         """How many pods there are."""
         return len(self._rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes all pods have together, encoded."""
+        shared = (self._shared_specs, self._shared_metadata, self._nodes)
+        return self._size_of_rows + sum(values.size_bytes for values in shared)
 
     def put(self, pod: Pod) -> None:
         """Store a pod, replacing the one of its uid; `changes` grows if that makes a difference."""
@@ -304,11 +314,13 @@ class PodTable:
         known = self._rows.pop(_packed_uid(uid), None)
         if known is not None:
             self.changes += 1
+            self._size_of_rows -= len(known)
             self._release(known)
 
     def clear(self) -> None:
         """Forget all pods."""
         self._rows.clear()
+        self._size_of_rows = 0
         self._shared_specs, self._shared_metadata, self._nodes = _SharedValues(), _SharedValues(), _SharedValues()
         self.changes += 1
 
@@ -345,6 +357,7 @@ class PodTable:
         if known is not None:
             self._release(known)
         if known != encoded:
+            self._size_of_rows += len(encoded) - len(known or b"")
             self._rows[row.uid] = encoded
             self.changes += 1
 
