@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.kubernetes.objects import Pod, PodStatus
+from shiplap.kubernetes import pod_disruption_budgets
+from shiplap.kubernetes.objects import LabelSelector, LabelSelectorRequirement, Pod, PodStatus
 from shiplap.kubernetes.pod_disruption_budgets import (
     EvictionRefusal,
     PodDisruptionBudget,
     counts_of,
+    covered_pods,
     eviction_refusal,
     never_evicted,
-    pods_by_budget,
 )
+from shiplap.kubernetes.selectors import matcher, matches
 
 
 def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBudget:
@@ -66,7 +68,7 @@ def test_an_amount_that_cannot_be_read_is_refused() -> None:
 
 def test_a_budget_covers_pods_of_its_namespace() -> None:
     others = [pod("x", namespace="other"), pod("y", app="web")]
-    assert pods_by_budget([budget()], [*PODS, *others]) == {"shop/b": PODS}
+    assert covered_pods([budget()], [*PODS, *others]).by_budget == {"shop/b": PODS}
 
 
 @pytest.mark.parametrize(
@@ -167,8 +169,8 @@ def test_an_empty_selector_covers_the_namespace_and_none_covers_nothing() -> Non
         for spec in ({"selector": {}}, {})
     )
     outside = pod("x", namespace="other")
-    assert pods_by_budget([everything], [*PODS, outside]) == {"shop/b": PODS}
-    assert pods_by_budget([nothing], PODS) == {"shop/b": []}
+    assert covered_pods([everything], [*PODS, outside]).by_budget == {"shop/b": PODS}
+    assert covered_pods([nothing], PODS).by_budget == {"shop/b": []}
 
 
 def test_a_pod_that_is_ending_is_not_healthy() -> None:
@@ -176,3 +178,51 @@ def test_a_pod_that_is_ending_is_not_healthy() -> None:
         PODS[0], metadata=msgspec.structs.replace(PODS[0].metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
     assert counts_of(budget(minAvailable=3), [ending, *PODS[1:]]).disruptions_allowed == 1
+
+
+def selecting(name: str, namespace: str = "shop", **selector: Any) -> PodDisruptionBudget:
+    metadata = {"name": name, "namespace": namespace}
+    return msgspec.convert({"metadata": metadata, "spec": {"selector": selector}}, PodDisruptionBudget)
+
+
+def test_many_budgets_over_many_pods_cost_a_bounded_number_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with the largest selectors are given up, and protect the pods of their namespace; no other is concerned."""
+    monkeypatch.setattr(pod_disruption_budgets, "MOST_COMPARISONS", 1_000)
+    rules = [{"key": f"k{place}", "operator": "DoesNotExist"} for place in range(9)]
+    hostile = [selecting(f"h{number}", matchExpressions=rules) for number in range(100)]
+    honest = selecting("honest", matchLabels={"app": "db"})
+    elsewhere = selecting("elsewhere", "other", matchExpressions=rules)
+    there = pod("x", namespace="other")
+    found = covered_pods([*hostile, honest, elsewhere], [*PODS, there])
+    assert found.by_budget["shop/honest"] == PODS
+    assert found.by_budget["other/elsewhere"] == [there]
+    assert 70 < len(found.unreadable) < 100
+    assert not {"shop/honest", "other/elsewhere"} & found.unreadable.keys()
+    assert all(found.by_budget[key] == PODS for key in found.unreadable)
+    assert "too many labels" in next(iter(found.unreadable.values()))
+
+
+def test_budgets_of_one_label_each_cost_no_more_than_the_pods_they_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule: each workload has a budget of its own."""
+    pods = [pod(f"p{number}-{place}", app=f"a{number}") for number in range(100) for place in range(3)]
+    budgets = [selecting(f"b{number}", matchLabels={"app": f"a{number}"}) for number in range(100)]
+    monkeypatch.setattr(pod_disruption_budgets, "MOST_COMPARISONS", 3 * len(pods))
+    found = covered_pods(budgets, pods)
+    assert found.unreadable == {}
+    assert found.by_budget["shop/b7"] == pods[21:24]
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])
+@pytest.mark.parametrize("labels", [{}, {"app": "db"}, {"app": "web"}, {"app": "db", "k": "x"}, {"k": "y"}])
+def test_a_matcher_matches_like_the_selector(operator: str, labels: dict[str, str]) -> None:
+    values = ("x",) if operator in ("In", "NotIn") else ()
+    for match_labels in ({}, {"app": "db"}):
+        selector = LabelSelector(match_labels, (LabelSelectorRequirement("k", operator, values),))
+        assert matcher(selector)(labels) == matches(selector, labels)
+
+
+def test_an_unknown_operator_makes_one_budget_unreadable_and_protects_its_namespace() -> None:
+    odd = selecting("odd", matchExpressions=[{"key": "k", "operator": "Near"}])
+    found = covered_pods([odd, budget()], [*PODS, pod("x", namespace="other")])
+    assert found.by_budget == {"shop/odd": PODS, "shop/b": PODS}
+    assert "Near" in found.unreadable["shop/odd"]

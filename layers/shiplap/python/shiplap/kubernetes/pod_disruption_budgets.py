@@ -10,7 +10,7 @@ import msgspec
 
 from shiplap.kubernetes.names import namespaced_name
 from shiplap.kubernetes.objects import TERMINAL_PHASES, ApiObject, LabelSelector, ObjectMeta, Pod, Whole
-from shiplap.kubernetes.selectors import matches
+from shiplap.kubernetes.selectors import matcher, matches
 
 _UNGUARDED_PHASES = ("Pending", *TERMINAL_PHASES)
 
@@ -182,18 +182,83 @@ def _allows_none(budget: PodDisruptionBudget) -> bool:
     return budget.spec.max_unavailable in (0, "0", "0%") or budget.spec.min_available == "100%"
 
 
-def pods_by_budget(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """The pods that each budget covers, by the budget's `namespace/name`. Raises ValueError as `selects`."""
-    by_namespace: dict[str, list[PodDisruptionBudget]] = {}
-    covered: dict[str, list[Pod]] = {}
-    for budget in budgets:
-        by_namespace.setdefault(budget.metadata.namespace or "default", []).append(budget)
-        covered[budget.key] = []
+MOST_COMPARISONS = 5_000_000
+"""Of labels of pods with selectors of budgets, in one namespace; they take about a second."""
+
+
+class CoveredPods(msgspec.Struct, frozen=True):
+    """The pods that each budget covers, by the budget's `namespace/name`; `unreadable` says why it covers all there.
+
+    `by_namespace` has all pods.
+    """
+
+    by_budget: dict[str, list[Pod]]
+    unreadable: dict[str, str]
+    by_namespace: dict[str, list[Pod]]
+
+
+def covered_pods(budgets: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> CoveredPods:
+    """The pods that each budget covers, all of its namespace where its selector cannot be read or costs too much.
+
+    What budgets of one namespace cost takes nothing from those of another.
+    """
+    namespaces: dict[str, _Namespace] = {}
     for pod in pods:
-        for budget in by_namespace.get(pod.metadata.namespace or "default", ()):
-            if matches(budget.spec.selector, pod.metadata.labels):
-                covered[budget.key].append(pod)
-    return covered
+        name = pod.metadata.namespace or "default"
+        known = namespaces.get(name)
+        if known is None:
+            known = namespaces[name] = _Namespace()
+        known.pods.append(pod)
+    found = CoveredPods({}, {}, {name: known.pods for name, known in namespaces.items()})
+    for budget in sorted(budgets, key=lambda item: (_parts(item.spec.selector), item.key)):
+        there = namespaces.get(budget.metadata.namespace or "default", _EMPTY)
+        try:
+            found.by_budget[budget.key] = there.selected(budget.spec.selector)
+        except ValueError as error:
+            found.by_budget[budget.key] = there.pods
+            found.unreadable[budget.key] = str(error)
+    return found
+
+
+class _Namespace:
+    """The pods of one namespace, and the comparisons that are left to its budgets."""
+
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+        self._left = MOST_COMPARISONS
+        self._by_label: dict[str, dict[str, list[Pod]]] = {}
+
+    def selected(self, selector: LabelSelector | None) -> list[Pod]:
+        """The pods that a selector selects. Raises ValueError: it is malformed, or too few comparisons are left."""
+        if selector is None:
+            return []
+        label = min(selector.match_labels.items(), default=None)
+        candidates = self.pods if label is None else self._with(*label)
+        self._spend(len(candidates) * (1 + _parts(selector)))
+        selects = matcher(selector)
+        return [pod for pod in candidates if selects(pod.metadata.labels)]
+
+    def _with(self, key: str, value: str) -> list[Pod]:
+        known = self._by_label.get(key)
+        if known is None:
+            self._spend(len(self.pods))
+            known = self._by_label[key] = {}
+            for pod in self.pods:
+                if (own := pod.metadata.labels.get(key)) is not None:
+                    known.setdefault(own, []).append(pod)
+        return known.get(value, [])
+
+    def _spend(self, comparisons: int) -> None:
+        if comparisons > self._left:
+            raise ValueError("the PodDisruptionBudgets of its namespace select by too many labels of too many pods")
+        self._left -= comparisons
+
+
+_EMPTY = _Namespace()
+
+
+def _parts(selector: LabelSelector | None) -> int:
+    return 0 if selector is None else len(selector.match_labels) + len(selector.match_expressions)
 
 
 def _reports_readiness(pod: Pod) -> bool:

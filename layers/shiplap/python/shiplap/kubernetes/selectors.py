@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from shiplap.kubernetes.objects import (
     LabelSelector,
-    LabelSelectorRequirement,
     Node,
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -25,24 +24,40 @@ def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     for key, value in selector.match_labels.items():
         if labels.get(key) != value:
             return False
-    return all(_satisfied(expression, labels) for expression in selector.match_expressions)
+    return all(_satisfied(each.key, each.operator, each.values, labels) for each in selector.match_expressions)
 
 
-def _satisfied(expression: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    present = expression.key in labels
-    match expression.operator:
+def matcher(selector: LabelSelector) -> Callable[[Mapping[str, str]], bool]:
+    """As `matches`, for labels of many pods: however many values there are, each is looked up once.
+
+    Raises:
+        ValueError: an operator that selectors do not have.
+    """
+    expressions = [(each.key, each.operator, frozenset(each.values)) for each in selector.match_expressions]
+    for key, operator, values in expressions:
+        _satisfied(key, operator, values, {})
+    wanted = selector.match_labels.items()
+
+    def selects(labels: Mapping[str, str]) -> bool:
+        return wanted <= labels.items() and all(
+            _satisfied(key, operator, values, labels) for key, operator, values in expressions
+        )
+
+    return selects
+
+
+def _satisfied(key: str, operator: str, values: Collection[str], labels: Mapping[str, str]) -> bool:
+    present = key in labels
+    match operator:
         case "In":
-            return present and labels[expression.key] in expression.values
+            return present and labels[key] in values
         case "NotIn":
-            return not present or labels[expression.key] not in expression.values
+            return not present or labels[key] not in values
         case "Exists":
             return present
         case "DoesNotExist":
             return not present
-    raise ValueError(
-        f"{expression.key}: unknown selector operator {expression.operator!r}; "
-        "known are In, NotIn, Exists, DoesNotExist"
-    )
+    raise ValueError(f"{key}: unknown selector operator {operator!r}; known are In, NotIn, Exists, DoesNotExist")
 
 
 def node_affinity_allows(spec: PodSpec, node: Node) -> bool:

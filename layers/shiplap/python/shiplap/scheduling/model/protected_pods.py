@@ -13,9 +13,9 @@ from shiplap.kubernetes.pod_disruption_budgets import (
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
     counts_of,
+    covered_pods,
     eviction_refusal,
     is_unhealthy,
-    pods_by_budget,
 )
 from shiplap.scheduling.model.planned_pods import do_not_disrupt, ends_with_its_node
 
@@ -33,22 +33,22 @@ class PdbLimits(msgspec.Struct, frozen=True, eq=False):
 
 def pdb_limits_of(budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod]) -> PdbLimits:
     """Evaluate all budgets over all pods of the cluster; one that cannot be read allows nothing."""
-    by_pod: dict[str, tuple[PodDisruptionBudget, ...]] = {}
+    covered = covered_pods(budgets, [pod for pod in pods if pod.status.phase not in TERMINAL_PHASES])
+    by_pod: dict[str, list[PodDisruptionBudget]] = {}
     counts: dict[str, PodDisruptionBudgetStatus] = {}
-    unreadable: dict[str, str] = {}
+    unreadable = dict(covered.unreadable)
     for budget in sorted(budgets, key=lambda item: item.key):
+        nothing = PodDisruptionBudgetStatus(observed_generation=budget.metadata.generation)
+        mine = covered.by_budget[budget.key]
         try:
-            covered = [
-                pod for pod in pods_by_budget((budget,), pods)[budget.key] if pod.status.phase not in TERMINAL_PHASES
-            ]
-            counts[budget.key] = counts_of(budget, covered)
+            counts[budget.key] = nothing if budget.key in unreadable else counts_of(budget, mine)
         except ValueError as error:
-            covered = [pod for pod in pods if (pod.metadata.namespace or "default") == budget.metadata.namespace]
-            counts[budget.key] = PodDisruptionBudgetStatus(observed_generation=budget.metadata.generation)
+            counts[budget.key] = nothing
             unreadable[budget.key] = str(error)
-        for pod in covered:
-            by_pod[pod.key] = (*by_pod.get(pod.key, ()), budget)
-    return PdbLimits(by_pod, counts, unreadable)
+            mine = covered.by_namespace.get(budget.metadata.namespace or "default", [])
+        for pod in mine:
+            by_pod.setdefault(pod.key, []).append(budget)
+    return PdbLimits({key: tuple(found) for key, found in by_pod.items()}, counts, unreadable)
 
 
 def first_protection(pods: Iterable[Pod], pdb_limits: PdbLimits, now: float) -> str:
