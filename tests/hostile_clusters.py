@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from shiplap.cluster.client import KubernetesClient
+from shiplap.cluster.transport import Transport
 from shiplap.errors import AnswerTooLarge
 from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.scheduling.model.snapshot import ClusterView, NodeClassCatalog, SchedulingSettings, Snapshot
@@ -268,14 +269,16 @@ def cluster_of(
     pods: int = 1000,
     hostile: int = 0,
     *,
+    elements: int = 0,
     is_varied: bool = False,
 ) -> HostileCluster:
     """`pods` pods, a tenth of them bound, of which `hostile` (drawn if 0) have these dimensions, and what is around.
 
-    `is_varied`: how many elements there are is drawn as well, few as often as many; otherwise there are the most.
+    `elements` of each dimension are in all of them together, by default `ELEMENTS` for a thousand pods. `is_varied`:
+    how many there are is drawn as well, few as often as many; otherwise there are the most.
     """
     hostile = min(hostile or chance.choice((1, 10, 100, pods)), pods)
-    most = min(max(ELEMENTS * pods // 1000 // hostile, 1), MOST_OF_A_POD) // len(dimensions or "1")
+    most = min(max((elements or ELEMENTS * pods // 1000) // hostile, 1), MOST_OF_A_POD) // len(dimensions or "1")
     many = round(most ** chance.uniform(0.3, 1)) if is_varied else most
     own = chance.random() < 0.7
     writer = _Pods(chance)
@@ -431,6 +434,10 @@ class StoredLists:
         self.sent += len(body)
         return body
 
+    def get_one(self, path: str, query: Mapping[str, str | int]) -> bytes:
+        """A page of one object."""
+        return self.get(path, query)
+
     def _chosen(self, kind: str, selector: str) -> Iterator[bytes]:
         for item in self._lists.get(kind, ()):
             if kind == "events":
@@ -439,20 +446,19 @@ class StoredLists:
                 yield item
 
 
-def view_of(cluster: HostileCluster) -> ClusterView:
+def view_of(transport: StoredLists) -> ClusterView:
     """The cluster as a decision lists it."""
-    transport: Any = StoredLists(cluster.lists)
-    client = KubernetesClient(transport)
+    client = KubernetesClient(cast("Transport", transport))
     view = client.view()
     return msgspec.structs.replace(view, pod_disruption_budgets=client.disruption_budgets())
 
 
-def snapshot_of(cluster: HostileCluster) -> Snapshot:
+def snapshot_of(cluster: HostileCluster, transport: StoredLists | None = None) -> Snapshot:
     """The decision about the cluster."""
     return Snapshot(
         cluster="hostile",
         now=case.NOW,
-        view=view_of(cluster),
+        view=view_of(transport or StoredLists(cluster.lists)),
         manifests=Manifests(node_pools=cluster.node_pools),
         catalogs=(NodeClassCatalog("default", incrementing_types(40)),),
         settings=SchedulingSettings(improve_s=0.1),

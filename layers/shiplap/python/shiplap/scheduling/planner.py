@@ -38,6 +38,7 @@ from shiplap.scheduling.model.scheduling_plan import (
     PlannedClaim,
     PlanStats,
     Unschedulable,
+    shortened,
 )
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.awake_part import NOTHING_ASLEEP, AsleepPart, awake_part
@@ -432,7 +433,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         if written is not None:
             planned.append(explainer.explained(claim, written))
         else:
-            message = explainer.truncated(claim, snapshot.settings.max_instance_types)
+            message = shortened(explainer.truncated(claim, snapshot.settings.max_instance_types))
             unschedulable += [
                 Unschedulable(pod_reference(pod), message)
                 for pod_class, pods in claim.pods
@@ -442,7 +443,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
     if compiled.static is not None:
         written_for_pools = writer.write(compiled.static.claims, compiled.static.used)
         planned += [replace(claim, reasons=("static pool",)) for claim in written_for_pools if claim is not None]
-    ignored = [Unschedulable(pod_reference(pod), reason) for pod, reason in compiled.pods.ignored]
+    ignored = [Unschedulable(pod_reference(pod), shortened(reason)) for pod, reason in compiled.pods.ignored]
     for pod_class in compiled.classes:
         if pod_class.keeps_off:
             reason = "asks to stay off provisioned nodes"
@@ -451,6 +452,7 @@ def write(snapshot: Snapshot, compiled: CompiledSnapshot, packing: Packing) -> P
         left = pod_class.members if pod_class.problem else packing.unplaced.get(pod_class.index, ())
         if left:
             message, nearest = explainer.unschedulable(pod_class)
+            message = shortened(message)
             unschedulable += [Unschedulable(pod_reference(pod), message, nearest) for pod in left]
     planned.sort(key=lambda claim: claim.name)
     if snapshot.spot_risk is not None:

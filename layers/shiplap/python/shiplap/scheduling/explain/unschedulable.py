@@ -41,7 +41,7 @@ from shiplap.scheduling.explain.refusal_words import (
 )
 from shiplap.scheduling.model.pod_classes import PodClass
 from shiplap.scheduling.model.resources import Bools, Ints
-from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim
+from shiplap.scheduling.model.scheduling_plan import NearestMiss, PlannedClaim, shortened
 from shiplap.scheduling.packing.compiled_snapshot import CompiledSnapshot
 from shiplap.scheduling.packing.pack import Packing
 from shiplap.scheduling.supply.claim_groups import make_group, minimums_of
@@ -114,7 +114,8 @@ class Explainer:
         lost = self._lost_domains(claim)
         if not claim.skipped and not claim.relaxations and not lost:
             return planned
-        return replace(planned, reasons=(*self._reasons_of(claim), *lost), gave_up=self._given_up(claim))
+        reasons, given_up = (*self._reasons_of(claim), *lost), self._given_up(claim)
+        return replace(planned, reasons=tuple(map(shortened, reasons)), gave_up=tuple(map(shortened, given_up)))
 
     def _lost_domains(self, claim: OpenClaim) -> tuple[str, ...]:
         """Which domains the spreads of a claim's pods do without."""

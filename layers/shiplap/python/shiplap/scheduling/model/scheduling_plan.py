@@ -9,6 +9,14 @@ from shiplap.manifests.custom_resources import RequirementSpec
 from shiplap.manifests.nodeclaim import PodReference, PreferredSpot
 from shiplap.spot_risk.safer_offerings import RiskOfLaunch
 
+MOST_WORDS = 8_000
+"""Characters of a reason: fifty NodePools have room to say theirs. What users name things is not bounded by much."""
+
+
+def shortened(reason: str) -> str:
+    """A reason of at most `MOST_WORDS` characters, and how many more there were."""
+    return reason if len(reason) <= MOST_WORDS else f"{reason[:MOST_WORDS]}… ({len(reason) - MOST_WORDS} more)"
+
 
 class _Part(msgspec.Struct, frozen=True, rename="camel"):
     """Base: camelCase on the wire, every field always present."""
