@@ -6,7 +6,7 @@ A law's change returns None for a cluster that the law says nothing about.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -293,39 +293,53 @@ def _no_zones_merged(before: Decided, after: Decided) -> str:
     one was. Pods that run already may be in fewer zones: a limit that is too tight for any node leaves them there.
     """
     for owner in evenly_spread(before.snapshot):
-        was, now = zones_of(before, owner), zones_of(after, owner)
-        if _steepest(after, owner, was) > max(1, _steepest(before, owner, was)):
-            return f"{owner[1]}: {dict(was)} became {dict(now)}"
+        zones = _zones_given(before, owner)
+        if zones and _steepest(after, owner, zones) > max(1, _steepest(before, owner, zones)):
+            return f"{owner[1]}: {dict(zones_of(before, owner))} became {dict(zones_of(after, owner))}"
     return ""
 
 
-def _steepest(decided: Decided, owner: tuple[str, str], zones: Iterable[str]) -> int:
-    """How many pods more a zone that gets a pod holds than the emptiest of these zones; 0 if none gets a pod."""
-    counts = zones_of(decided, owner)
-    running = zones_of(decided, owner, carry_out=False)
-    filled = [counts[zone] for zone in counts if counts[zone] > running[zone]]
-    return max(filled, default=0) - min((counts[zone] for zone in zones), default=0) if filled else 0
+def _steepest(decided: Decided, owner: tuple[str, str], zones: Collection[str]) -> int:
+    """How many pods more a zone that gets a spread pod holds than the emptiest of these zones; 0 if none gets one."""
+    counts, filled = zones_of(decided, owner), _zones_given(decided, owner)
+    return max((counts[zone] for zone in filled), default=0) - min(counts[zone] for zone in zones) if filled else 0
 
 
 def evenly_spread(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Namespace and app of workloads that spread over zones by themselves, with a skew of 1."""
-    found = set()
-    for pod in snapshot.view.pods:
-        rules = [rule for rule in spreads_of(pod) if rule.topology_key == ZONE and rule.max_skew == 1]
-        if not pod.spec.node_name and any(selected(rule, pod, pod) for rule in rules):
-            found.add((pod.metadata.namespace, pod.metadata.labels["app"]))
-    return sorted(found)
+    return sorted({_owner(pod) for pod in snapshot.view.pods if _is_evenly_spread(pod)})
 
 
-def zones_of(decided: Decided, owner: tuple[str, str], *, carry_out: bool = True) -> Counter[str]:
-    """The number of this app's pods in each zone, once the plan is carried out or before."""
-    done = carried_out(decided.snapshot, decided.plan) if carry_out else decided.snapshot
-    zones = {node.metadata.name: node.metadata.labels.get(ZONE, "") for node in done.view.nodes}
-    return Counter(
-        zones.get(pod.spec.node_name, "")
-        for pod in done.view.pods
-        if pod.spec.node_name and (pod.metadata.namespace, pod.metadata.labels.get("app", "")) == owner
-    )
+def _is_evenly_spread(pod: Pod) -> bool:
+    rules = [rule for rule in spreads_of(pod) if rule.topology_key == ZONE and rule.max_skew == 1]
+    return not pod.spec.node_name and any(selected(rule, pod, pod) for rule in rules)
+
+
+def _owner(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.labels.get("app", "")
+
+
+def zones_of(decided: Decided, owner: tuple[str, str]) -> Counter[str]:
+    """The number of this app's pods in each zone once the plan is carried out."""
+    homes = _homes(decided)
+    pods = decided.snapshot.view.pods
+    return Counter(homes[pod.key] for pod in pods if pod.key in homes and _owner(pod) == owner)
+
+
+def _zones_given(decided: Decided, owner: tuple[str, str]) -> set[str]:
+    """The zones in which the plan has places for pods of this app that are spread."""
+    homes = _homes(decided)
+    spread = (pod for pod in decided.snapshot.view.pods if _is_evenly_spread(pod) and _owner(pod) == owner)
+    return {homes[pod.key] for pod in spread if pod.key in homes}
+
+
+def _homes(decided: Decided) -> dict[str, str]:
+    """The zone of each pod once the plan is carried out, on claims in flight as well."""
+    done, places = carried_out(decided.snapshot, decided.plan), decided.plan.existing_nodes
+    zones = {claim.name: claim.plan.labels.get(ZONE, "") for claim in done.claims}
+    zones |= {node.metadata.name: node.metadata.labels.get(ZONE, "") for node in done.view.nodes}
+    running = {pod.key: zones.get(pod.spec.node_name, "") for pod in done.view.pods if pod.spec.node_name}
+    return running | {pod.key: zones.get(place.name, "") for place in places for pod in place.pods}
 
 
 # What has nothing to do with the pods

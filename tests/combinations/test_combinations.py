@@ -19,6 +19,8 @@ from tests.combinations.every_law import EVERY_LAW
 from tests.combinations.laws import Decided, Law, the_same, the_same_but_ties
 from tests.combinations.played_laws import BrokenLaw, Portion, Suite, Tally, play, portions, resumed
 from tests.combinations.shrunk_clusters import Shrinking
+from tests.conformance.catalogues import Z1
+from tests.rules import ZONE
 
 SEED = 20261128
 COUNT, LAWS_AT_ONCE = 300, 5
@@ -131,6 +133,23 @@ def test_fewer_pods_left_out_are_no_fault_and_more_are() -> None:
     none = Decided(_pool_more(some, Random(0)))  # noqa: S311
     assert law.compare(none, some) == ""
     assert "left out by priority" in law.compare(some, none)
+
+
+def test_spread_pods_in_one_zone_have_lost_the_others() -> None:
+    law = _law("a tighter limit merges no zones")
+    before, merged = (Decided(with_options(SEED, 9, ["zone_spread"]).snapshot) for _ in range(2))
+    assert len({claim.launch.zone for claim in before.plan.node_claims}) > 1
+    vars(merged)["plan"] = replace(
+        before.plan,
+        node_claims=tuple(
+            replace(claim, launch=replace(claim.launch, zone=Z1), labels=claim.labels | {ZONE: Z1})
+            for claim in before.plan.node_claims
+        ),
+    )
+    assert law.compare(before, before) == ""
+    assert "became {'test-zone-1'" in law.compare(before, merged)
+    vars(merged)["plan"] = replace(before.plan, node_claims=())
+    assert law.compare(before, merged) == "", "nobody got a node"
 
 
 def test_a_plan_that_is_not_carried_out_leaves_something_to_do() -> None:
