@@ -81,6 +81,21 @@ def test_launches_share_what_is_left_of_an_offering() -> None:
     assert allowed([failed("m", "a"), failed("m", "b", failures=2)], (claims(90, "m"), sold("m", zones="ab"))) == [50]
 
 
+def test_what_is_left_of_an_offering_is_shared_domain_by_domain() -> None:
+    """The first launch is all of one rack; without turns it would take the whole budget."""
+    one, two = (
+        [replace_plan(claim, labels={"example.com/rack": rack}, pods=refs(2)) for claim in claims(40, "m")]
+        for rack in ("one", "two")
+    )
+    assert allowed([failed("m")], (one, sold("m")), (two, sold("m"))) == [25, 25]
+    assert allowed([failed("m")], (one[:10], sold("m")), (two, sold("m"))) == [10, 40]
+    assert allowed([failed("m", failures=7)], (one, sold("m")), (two, sold("m"))) == [1, 0]
+
+
+def replace_plan(claim: NodeClaim, **fields: Any) -> NodeClaim:
+    return structs.replace(claim, plan=structs.replace(claim.plan, **fields))
+
+
 def test_a_reservation_that_failed_is_counted_by_its_id() -> None:
     held = sold("m", kind="reserved", reservation="cr-1")
     assert allowed([failed("cr-1", kind="reserved", failures=3)], (claims(90, "m"), held)) == [12]

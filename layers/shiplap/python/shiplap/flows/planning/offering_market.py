@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from shiplap.flows.planning.planned_launches import places_in_turns
 from shiplap.instances.catalog.ec2_catalog import Catalog
 from shiplap.instances.catalog.resolved_nodeclass import ResolvedNodeClass, emptiest_subnets, open_subnets
 from shiplap.instances.catalog.type_catalog import InstanceType
@@ -160,27 +161,29 @@ class OfferingMarket:
         """The claims that may be launched now, of each group; `types` are what is sold to each.
 
         A group that can be launched on offerings which have not failed lately is launched as a whole. The others share
-        the budgets of the offerings that have: what may be asked for at once is halved with each failure and doubled
-        with each success, so that many clusters and retries together cannot make a storm. Of an EC2NodeClass whose
-        instances ended before they joined there is one claim at a time, until that is forgotten.
+        the budgets of the offerings that have, domain by domain: what may be asked for at once is halved with each
+        failure and doubled with each success, so that many clusters and retries together cannot make a storm. Of an
+        EC2NodeClass whose instances ended before they joined there is one claim at a time, until that is forgotten.
         """
         left = {scope: launch_budget(offering.failures) for scope, offering in self._recovering.items()}
         tried = set(self._in_flight)
-        kept = []
-        for claims, sold in zip(groups, types, strict=True):
-            if is_left_alone(claims[0].cluster, claims[0].plan.node_class, self._suspected):
-                kept.append(() if claims[0].plan.node_class in tried else claims[:1])
-                tried.add(claims[0].plan.node_class)
-                continue
-            offerings = self._offerings(claims[0], sold)
-            if offerings and offerings <= left.keys():
-                allowed = min(max(left[scope] for scope in offerings), len(claims))
-                for scope in offerings:
-                    left[scope] -= min(allowed, left[scope])
-            else:
-                allowed = len(claims)
-            kept.append(claims[:allowed])
-        return kept
+        kept = [len(claims) for claims in groups]
+        shared: list[tuple[int, set[Offering]]] = []
+        for group, (claims, sold) in enumerate(zip(groups, types, strict=True)):
+            node_class = claims[0].plan.node_class
+            if is_left_alone(claims[0].cluster, node_class, self._suspected):
+                kept[group] = 0 if node_class in tried else 1
+                tried.add(node_class)
+            elif (offerings := self._offerings(claims[0], sold)) and offerings <= left.keys():
+                kept[group] = 0
+                shared += [(group, offerings)] * len(claims)
+        bounded = [claim for group in dict(shared) for claim in groups[group]]
+        for place in places_in_turns(bounded):
+            group, offerings = shared[place]
+            able = [scope for scope in offerings if left[scope] > 0]
+            kept[group] += bool(able)
+            left |= {scope: left[scope] - 1 for scope in able}
+        return [claims[:number] for claims, number in zip(groups, kept, strict=True)]
 
     def _offerings(self, claim: NodeClaim, types: Mapping[str, InstanceType]) -> set[Offering]:
         sold = {

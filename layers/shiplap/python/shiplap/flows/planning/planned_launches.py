@@ -100,13 +100,18 @@ def in_turns(claims: Sequence[NodeClaim]) -> list[NodeClaim]:
     So a budget decides how many nodes there are, and not in which zones: each beginning of this order is as level as
     claims of whole nodes can be. Claims of one domain keep their order.
     """
+    return [claims[place] for place in places_in_turns(claims)]
+
+
+def places_in_turns(claims: Sequence[NodeClaim]) -> list[int]:
+    """The places of claims in the order of `in_turns`."""
     pods: Counter[tuple[tuple[str, str], ...]] = Counter()
     turns = []
     for place, claim in enumerate(claims):
         domain = tuple(sorted(item for item in claim.plan.labels.items() if item[0] not in _OF_TYPES))
         turns.append((pods[domain], place))
         pods[domain] += len(claim.plan.pods)
-    return [claims[place] for _, place in sorted(turns)]
+    return [place for _, place in sorted(turns)]
 
 
 def with_token(claims: Sequence[NodeClaim], epoch: int, install: str) -> list[NodeClaim]:
