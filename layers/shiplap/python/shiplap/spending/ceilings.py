@@ -412,9 +412,12 @@ class _Admitting:
             self._charge(place, launch, first)
         return _Widening(launch, first, others)
 
-    def _widen(self, passed: Iterable[_Widening]) -> None:
+    def _widen(self, passed: Sequence[_Widening]) -> None:
         """Give launch lists dearer types, one more price each in turn, until no ceiling has room for another."""
         able = [item for item in passed if item.dearer]
+        if not short_ceilings(self._view, [item.launch for item in passed]):
+            for item in able:
+                del item.dearer[:-1]
         while able:
             able = [item for item in able if self._widened(item) and item.dearer]
 
