@@ -287,13 +287,13 @@ def _tighter_limits(before: Decided, rng: Random) -> Snapshot | None:
 
 
 def _no_zones_merged(before: Decided, after: Decided) -> str:
-    """Pods whose spread allows a difference of one stay level over the zones that they were in.
+    """Pods whose spread allows a difference of one stay level over the zones that either plan gives them.
 
     A zone that the plan puts a pod into is no further above the emptiest of those zones than the spread allows, or than
     one was. Pods that run already may be in fewer zones: a limit that is too tight for any node leaves them there.
     """
     for owner in evenly_spread(before.snapshot):
-        zones = _zones_given(before, owner)
+        zones = _zones_given(before, owner) | _zones_given(after, owner)
         if zones and _steepest(after, owner, zones) > max(1, _steepest(before, owner, zones)):
             return f"{owner[1]}: {dict(zones_of(before, owner))} became {dict(zones_of(after, owner))}"
     return ""
