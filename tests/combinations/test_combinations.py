@@ -63,6 +63,7 @@ ROOMY_LIMIT, ROOMY_CEILING = (f"a {what} with room to spare changes nothing" for
         ("a tighter limit merges no zones", 0, 718),
         ("more supply leaves no more pods out", 4711, 1218),
         ("once a plan is carried out there is nothing more to do", 1, 171),
+        ("once a plan is carried out there is nothing more to do", 0, 549),
     ],
 )
 def test_a_cluster_that_broke_a_law_keeps_it(name: str, seed: int, number: int) -> None:
