@@ -39,21 +39,21 @@ def judged(entry: LearnedCapacity, now: float) -> JudgedEntry:
     """The entry at a moment, epoch seconds; of a type that the catalogue does not know nothing is far."""
     reports = reports_of(entry)
     far = far_reports(reports, _allowed(entry.instance_type), now)
-    amounts = tuple(
-        _smallest(
-            {(item.cluster, item.resource, item.amount) for item in far if item.of_allocatable is of_allocatable},
-            ((each.cluster, each.allocatable if of_allocatable else each.capacity) for each in reports),
-        )
-        for of_allocatable in (False, True)
+    return JudgedEntry(
+        _smallest(((each.cluster, each.capacity) for each in reports), far, of_allocatable=False),
+        _smallest(((each.cluster, each.allocatable) for each in reports), far, of_allocatable=True),
+        far,
     )
-    return JudgedEntry(*amounts, far)
 
 
-def _smallest(far: set[tuple[str, str, int]], reports: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
+def _smallest(
+    reports: Iterable[tuple[str, Mapping[str, int]]], far: Iterable[FarReport], *, of_allocatable: bool
+) -> dict[str, int]:
+    aside = {(item.cluster, item.resource, item.amount) for item in far if item.of_allocatable is of_allocatable}
     least: dict[str, int] = {}
     for cluster, amounts in reports:
         for resource, amount in amounts.items():
-            if (cluster, resource, amount) not in far:
+            if (cluster, resource, amount) not in aside:
                 least[resource] = min(amount, least.get(resource, amount))
     return dict(sorted(least.items()))
 
