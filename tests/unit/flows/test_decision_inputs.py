@@ -162,6 +162,19 @@ class TestReadInputs:
         stage.state.mark_missed(stage.name, ["uid-m"], stage.clock.now())
         assert read(stage).missed_pods == {"uid-a", "uid-m"}
 
+    @pytest.mark.parametrize(("planned_cpu", "missed"), [(2500, {"uid-a"}), (3000, set())])
+    def test_pods_of_a_node_that_seems_broken_have_not_missed(
+        self, stage: Stage, planned_cpu: int, missed: set[str]
+    ) -> None:
+        """The Node has two CPUs, of 2.5 or of 3 that were planned."""
+        add_node(stage, "n1", "i-1")
+        pods = (PodReference("default", "a", "uid-a"),)
+        planned = {"cpu": planned_cpu, "pods": 1}
+        fields = {"node_name": "n1", "instance_id": "i-1", "allocatable": planned, "pods": pods}
+        put(stage, "small", ClaimState.REGISTERED, missed=True, **fields)
+        put(stage, "other", ClaimState.REGISTERED, node_name="n2", instance_id="i-2")
+        assert read(stage).missed_pods == missed
+
     @pytest.mark.parametrize(
         ("state", "reported", "learns"),
         [

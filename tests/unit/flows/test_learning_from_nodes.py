@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shiplap.flows.learn import is_ready, learn, learn_from_joined
+from shiplap.flows.learn import is_ready, learn, learn_from_joined, seems_broken
+from shiplap.instances.capacity.learned_capacity import shortfall
 from shiplap.kubernetes.objects import Node
+from shiplap.kubernetes.quantity import parse_resources
 from shiplap.manifests.nodeclaim import NodeClaim, PodReference
 from tests.integration.flows.stage import Stage
 from tests.node_claims import node_claim
@@ -66,6 +68,26 @@ def test_a_node_that_is_smaller_teaches_and_its_pods_are_planned_with_care() -> 
     assert learn(stage.context, claim(), node(memory="7Gi")) == {"memory": 2**30}
     assert len(stage.capacity.all()) == 1
     assert stage.state.read("demo", stage.clock.now()).missed_pods == {"uid-a", "uid-c"}
+
+
+@pytest.mark.parametrize(("memory", "is_broken"), [("6Gi", False), ("6143Mi", True), ("10Mi", True)])
+def test_a_node_with_less_than_three_quarters_teaches_but_its_pods_may_meet_estimates_again(
+    memory: str, is_broken: bool
+) -> None:
+    stage = Stage()
+    planned = claim(allocatable={"cpu": 2000, "memory": 8 * 2**30})
+    short = learn(stage.context, planned, node(memory=memory))
+    assert short == learn_of(Stage(), planned, memory)
+    assert len(stage.capacity.all()) == 1
+    assert stage.state.read("demo", stage.clock.now()).missed_pods == (set() if is_broken else {"uid-a", "uid-c"})
+
+
+def learn_of(stage: Stage, planned: NodeClaim, memory: str) -> dict[str, int]:
+    """The same of a node that joined and was found by a decision, with what it is short of."""
+    found = node(memory=memory)
+    is_broken = seems_broken(planned, found)
+    assert learn_from_joined(stage.context, [(planned, found)]) == (frozenset() if is_broken else {"uid-a", "uid-c"})
+    return shortfall(planned.plan.requests, parse_resources(found.status.allocatable))
 
 
 @pytest.mark.parametrize("field", ["ami", "instance_type", "kubelet_hash"])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from shiplap.flows.claim_updates import facts
 from shiplap.flows.context import FlowContext
 from shiplap.instances.capacity.learned_capacity import shortfall
+from shiplap.instances.capacity.reported_amounts import ALWAYS_REPORTED
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.kubernetes.objects import Node
 from shiplap.kubernetes.quantity import CPU, MEMORY, PODS, format_resources, parse_resources
@@ -36,8 +37,17 @@ def has_reported(node: Node) -> bool:
     return all(node.status.capacity.get(name) and node.status.allocatable.get(name) for name in (CPU, MEMORY, PODS))
 
 
+def seems_broken(claim: NodeClaim, node: Node) -> bool:
+    """Whether a node has less than three quarters of a resource that its plan counted on.
+
+    No estimate is so far off: it says nothing about the estimates of other nodes, and its pods may meet them again.
+    """
+    there = parse_resources(node.status.allocatable)
+    return any(4 * there.get(name, 0) < 3 * claim.plan.allocatable.get(name, 0) for name in ALWAYS_REPORTED)
+
+
 def learn(context: FlowContext, claim: NodeClaim, node: Node) -> dict[str, int]:
-    """Store what the node reports; mark the claim's pods when the plan had relied on more.
+    """Store what the node reports; mark the claim's pods when the plan had relied on more and the node seems sound.
 
     Args:
         context: capacity, state, clock and meter are used.
@@ -53,7 +63,7 @@ def learn(context: FlowContext, claim: NodeClaim, node: Node) -> dict[str, int]:
     now = context.clock.now()
     context.capacity.observe(_observation(claim, node, now))
     short = _short(claim, node)
-    if short:
+    if short and not seems_broken(claim, node):
         context.state.mark_missed(claim.cluster, _uids(claim), now)
     return short
 
@@ -69,7 +79,7 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
         joined: claims with their nodes, which have reported.
 
     Returns:
-        The uids of pods whose node is smaller than planned.
+        The uids of pods whose node is smaller than planned and seems sound.
 
     Raises:
         StoreError: nothing may be planned with these nodes until their truth is stored.
@@ -86,7 +96,8 @@ def learn_from_joined(context: FlowContext, joined: Sequence[tuple[NodeClaim, No
             smallest[*alike, resource] = min(known, (amount, node.metadata.name))
     for name in sorted({name for _, name in smallest.values()}):
         context.capacity.observe(_observation(*seen[name], now))
-    missed_pods = {uid for claim, node in joined if _short(claim, node) for uid in _uids(claim)}
+    missed = [claim for claim, node in joined if _short(claim, node) and not seems_broken(claim, node)]
+    missed_pods = {uid for claim in missed for uid in _uids(claim)}
     if missed_pods:
         context.state.mark_missed(joined[0][0].cluster, sorted(missed_pods), now)
     return frozenset(missed_pods)

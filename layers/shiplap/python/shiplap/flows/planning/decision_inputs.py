@@ -22,7 +22,7 @@ from shiplap.errors import AwsError, AwsThrottled, ClusterError, InvalidInput, R
 from shiplap.flows.catalog.refresh import refresh, stored
 from shiplap.flows.context import FlowContext
 from shiplap.flows.evidence.spot_notes import read_evidence
-from shiplap.flows.learn import has_reported, instance_of, learn_from_joined
+from shiplap.flows.learn import has_reported, instance_of, learn_from_joined, seems_broken
 from shiplap.flows.optional.optional_calls import INSPECTION, JOINS, SNAPSHOTS, ZONAL_SHIFTS
 from shiplap.flows.planning.commitment_inputs import read_commitments
 from shiplap.flows.planning.dollars import read_spending, view_of_spending
@@ -358,8 +358,7 @@ def read_inputs(
         known=BoundPods(settings.name, context) if known is None else known,
     )
     view = _with_what_few_need(view, leaving, settings.manifests, context.cluster)
-    reported = {pod.uid for claim in state.claims if claim.missed for pod in claim.plan.pods if pod.uid}
-    missed = state.missed_pods | reported | _learn_from_joined(state, view, context)
+    missed = state.missed_pods | _missed_pods(state, view) | _learn_from_joined(state, view, context)
     spending = read_spending(settings, state, context.state, now) if settings.has_ceilings else None
     return DecisionInputs(now, state, view, missed, spending)
 
@@ -463,6 +462,17 @@ def joined_nodes(claims: tuple[NodeClaim, ...], view: ClusterView) -> list[tuple
         for claim in claims
         if claim.state is ClaimState.LAUNCHED and claim.instance_id in nodes
     ]
+
+
+def _missed_pods(state: DecisionState, view: ClusterView) -> set[str]:
+    """The uids of pods of claims whose node has missed; a node that seems broken says nothing about other nodes."""
+    nodes = {node.metadata.name: node for node in view.nodes}
+    missed = [
+        claim
+        for claim in state.claims
+        if claim.missed and not (claim.node_name in nodes and seems_broken(claim, nodes[claim.node_name]))
+    ]
+    return {pod.uid for claim in missed for pod in claim.plan.pods if pod.uid}
 
 
 def _learn_from_joined(state: DecisionState, view: ClusterView, context: FlowContext) -> frozenset[str]:
