@@ -171,6 +171,15 @@ def test_a_node_that_has_reported_is_not_seen_again_each_minute() -> None:
     assert learn_from_foreign_nodes("demo", [broken, node("other")], catalogs, stage.context), "another one teaches"
 
 
+def test_a_node_that_has_reported_teaches_types_of_other_settings() -> None:
+    stage = Stage()
+    runs(stage, "i-n", "ami-1")
+    assert learn_from_foreign_nodes("demo", [node()], [NodeClassCatalog("a", (kind(),))], stage.context)
+    both = [NodeClassCatalog("a", (kind(), kind(kubelet_hash="k2")))]
+    assert learn_from_foreign_nodes("demo", [node()], both, stage.context)
+    assert sorted((entry.kubelet_hash, entry.version) for entry in stage.capacity.all()) == [("k", 1), ("k2", 1)]
+
+
 def test_nodes_of_another_cluster_that_have_reported_hide_none_of_the_same_name() -> None:
     stage = Stage()
     runs(stage, "i-n", "ami-1")

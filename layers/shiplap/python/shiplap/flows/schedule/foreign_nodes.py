@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shiplap.errors import AwsError
 from shiplap.flows.context import FlowContext
@@ -46,7 +46,12 @@ def learn_from_foreign_nodes(
     """
     unverified = _unverified(catalogs)
     candidates = _promising(nodes, unverified)
-    candidates = _without_known(cluster, candidates, unverified, context)
+    known = _known(cluster, candidates, unverified, context)
+    candidates = {
+        instance_id: node
+        for instance_id, node in candidates.items()
+        if any(_report_name(kind, node) not in known for kind in unverified[node.metadata.labels[labels.INSTANCE_TYPE]])
+    }
     if not candidates:
         return False
     try:
@@ -55,7 +60,7 @@ def learn_from_foreign_nodes(
         context.meter.count("StrangersNotRead")
         _LOG.warning("nodes of others not read: %s", error, extra={"cluster": cluster, "code": error.code})
         return False
-    observed = observations(cluster, candidates, amis, unverified, context.clock.now())
+    observed = observations(cluster, candidates, amis, unverified, context.clock.now(), known)
     for observation in observed:
         context.capacity.observe(observation)
     if observed:
@@ -81,17 +86,29 @@ def _promising(nodes: Sequence[Node], unverified: Mapping[str, Sequence[Instance
     return {instance_of(node.spec.provider_id): node for node in sorted(chosen, key=lambda node: node.metadata.name)}
 
 
-def _without_known(
+_ReportName = tuple[str, str, str, str]
+"""Names a report: AMI, instance type, kubelet settings and node."""
+
+
+def _known(
     cluster: str, candidates: Mapping[str, Node], unverified: Mapping[str, Sequence[InstanceType]], context: FlowContext
-) -> dict[str, Node]:
-    """Without nodes that have reported before: a report in doubt, seen again each minute, would never be forgotten."""
+) -> frozenset[_ReportName]:
+    """The reports of the cluster's nodes: one in doubt that is learned again each minute would not be forgotten."""
     if not candidates:
-        return {}
+        return frozenset()
     types = {node.metadata.labels[labels.INSTANCE_TYPE] for node in candidates.values()}
     learned = context.capacity.learned(sorted({item.ami for name in types for item in unverified[name]}))
-    reports = (report for entry in learned for report in reports_of(entry) if report.cluster == cluster)
-    known = {name for report in reports for name in report.nodes}
-    return {instance: node for instance, node in candidates.items() if stored_name(node.metadata.name) not in known}
+    return frozenset(
+        (entry.ami, entry.instance_type, entry.kubelet_hash, node)
+        for entry in learned
+        for report in reports_of(entry)
+        if report.cluster == cluster
+        for node in report.nodes
+    )
+
+
+def _report_name(instance_type: InstanceType, node: Node) -> _ReportName:
+    return (instance_type.ami, instance_type.name, instance_type.kubelet_hash, stored_name(node.metadata.name))
 
 
 def _unverified(catalogs: Iterable[NodeClassCatalog]) -> dict[str, list[InstanceType]]:
@@ -109,8 +126,9 @@ def observations(
     amis: Mapping[str, str],
     unverified: Mapping[str, Sequence[InstanceType]],
     now: float,
+    known: Collection[_ReportName] = (),
 ) -> list[Observation]:
-    """What nodes (by instance id) say about unverified types (by name), the first node for each."""
+    """What nodes (by instance id) say about unverified types (by name), the first node for each that is not known."""
     observed: dict[tuple[str, str, str], Observation] = {}
     for instance_id, node in nodes.items():
         capacity = parse_resources(node.status.capacity)
@@ -119,6 +137,7 @@ def observations(
             key = (instance_type.ami, instance_type.name, instance_type.kubelet_hash)
             if (
                 key in observed
+                or _report_name(instance_type, node) in known
                 or amis.get(instance_id) != instance_type.ami
                 or not _alike(instance_type, capacity, allocatable)
             ):
