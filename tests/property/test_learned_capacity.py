@@ -8,15 +8,10 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shiplap.instances.capacity.learned_capacity import (
-    merged_capacity,
-    shortfall,
-    smallest_allocatable,
-    smallest_capacity,
-    with_observation,
-)
+from shiplap.instances.capacity.learned_capacity import merged_capacity, shortfall, with_observation
 from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Observation
+from tests.learned_amounts import smallest_allocatable, smallest_capacity
 from tests.unit.instances.given_instances import MIB, kind, node_class, resolved, yields
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60)

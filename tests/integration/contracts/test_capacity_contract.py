@@ -11,12 +11,13 @@ import pytest
 from shiplap.aws.dynamodb import tables
 from shiplap.aws.dynamodb.capacity_table import DynamoCapacity
 from shiplap.errors import StoreThrottled
-from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity, with_observation
+from shiplap.instances.capacity.learned_capacity import with_observation
 from shiplap.instances.catalog.type_catalog import Observation
 from shiplap.ports import PILOT_LEASE_S, CapacityStore
 from shiplap_lab.fakes.faults import Faults
 from shiplap_lab.fakes.stores import FakeCapacity
 from tests.integration.contracts.in_process_aws import HookedClient, create_table, dynamodb_client
+from tests.learned_amounts import smallest_allocatable, smallest_capacity
 
 NOW = 1_700_000_000.0
 KEY = ("ami-1", "m5.large", "k1")

@@ -14,7 +14,6 @@ from shiplap.flows.lifecycle import lifecycle
 from shiplap.flows.lifecycle.endings import never_joined
 from shiplap.flows.lifecycle.lifecycle import LifecycleReport, _visit_all, _WantedVisits
 from shiplap.flows.messages import NodeSeen, PodsPending, Timer
-from shiplap.instances.capacity.learned_capacity import smallest_allocatable, smallest_capacity
 from shiplap.instances.catalog.type_catalog import InstanceType
 from shiplap.kubernetes import labels
 from shiplap.kubernetes.objects import Taint
@@ -24,6 +23,7 @@ from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.ports import Instance
 from shiplap_lab.fakes.signals import FakeMeter
 from tests.integration.flows.stage import CLUSTER, Stage, pool, share
+from tests.learned_amounts import smallest_allocatable, smallest_capacity
 from tests.node_claims import node_claim
 
 ONLY_LARGE = (pool("any", ("m6i",), sizes=("large",)),)

@@ -13,12 +13,11 @@ from shiplap.instances.capacity.learned_capacity import (
     is_observed,
     merged_capacity,
     shortfall,
-    smallest_allocatable,
-    smallest_capacity,
     with_observation,
 )
 from shiplap.instances.capacity.reported_amounts import DAY_S
 from shiplap.instances.catalog.type_catalog import ImportedCapacity, LearnedCapacity, Minimum, ReportedAmounts
+from tests.learned_amounts import smallest_allocatable, smallest_capacity
 from tests.unit.instances.given_instances import GIB, MIB, known, seen
 
 

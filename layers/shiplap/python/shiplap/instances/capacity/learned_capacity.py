@@ -99,16 +99,6 @@ def is_observed(learned: LearnedCapacity) -> bool:
     return bool(reports_of(learned))
 
 
-def smallest_capacity(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest capacity of the last 60 days that any node has reported, per resource."""
-    return _smallest(each.capacity for each in reports_of(learned))
-
-
-def smallest_allocatable(learned: LearnedCapacity) -> dict[str, int]:
-    """The smallest allocatable of the last 60 days that any node has reported, per resource."""
-    return _smallest(each.allocatable for each in reports_of(learned))
-
-
 def allowed_memory(nominal: int) -> AllowedRange:
     """The memory that a node may report of a type of which EC2 states `nominal`, bytes.
 
