@@ -14,6 +14,7 @@ from shiplap.instances.catalog.type_catalog import InstanceType, Offering
 from shiplap.manifests.custom_resources import Manifests
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
+from shiplap.scheduling.packing.launch_costs import wanted_launches
 from shiplap.scheduling.planner import plan
 from shiplap.spending.ceilings import (
     CEILING_REACHED,
@@ -29,7 +30,7 @@ from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.disruptions import disrupted, large
 from tests.conformance.disruptions import pod as running
 from tests.conformance.disruptions import pool as quick_pool
-from tests.conformance.given import daemon_set, pod, pods, pool, rule, snapshot_of
+from tests.conformance.given import daemon_set, node, pod, pods, pool, rule, snapshot_of
 from tests.conformance.test_capacity_buffers import buffer, template
 
 DOLLAR = 1_000_000
@@ -159,6 +160,33 @@ def test_a_static_pool_says_what_it_lacks() -> None:
     (static,) = made.static_pools
     assert static.missing == 3 - len(made.node_claims) > 0
     assert static.reason.startswith(CEILING_REACHED)
+
+
+def test_of_two_static_pools_only_that_of_the_ceiling_lacks_nodes() -> None:
+    spending = view(1.0, scope=CeilingScope.NODE_POOL, name="first")
+    made = decided(pools=(pool("first", replicas=3), pool("second", replicas=2)), spending=spending)
+    lacking = {
+        known.node_pool: (known.missing, known.reason.startswith(CEILING_REACHED)) for known in made.static_pools
+    }
+    assert lacking == {"first": (2, True), "second": (0, False)}
+
+
+def test_pods_of_another_namespace_hold_down_no_spread() -> None:
+    """They have the same labels, and are on a node in a zone that this spread has nothing in."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    marked = {"labels": {"app": "web"}}
+    waiting = pods(2, cpu="3", metadata=marked, spec={"topologySpreadConstraints": [constraint]})
+    others = pods(3, "theirs", cpu="100m", node="here", metadata={**marked, "namespace": "theirs"})
+    here = node("here", labels={"topology.kubernetes.io/zone": Z1}, cpu="1")
+    types = (typed("m.large", 1.0, offerings=(("on-demand", Z1), ("on-demand", Z2))),)
+    snapshot = snapshot_of([*waiting, *others], [here], types=types, spending=view(9.0))
+    levels = [launch.level for launch in wanted_launches(snapshot, plan(snapshot).node_claims)]
+    assert [level.before for level in levels if level is not None] == [0, 0]
 
 
 def test_a_buffer_lacks_what_a_ceiling_refuses() -> None:
@@ -304,6 +332,15 @@ def test_smaller_nodes_count_on_what_others_leave_of_commitments() -> None:
     made = decided(*pods(4, cpu="3"), spending=view(2.5), types=BULK, commitments=room)
     assert on(made) == {"small": 2}
     assert sum(claim.covered or 0.0 for claim in made.node_claims) == 1.0
+
+
+def test_smaller_nodes_beside_admitted_ones_count_on_what_these_leave_of_commitments() -> None:
+    """The admitted nodes use up all of it, so that none of the smaller ones is paid for by it once more."""
+    room = CommitmentRoom(savings_plans=(SavingsPlan("plan", 3 * DOLLAR // 2, 2e9, rate_ppm=DOLLAR // 2),))
+    made = decided(*pods(12, cpu="3"), spending=view(8.5), types=BULK, commitments=room)
+    assert "small" in on(made)
+    assert "big" in on(made)
+    assert sum(claim.covered or 0.0 for claim in made.node_claims) <= 3.0
 
 
 def test_a_zone_too_dear_for_what_a_ceiling_leaves_still_holds_down_a_spread() -> None:

@@ -48,6 +48,19 @@ def test_claims_in_flight_count_and_the_same_is_never_planned_twice() -> None:
     assert len(given(pools=[static(2)], types=TYPES, claims=failed, epoch=8).claims) == 2
 
 
+def test_claims_in_flight_count_for_their_own_pool_alone() -> None:
+    """And nodes, too: another static pool, and one that follows pods, have some of theirs on the way."""
+    pools = [static(2), static(3, "other"), pool("default")]
+    first = given(pod(), pools=pools, types=TYPES)
+    coming = [in_flight(claim) for claim in first.claims if claim.node_pool != "static"]
+    again = given(pod(), pools=pools, types=TYPES, claims=coming, epoch=8, nodes=[node("d", pool="default")])
+    assert [claim.node_pool for claim in again.claims] == ["static"] * 2
+    assert [(known.node_pool, known.present, known.missing) for known in again.plan.static_pools] == [
+        ("other", 3, 0),
+        ("static", 0, 0),
+    ]
+
+
 def test_nodes_that_leave_are_replaced_within_the_limit_of_nodes() -> None:
     nodes = [*standing(1), *standing(2, "old", deleting=True)]
     assert len(given(pools=[static(3)], types=TYPES, nodes=nodes).claims) == 2

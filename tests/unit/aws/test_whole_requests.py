@@ -466,6 +466,9 @@ def test_tags_are_written_in_order_and_read_back() -> None:
         "shiplap.dev/nodepool": "p",
         "shiplap.dev/ec2nodeclass": "c",
     }
+    theirs = {"shiplap.dev/install": "theirs", "kubernetes.io/cluster/demo": "shared", "shiplap.dev/nodepool": "q"}
+    ours = tags.of_pool("demo", "p", "c", theirs, "mine")
+    assert [ours[key] for key in theirs] == ["mine", "owned", "p"]
     assert parameters_of(request())["ClientToken"] == "t"
 
 

@@ -153,6 +153,7 @@ def test_other_instances_of_the_account_use_commitments_first() -> None:
     ("settings", "field", "fix"),
     [
         (CommitmentSettings(counted_by="eu-west-1/other", share="80%"), ("countedBy",), "leave `commitments` out"),
+        (CommitmentSettings(counted_by="us-east-1/shiplap", share="80%"), ("countedBy",), "leave `commitments` out"),
         (CommitmentSettings(counted_by="eu-west-1/shiplap"), (), "give `share`"),
         (CommitmentSettings(counted_by="eu-west-1/shiplap", share="0.8"), ("share",), "such as 80%"),
         (CommitmentSettings(counted_by="eu-west-1/shiplap", share="180%"), ("share",), "at most 100%"),

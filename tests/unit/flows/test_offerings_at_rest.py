@@ -193,6 +193,7 @@ def override(zone: str, max_pods: int, name: str = "m") -> FleetOverride:
 def test_a_launch_reserves_as_many_addresses_as_its_smallest_node_may_hold_in_each_zone() -> None:
     market = OfferingMarket(DecisionState(0, addresses={"s-b": 3}))
     wanted = [override("a", 29), override("a", 8, "n"), override("b", 0), override("z", 5)]
+    assert OfferingMarket(DecisionState(0)).reserve(wanted[::-1], resolved(), 3) == {"s-a": 24, "s-b": 3}
     assert market.reserve(wanted, resolved(), 3) == {"s-a": 24, "s-b": 3}
     assert market.reserve(wanted[:1], resolved(), 2) == {"s-a": 58}
     left = {subnet.id: subnet.free_ips for subnet in market.open(resolved()).subnets}

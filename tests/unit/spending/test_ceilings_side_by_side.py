@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shiplap.flows.planning.dollars import ceilings_in_use
+from shiplap.manifests.custom_resources import Manifests, NodePool
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
+from shiplap.manifests.shiplap_annotations import MAX_HOURLY_PRICE
+from shiplap.ports import DecisionState
+from shiplap.settings import ClusterSettings
 from shiplap.spending.account_counters import AccountSpending, CountedSpending
 from shiplap.spending.ceiling_use import (
     LOST_FOR_S,
@@ -211,6 +217,8 @@ def test_launches_of_one_decision_share_what_the_tightest_ceiling_leaves() -> No
 
 # Several NodePools
 
+SPEC = {"template": {"spec": {"nodeClassRef": {"name": "default"}}}}
+
 
 def of_pools(*claims: NodeClaim, ledger: SpendingLedger | None = None) -> SpendingView:
     """A cluster with a monthly ceiling for each of two NodePools and two namespaces."""
@@ -250,6 +258,18 @@ def test_hourly_limits_of_node_pools_count_their_own_nodes_that_stay() -> None:
         ("empty", 3, 0),
         ("web", 1, 2 * DOLLAR),
     ]
+
+
+def test_of_node_pools_those_with_a_price_per_hour_above_nothing_are_shown() -> None:
+    """One that may cost nothing is closed, one without the annotation has no ceiling."""
+    pools = tuple(
+        msgspec.convert({"metadata": {"name": name, "annotations": marks}, "spec": SPEC}, NodePool)
+        for name, marks in (("closed", {MAX_HOURLY_PRICE: "0"}), ("free", {}), ("web", {MAX_HOURLY_PRICE: "4"}))
+    )
+    settings = ClusterSettings(name="left", region="eu-west-1", manifests=Manifests(node_pools=pools))
+    known = cluster_spending([runs("a", 1.0, "web"), runs("b", 2.0, "free")], None, NOW)
+    (shown,) = ceilings_in_use(settings, DecisionState(0), known)
+    assert (shown.name, shown.share) == ("web", 0.25)
 
 
 def test_a_launch_reserves_the_life_of_its_own_pool() -> None:
