@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -12,7 +14,7 @@ from shiplap.manifests.custom_resources import NodePool
 from shiplap.manifests.nodeclaim import ClaimState
 from shiplap.scheduling.planner import solve
 from shiplap_cli.explain.smallest_changes import change_proposals
-from tests.conformance.catalogues import fake_type
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
 from tests.conformance.given import given, in_flight, pod, pods, pool
 
 GI = 2**30
@@ -73,6 +75,28 @@ def test_another_claims_pilot_is_respected() -> None:
     outcome = given(pod(memory="7.5Gi"), types=[unverified(), LARGE], piloted=["ami-1/new#k"])
     assert outcome.claim.instance_types == ("known",)
     assert given(pod(memory="6Gi"), types=[unverified()], piloted=["ami-1/new#k"]).claim.relies_on_estimate == ()
+
+
+def test_a_zone_that_only_an_estimate_reaches_is_no_domain_of_pods_that_were_missed() -> None:
+    """Two zones have a measured type, the third only an estimated one, which is too small by its careful bound."""
+    measured = fake_type("known", cpu="8", memory="16Gi", price=3.0, offerings=(("on-demand", Z1), ("on-demand", Z2)))
+    offered = fake_type("new", cpu="4", memory="8Gi", price=1.0, offerings=(("on-demand", Z3),)).offerings
+    types = [measured, msgspec.structs.replace(unverified(), offerings=offered)]
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    marked: dict[str, Any] = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"topologySpreadConstraints": [spread]},
+    }
+    waiting = pods(3, memory="7.5Gi", **marked)
+    missed = given(*waiting, types=types, missed=[item.metadata.uid for item in waiting])
+    assert missed.scheduled
+    assert {claim.launch.zone for claim in missed.claims} == {Z1, Z2}
+    assert Z3 in {claim.launch.zone for claim in given(*waiting, types=types).claims}
 
 
 def test_pods_that_were_missed_never_rely_on_an_estimate() -> None:
