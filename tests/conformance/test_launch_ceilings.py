@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from msgspec.structs import replace
 from shiplap.commitments.account_commitments import SavingsPlan
 from shiplap.commitments.commitment_ledger import CommitmentRoom
 from shiplap.instances.catalog.type_catalog import InstanceType, Offering
-from shiplap.manifests.custom_resources import Manifests
+from shiplap.manifests.custom_resources import CapacityBuffer, Manifests, PodTemplate
+from shiplap.manifests.shiplap_annotations import MAX_NODE_PRICE
 from shiplap.scheduling.model.scheduling_plan import Plan
 from shiplap.scheduling.model.scheduling_record import SchedulingRecord, decode, encode
 from shiplap.scheduling.packing.launch_costs import wanted_launches
@@ -153,6 +155,39 @@ def test_cheapest_waits_for_the_cheapest_offering() -> None:
     there = replace(spot_is_half, offerings=tuple(replace(item, available=True) for item in spot_is_half.offerings))
     (claim,) = decided(pod(cpu="3"), spending=spending, types=(there, typed("m.xlarge", 2.0, "8"))).node_claims
     assert (claim.launch.capacity_type, claim.instance_types) == ("spot", ("m.large",))
+
+
+def test_no_node_is_dearer_than_its_pool_allows_though_a_ceiling_leaves_more() -> None:
+    """Critical pods would share nodes with pods that may have none. Alone, two would fit a node that is too dear."""
+    plain = pool()
+    capped = replace(plain, metadata=replace(plain.metadata, annotations={MAX_NODE_PRICE: "1.5"}))
+    dns = pods(2, "dns", cpu="3", priority=CRITICAL_PRIORITY)
+    types = (typed("small", 1.0), typed("middle", 1.8, "8"))
+    made = decided(
+        *dns, *pods(2, "low", cpu="900m"), spending=view(4.0, 1.5, recovery_percent=50), types=types, pools=[capped]
+    )
+    assert on(made) == {"small": 2}
+    assert served(made) == {item.metadata.name for item in dns}
+
+
+def test_of_buffers_of_one_name_in_two_namespaces_each_lacks_its_own() -> None:
+    def of(namespace: str, priority: int) -> tuple[CapacityBuffer, PodTemplate]:
+        spare, small = buffer(replicas=2), template(cpu="3", priority=priority)
+        where = {"namespace": namespace}
+        return (
+            replace(spare, metadata=replace(spare.metadata, **where)),
+            replace(small, metadata=replace(small.metadata, **where)),
+        )
+
+    (first, of_first), (second, of_second) = of("first", 0), of("second", 0)
+    manifests = Manifests(node_pools=(pool(),), capacity_buffers=(first, second), pod_templates=(of_first, of_second))
+    made = plan(snapshot_of((), types=TYPES[:1], manifests=manifests, spending=view(3.0)))
+    lacking = {known.namespace: (known.new, known.missing) for known in made.buffers}
+    assert sorted(lacking) == ["first", "second"]
+    assert all(new + missing == 2 for new, missing in lacking.values())
+    assert {name: new for name, (new, _) in lacking.items()} == dict(
+        Counter(pod.namespace for claim in made.node_claims for pod in claim.virtual_pods)
+    )
 
 
 def test_a_static_pool_says_what_it_lacks() -> None:

@@ -252,3 +252,5 @@ def test_a_plan_of_a_family_pays_for_no_family_whose_name_begins_alike(rates: di
     of_m7g = SavingsPlan("sp", MICROS, 2e9, "m7g", **rates)
     paid = [name for name in ("m7g.large", "m7gd.large", "m7.large") if of_m7g.rate(name, MICROS)]
     assert paid == ["m7g.large"]
+    listed = SavingsPlan("sp", MICROS, 2e9, rates={"m7g.large": 1})
+    assert listed.rate("m7g.xlarge", MICROS) == 0, "a type without a rate is not covered"
