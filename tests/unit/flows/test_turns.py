@@ -382,6 +382,16 @@ def test_quick_turns_do_not_make_up_for_a_slow_one_for_an_hour(monkeypatch: pyte
     assert firsts == ["b"] * 60 + ["a-slow"] * 2, "an hour later its turns are known as quick"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "rank"), [(-50.0, 0), (0.0, 0), (1.9, 0), (2.0, 1), (3.9, 1), (4.0, 2), (8.0, 3), (30.0, 4), (300.0, 8)]
+)
+def test_a_turn_ranks_one_lower_for_each_doubling(seconds: float, rank: int) -> None:
+    times = module.TurnTimes()
+    times.note("a", seconds, START)
+    assert times.rank("a", START) == rank
+    assert times.rank("b", START) == 1
+
+
 def test_clusters_whose_turns_take_about_as_long_come_in_the_order_in_which_they_have_waited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

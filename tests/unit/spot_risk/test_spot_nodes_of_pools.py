@@ -12,7 +12,11 @@ from shiplap.manifests.custom_resources import Manifests
 from shiplap.manifests.nodeclaim import ClaimState, NodeClaim
 from shiplap.scheduling.model.snapshot import ClusterView, Snapshot
 from shiplap.scheduling.packing.spot_choices import _spot_nodes
-from tests.conformance.given import NOW, node, pool
+from shiplap.scheduling.planner import plan
+from shiplap.spot_risk.risk_evidence import DAY_PARTS, OfferingEvidence, sorted_evidence
+from shiplap.spot_risk.safer_offerings import SpotRiskInputs, SpotRiskSettings, most_of_pool
+from tests.conformance.catalogues import Z1, Z2, Z3, fake_type
+from tests.conformance.given import NOW, node, pods, pool, snapshot_of
 from tests.node_claims import node_claim
 
 
@@ -54,3 +58,21 @@ def test_a_claim_without_a_node_counts_where_it_was_launched_or_as_any_offering(
     failed = node_claim(name="g", node_pool="batch", state=ClaimState.FAILED)
     found = counted([runs("a", "batch", "z1")], launched, planned, failed)
     assert found == {"batch": (Counter({"m5.large/z1": 1}), 1), "web": (Counter({"m5.large/z2": 1}), 0)}
+
+
+def test_the_share_of_an_offering_is_of_its_own_pools_nodes() -> None:
+    """Ten nodes of one NodePool and one of another are planned together."""
+    spot = tuple(("spot", zone) for zone in (Z1, Z2, Z3))
+    types = [fake_type(f"f{n}.large", cpu="4", memory="8Gi", price=0.1, offerings=spot) for n in range(20)]
+    evidence = [OfferingEvidence("", item.name, (10_000.0,) * DAY_PARTS, (1.0,) * DAY_PARTS) for item in types]
+    pools = [pool(name, taints=[{"key": "team", "value": name, "effect": "NoSchedule"}]) for name in ("batch", "web")]
+    waiting = [
+        item
+        for team, number in (("batch", 10), ("web", 1))
+        for item in pods(number, team, cpu="3", tolerations=[{"key": "team", "value": team}])
+    ]
+    inputs = SpotRiskInputs(SpotRiskSettings("prefer"), 0.05, sorted_evidence(evidence))
+    made = plan(snapshot_of(waiting, pools=pools, types=types, spot_risk=inputs))
+    most = {claim.node_pool: claim.preferred_spot.most for claim in made.node_claims if claim.preferred_spot}
+    assert len(made.node_claims) == 11
+    assert most == {"batch": most_of_pool(10), "web": most_of_pool(1)} == {"batch": 3, "web": 1}

@@ -84,8 +84,8 @@ class TurnTimes:
         """When the last turn of a rank ended, epoch seconds, by cluster."""
 
     def note(self, cluster: str, seconds: float, now: float) -> None:
-        """A turn has ended."""
-        self._ended_at[cluster][int(seconds / SHORT_TURN_S).bit_length()] = now
+        """A turn has ended; a clock that was set back meanwhile says nothing against the cluster."""
+        self._ended_at[cluster][int(max(seconds, 0.0) / SHORT_TURN_S).bit_length()] = now
 
     def knows(self, cluster: str) -> bool:
         """Whether the cluster has had a turn."""
@@ -142,9 +142,7 @@ class Turns(NamedTuple):
         Returns:
             Those whose turn did not come, in the order in which they would have been served.
         """
-        begins_at = self.clock.now()
-        ranks = {item.cluster.name: self.times.rank(item.cluster.name, begins_at) for item in due} if self.times else {}
-        waiting = _Waiting(due, self.probe, self.executor, ranks)
+        waiting = _Waiting(due, self.probe, self.executor, self._ranks(due))
         waiting.gather()
         ends_at = self.deadline - RESERVE_S
         has_served = False
@@ -159,6 +157,12 @@ class Turns(NamedTuple):
                 self.times.note(item.cluster.name, self.clock.now() - now, self.clock.now())
             has_served = True
         return []
+
+    def _ranks(self, due: Sequence[Due]) -> dict[str, int]:
+        if self.times is None:
+            return {}
+        now = self.clock.now()
+        return {item.cluster.name: self.times.rank(item.cluster.name, now) for item in due}
 
     def _length_s(self, item: Due, left_s: float, others: int) -> float:
         """How long a turn may last, given the time that is left and how many clusters wait behind it; in seconds."""
