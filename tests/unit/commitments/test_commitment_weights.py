@@ -16,9 +16,9 @@ from shiplap.scheduling.commitment_weights import (
     list_values,
     weighed_commitments,
 )
-from shiplap.scheduling.model.scheduling_plan import Plan
+from shiplap.scheduling.model.scheduling_plan import LaunchChoice, Plan, PlannedClaim
 from shiplap.scheduling.planner import plan
-from tests.conformance.given import NOW, pods
+from tests.conformance.given import NOW, pod, pods
 from tests.conformance.test_plans_on_commitments import savings, snapshot_of
 
 STEADY, ANY = "steady", "any"
@@ -123,6 +123,38 @@ def test_bought_nodes_ask_for_what_their_pods_ask() -> None:
     rest = demand.without([first])
     assert (rest.total + demand.of(first.pods)).tolist() == demand.total.tolist()
     assert demand.of([PodReference("default", "a stranger")]).tolist() == [0.0] * len(demand.total)
+
+
+def test_nodes_of_two_pools_and_nodes_that_keep_room_are_not_averaged_together() -> None:
+    """One type at one price: nodes of each NodePool ask for what its own pods ask. Room that is kept asks nothing."""
+
+    def claim(name: str, node_pool: str, *pods_of: str, virtual: bool = False) -> PlannedClaim:
+        references = tuple(PodReference("default", item) for item in pods_of)
+        return PlannedClaim(
+            name=name,
+            node_pool=node_pool,
+            node_class="default",
+            tier=0,
+            requirements=(),
+            taints=(),
+            labels={},
+            requests={},
+            instance_types=("m.large",),
+            launch=LaunchChoice("m.large", "z1", "on-demand", 1.0),
+            pods=references,
+            virtual_pods=references if virtual else (),
+        )
+
+    waiting = (*pods(2, "small", cpu="1"), pod("large", cpu="4"), pod("spare", cpu="2"))
+    claims = [
+        claim("a", STEADY, "small-0"),
+        claim("b", STEADY, "small-1"),
+        claim("c", ANY, "large"),
+        claim("d", ANY, "spare", virtual=True),
+    ]
+    demand = PodDemand(snapshot_of(*waiting, room=None), Plan(node_claims=tuple(claims)))
+    bought = bought_nodes(demand, claims, {item.name: True for item in claims})
+    assert sorted(float(node.asks.max()) for node in bought) == [1000.0, 4000.0]
 
 
 def test_a_plan_without_nodes_asks_for_nothing() -> None:
